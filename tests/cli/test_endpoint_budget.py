@@ -73,15 +73,14 @@ def test_what_only_answers_cannot_be_certified_and_is_not_asked(evenhand, people
     with serving(reply) as service:
         ran = evenhand("certify", service.url, *domain)
         assert ran.code == 2
-        assert "this one only answers questions (an HTTP endpoint)" in ran.err
+        assert "an HTTP endpoint cannot be certified" in ran.err
         assert "give the model's file" in ran.err
         assert service.asked == 0
     (tmp_path / "counted_rule.py").write_text("def decide(frame):\n    raise SystemExit('it was asked')\n")
     monkeypatch.chdir(tmp_path)
     ran = evenhand("certify", "counted_rule:decide", *domain)
     assert ran.code == 2
-    assert "counted_rule:decide: certification needs the inside of the model" in ran.err
-    assert "this one only answers questions (a function)" in ran.err
+    assert "counted_rule:decide: a function cannot be certified" in ran.err
 
 
 FIT = """

@@ -273,7 +273,7 @@ def test_what_only_answers_is_refused_as_a_white_box_before_it_is_asked():
         asked.append(frame)
         return frame["income"] > 50
 
-    with pytest.raises(NotAdditiveError, match=r"only answers questions \(a function\)"):
+    with pytest.raises(NotAdditiveError, match="a function cannot be certified"):
         load_white_box(rule, WORDS)
     subject = Subject(rule, encode(WORDS, FRAME))
     with pytest.raises(NotAdditiveError, match="rule: certification needs"):
@@ -288,8 +288,7 @@ def test_without_an_inside_there_is_nothing_to_certify():
     with pytest.raises(NotAdditiveError) as caught:
         extract_white_box(scorer)
     assert str(caught.value) == (
-        "rule: certification needs the inside of the model: this one only answers questions (FunctionModel); "
-        "everything else still runs"
+        "rule: the model cannot be certified: the computation of a FunctionModel is unknown; everything else still runs"
     )
 
 
@@ -307,7 +306,7 @@ def test_neighbours_have_no_inside_that_certification_can_use():
     from sklearn.neighbors import KNeighborsClassifier
 
     scorer = load_model(pipeline(KNeighborsClassifier(3)), WORDS)
-    with pytest.raises(NotAdditiveError, match=r"the inside of the model: .*KNeighborsClassifier.* still runs"):
+    with pytest.raises(NotAdditiveError, match=r"cannot be certified: .*KNeighborsClassifier.* still runs"):
         extract_white_box(scorer)
 
 
@@ -323,7 +322,7 @@ def test_an_inside_with_other_labels_is_none(monkeypatch, model):
     scorer = load_model(model, WORDS)
     turned = network_from_dense(CODES, [(WEIGHTS, np.array([0.0]))], classes=("yes", "no"), favourable=0)
     monkeypatch.setattr(sys.modules["evenhand.models.white_box"], "_read_white_box", lambda scorer: turned)
-    with pytest.raises(NotAdditiveError, match="its labels read"):
+    with pytest.raises(NotAdditiveError, match="the white box has the labels"):
         extract_white_box(scorer)
 
 

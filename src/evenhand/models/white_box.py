@@ -1,4 +1,4 @@
-"""The inside of a model, where it has one that certification can use."""
+"""White boxes: models in the forms that certification needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
 COMPARED_PEOPLE = 1000
-"""People drawn from the domain on whom the inside and the outside of a model are compared."""
+"""Number of individuals drawn from the domain to compare a white box with its model."""
 
 
 def load_white_box(
@@ -40,7 +40,7 @@ def load_white_box(
     untyped: bool = False,
     output: OutputKind | None = None,
 ) -> AdditiveNetwork | TreeEnsemble:
-    """Return the inside of whatever ``load_model`` takes; what can only answer is refused before it is asked anything.
+    """Load a model as a white box. Endpoints and functions are refused before any query.
 
     Raises:
         NotAdditiveError: as ``extract_white_box``.
@@ -54,10 +54,10 @@ def load_white_box(
 
 
 def refuse_opaque(source: Any) -> None:
-    """Refuse an endpoint or a function as a white box, without a question that might cost something.
+    """Refuse an endpoint or a function as a white box, without a query that may cost money.
 
     Raises:
-        NotAdditiveError: it is one.
+        NotAdditiveError: the source is an endpoint or a function.
     """
     name = str(source if isinstance(source, str) else getattr(source, "__name__", "model"))
     if isinstance(source, str) and is_url(source):
@@ -69,21 +69,21 @@ def refuse_opaque(source: Any) -> None:
         if not inspect.isroutine(source):
             return
     raise NotAdditiveError(
-        f"certification needs the inside of the model: this one only answers questions ({kind})",
+        f"{kind} cannot be certified, since its computation is unknown",
         location=name,
-        hint="give the model's file, or ask it: evenhand audit, evenhand search",
+        hint="give the model's file, or use evenhand audit or evenhand search",
     )
 
 
 def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsemble:
-    """Return a model as an additive network, or as decision trees: what certification needs.
+    """Convert a model into an additive network or decision trees, as certification needs it.
 
     Args:
-        scorer: any model, of labels or of a number. It stays what it is; the white box answers for it.
+        scorer: Model of labels or of a number; it is not changed.
 
     Raises:
-        NotAdditiveError: it cannot be written so; the message says why, and what that rules out.
-        MissingExtraError: reading it needs a library that is not installed.
+        NotAdditiveError: the model cannot be converted; the message names the reason and the consequence.
+        MissingExtraError: a library for reading it is not installed.
     """
     if getattr(scorer, "is_white_box", False):
         return scorer  # type: ignore[return-value]  # identified by the attribute: the class of trees loads Numba
@@ -91,11 +91,11 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
         white_box = _read_white_box(scorer)
         if isinstance(scorer, Scorer):
             if (white_box.classes, white_box.favourable) != (scorer.classes, scorer.favourable):
-                raise NotAdditiveError(f"its labels read {white_box.classes} inside and {scorer.classes} outside")
+                raise NotAdditiveError(f"the white box has the labels {white_box.classes}, the model {scorer.classes}")
             _check_same_decisions(white_box, scorer)
     except ModelError as error:
         raise NotAdditiveError(
-            f"certification needs the inside of the model: {error.message}; everything else still runs",
+            f"the model cannot be certified: {error.message}; everything else still runs",
             location=scorer.name,
             hint=None if isinstance(error, NotAdditiveError) else error.hint,
         ) from None
@@ -103,12 +103,16 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
 
 
 def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
-    """Make sure that the model was not misread; rounding in single precision may turn a close decision."""
+    """Check that the model was not misread; rounding in single precision may change a close decision.
+
+    Raises:
+        NotAdditiveError: too many decisions differ.
+    """
     people = uniform_population(scorer.schema).sample(COMPARED_PEOPLE, np.random.default_rng(0))
-    differ = int((network.predict(people) != scorer.predict(people)).sum())
-    if differ > COMPARED_PEOPLE // 100:
+    different = int((network.predict(people) != scorer.predict(people)).sum())
+    if different > COMPARED_PEOPLE // 100:
         raise NotAdditiveError(
-            f"read from the inside, it decides {differ} of {COMPARED_PEOPLE} people differently than when asked"
+            f"the white box decides {different} of {COMPARED_PEOPLE} individuals differently from the model"
         )
 
 
@@ -129,4 +133,4 @@ def _read_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsembl
         from evenhand.models.readers.torch_graph import read_torch
 
         return read_torch(scorer.source, scorer.schema, name=scorer.name, kind=_output_kind(scorer))
-    raise NotAdditiveError(f"this one only answers questions ({type(unwrap_scorer(scorer)).__name__})")
+    raise NotAdditiveError(f"the computation of a {type(unwrap_scorer(scorer)).__name__} is unknown")

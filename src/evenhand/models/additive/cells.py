@@ -1,14 +1,14 @@
-"""Values that depend on one attribute only, computed exactly as the model's preprocessing computes them.
+"""Cells: values that depend on a single attribute, computed exactly as the model's preprocessing computes them.
 
-Before the attributes are mixed, everything in a model is a function of a single attribute. Such a function is
-carried as a *cell*: listed for every entry of a finite domain, or, for a number with too many values to list, by
-bins or as a straight line. A tensor of shape (n, ...) becomes an array of cells of shape (...).
+Before the attributes are mixed, every value in a model is a function of a single attribute. A *cell* is such a
+function: a list of values for each entry of a finite domain or, for a number with too many values to list, bins, a
+straight line or a monotone curve. A tensor of shape (n, ...) becomes an array of cells of shape (...).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,17 +23,17 @@ from evenhand.schema.schema import Schema
 Values: TypeAlias = NDArray[Any]
 
 MAX_LISTED = 4096
-"""An integer attribute with more values than this is carried by a line or by bins."""
+"""Maximum number of values of a listed integer attribute; above it the cell is a line or bins."""
 
 
 @dataclass(frozen=True, eq=False)
 class ListedCell:
-    """A value for each entry of a finite domain, or for each bin of a wide number; a constant has one.
+    """A value for each entry of a finite domain, or for each bin of a wide number; a single one for a constant.
 
     Attributes:
-        attribute: position in the schema, None for a constant.
-        values: shape (domain size,), (bins,) or (1,), in the type that the model computes in.
-        cuts: for a wide number, bin i holds ``cuts[i-1] <= entry < cuts[i]``; shape (bins - 1,).
+        attribute: Position in the schema, None for a constant.
+        values: Values in the type that the model computes in, shape (domain size,), (bins,) or (1,).
+        cuts: Cuts between the bins of a wide number, shape (bins - 1,); bin i is ``cuts[i-1] <= entry < cuts[i]``.
     """
 
     attribute: int | None
@@ -46,8 +46,8 @@ class RampCell:
     """``slope * entry + intercept`` for a wide number with entries from ``low`` to ``high``.
 
     Attributes:
-        computed: the same as the model computes it, in its own type and rounding: entries (n,) -> (n,). Monotone.
-        whole: whether it is a whole number for every entry.
+        computed: The function as the model computes it, in its type and rounding: entries (n,) -> (n,). Monotone.
+        whole: Whether the value is an integer for every entry.
     """
 
     attribute: int
@@ -61,7 +61,7 @@ class RampCell:
 
 @dataclass(frozen=True, eq=False)
 class CurveCell:
-    """An increasing function of a wide number that is not linear, such as its logarithm."""
+    """A non-linear increasing function of a wide number, such as its logarithm."""
 
     attribute: int
     curve: MonotoneCurve
@@ -69,11 +69,7 @@ class CurveCell:
 
 @dataclass(frozen=True, eq=False)
 class PassthroughCell:
-    """A column that the model is given as it stands in the data: it is in no domain, so nothing can be said of it.
-
-    Attributes:
-        name: of the column.
-    """
+    """A column that the model receives unchanged from the data, without a domain over which a proof could hold."""
 
     name: str
 
@@ -84,7 +80,7 @@ Cells: TypeAlias = NDArray[Any]
 
 
 def cell_array(cells: Sequence[Cell | PassthroughCell], shape: tuple[int, ...] | None = None) -> Cells:
-    """Return the cells in a row, or in the given shape."""
+    """Return cells as an array of one dimension, or of a shape."""
     out = np.empty(len(cells), dtype=object)
     for i, cell in enumerate(cells):
         out[i] = cell
@@ -92,7 +88,7 @@ def cell_array(cells: Sequence[Cell | PassthroughCell], shape: tuple[int, ...] |
 
 
 def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
-    """Return the value of a numeric cell for entries (n,) of its attribute, shape (n,)."""
+    """Compute a numeric cell at entries (n,) of its attribute, shape (n,)."""
     if isinstance(cell, CurveCell):
         return cell.curve.computed(entries)
     if isinstance(cell, RampCell):
@@ -105,22 +101,22 @@ def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
 
 
 def refuse_passthrough(cells: Cells) -> None:
-    """Refuse columns of which some are in no domain: over a domain nothing can be proved about a model that reads them.
+    """Check that every column has a domain, since nothing can be proved about a model that reads another one.
 
     Raises:
-        NotAdditiveError: one is.
+        NotAdditiveError: a column is passed through from the data.
     """
     for cell in cells.ravel():
         if isinstance(cell, PassthroughCell):
             raise NotAdditiveError(
                 f"the model reads the passthrough column {cell.name!r}, which is in no domain, so nothing can be "
-                "proved over one",
+                "proved over it",
                 hint=f"describe {cell.name!r} in the schema by its values or its range, or train without it",
             )
 
 
 def constant_cells(array: Values) -> Cells:
-    """Return the same values for everybody, as cells of the array's shape."""
+    """Return values that are the same for all rows, as cells of the array's shape."""
     array = np.asarray(array)
     return cell_array([ListedCell(None, value) for value in array.reshape(-1, 1)], array.shape)
 
@@ -133,13 +129,13 @@ def is_listed(attribute: Attribute) -> bool:
 def column_cell(
     position: int, attribute: Attribute, read: Callable[[Floats], Values], line: tuple[float, float] = (1.0, 0.0)
 ) -> Cell:
-    """Return the cell of one input column.
+    """Build the cell of one input column.
 
     Args:
-        position: of the attribute in the schema.
-        attribute: whose column it is.
-        read: entries (n,) to what the model is given, (n,).
-        line: slope and intercept of ``read`` for a number.
+        position: Position of the attribute in the schema.
+        attribute: The attribute.
+        read: Function from entries (n,) to the model's inputs, (n,).
+        line: Slope and intercept of ``read`` for a number.
     """
     if is_listed(attribute):
         return ListedCell(position, read(attribute.domain()))
@@ -149,7 +145,7 @@ def column_cell(
 
 
 def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
-    """Return the inputs of a network that takes plain numbers, by each attribute's encoding, shape (schema.width,)."""
+    """Build the inputs of a network that takes plain numbers, by each attribute's encoding, shape (schema.width,)."""
     cells = []
     for position, attribute in enumerate(schema.attributes):
         line = plain_line(attribute) if attribute.kind in ("integer", "real") else (1.0, 0.0)
@@ -163,9 +159,9 @@ def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
 
 
 def data_values(attribute: Attribute) -> Values:
-    """Return a listed attribute's values as they stand in the data, shape (size,): numbers, or words as ``str``.
+    """Return the values of a listed attribute in the data, shape (size,): numbers, or words as ``str``.
 
-    A bin of an ordinal attribute with ``edges`` is its midpoint, as in ``decode``.
+    The value of a bin of an ordinal attribute with ``edges`` is its midpoint, as in ``decode``.
     """
     if attribute.edges is not None:
         edges = np.asarray(attribute.edges)
@@ -181,14 +177,15 @@ def apply_jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[
     """Apply a function to the values of cells that all depend on the same attribute.
 
     Args:
-        function: takes one array (entries,) per cell; gives one array (entries,) or a tuple of them.
+        function: Function of one array (entries,) per cell to one array (entries,) or a tuple of them.
+        cells: The cells.
 
     Raises:
-        NotAdditiveError: the cells depend on several attributes, or on a wide number that is not binned.
+        NotAdditiveError: the cells depend on several attributes, or on a wide number without bins.
     """
     attributes = sorted({cell.attribute for cell in cells if cell.attribute is not None})
     if len(attributes) > 1:
-        raise NotAdditiveError("it combines several attributes in another way than adding them up")
+        raise NotAdditiveError("it combines several attributes in another way than adding them")
     rows: list[ListedCell] = []
     for cell in cells:
         if not isinstance(cell, ListedCell):
@@ -219,16 +216,16 @@ def apply_elementwise(
     """Apply a function cell by cell to tensors that NumPy can broadcast.
 
     Args:
-        function: as in ``jointly``, giving one array.
-        operands: arrays of cells.
-        ramp: what to do where one of the cells is a ``Ramp``.
+        function: As in ``apply_jointly``, with one array as its result.
+        operands: Arrays of cells.
+        ramp: Function of the cells if one of them is not listed. If None, such cells are refused.
     """
     spread = np.broadcast_arrays(*operands)
     out = np.empty(spread[0].shape, dtype=object)
     for index in np.ndindex(out.shape):
         cells: list[Any] = [operand[index] for operand in spread]
-        steep = any(not isinstance(cell, ListedCell) for cell in cells)
-        out[index] = ramp(cells) if steep and ramp is not None else apply_jointly(function, cells)[0]
+        is_listed = all(isinstance(cell, ListedCell) for cell in cells)
+        out[index] = ramp(cells) if not is_listed and ramp is not None else apply_jointly(function, cells)[0]
     return out
 
 
@@ -240,7 +237,7 @@ def expand_cells(function: Callable[[Values], tuple[Values, ...]], cells: Cells)
 
 
 def apply_rowwise(function: Callable[[Values], Values], cells: Cells) -> Cells:
-    """Apply a function to the last axis: values (entries, k) -> (entries, m); each row must be of one attribute."""
+    """Apply a function of the last axis, values (entries, k) -> (entries, m); each row must be of one attribute."""
     rows = []
     for row in cells.reshape(-1, cells.shape[-1]):
         group: list[Cell] = list(row)
@@ -250,7 +247,7 @@ def apply_rowwise(function: Callable[[Values], Values], cells: Cells) -> Cells:
 
 
 def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:
-    """``Add``, ``Sub``, ``Mul`` or ``Div`` of cells, cell by cell."""
+    """Compute ``Add``, ``Sub``, ``Mul`` or ``Div`` cell by cell."""
     function = _ARITHMETIC[name]
     return apply_elementwise(
         function, left, right, ramp=lambda pair: _ramp_arithmetic(name, function, pair[0], pair[1])
@@ -259,8 +256,8 @@ def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:
 
 def _divide_keeping_type(left: Values, right: Values) -> Values:
     quotient = np.true_divide(left, right)
-    whole = np.result_type(left, right).kind in "iu"
-    return np.trunc(quotient).astype(np.result_type(left, right)) if whole else quotient
+    dtype = np.result_type(left, right)
+    return np.trunc(quotient).astype(dtype) if dtype.kind in "iu" else quotient
 
 
 _ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
@@ -272,20 +269,20 @@ _ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
 
 
 def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], left: Cell, right: Cell) -> Cell:
-    line, other = (left, right) if isinstance(left, RampCell) else (right, left)
-    if not isinstance(line, RampCell) or not isinstance(other, ListedCell) or other.attribute is not None:
+    line, constant = (left, right) if isinstance(left, RampCell) else (right, left)
+    if not isinstance(line, RampCell) or not isinstance(constant, ListedCell) or constant.attribute is not None:
         raise NotAdditiveError("it combines a number that has too many values to list with another value")
-    turned = line is right
-    value = other.values
+    swapped = line is right
+    value = constant.values
     number = float(value[0])
     slope, intercept = line.slope, line.intercept
     if name == "Add":
         intercept += number
     elif name == "Sub":
-        slope, intercept = (-slope, number - intercept) if turned else (slope, intercept - number)
+        slope, intercept = (-slope, number - intercept) if swapped else (slope, intercept - number)
     elif name == "Mul":
         slope, intercept = slope * number, intercept * number
-    elif turned:
+    elif swapped:
         raise NotAdditiveError("it divides by a number that has too many values to list")
     else:
         if number == 0:
@@ -294,20 +291,20 @@ def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], le
     inner = line.computed
 
     def compute_line(entries: Floats) -> Values:
-        return function(value, inner(entries)) if turned else function(inner(entries), value)
+        return function(value, inner(entries)) if swapped else function(inner(entries), value)
 
-    # A line without slope is a constant: it depends on no attribute, and may be combined with any.
+    # A line without slope is a constant, which depends on no attribute and may be combined with any.
     if slope == 0:
         return ListedCell(None, compute_line(np.array([line.low])))
-    whole = line.whole and name != "Div" and number.is_integer()
-    # Whole numbers divide with the rest dropped, which is not a line.
+    # Integers divide without remainder, which is not a line.
+    is_whole = line.whole and name != "Div" and number.is_integer()
     if name == "Div" and compute_line(np.array([line.low])).dtype.kind in "iu":
-        raise NotAdditiveError("it divides a whole number that has too many values to list and drops the rest")
-    return RampCell(line.attribute, slope, intercept, line.low, line.high, compute_line, whole)
+        raise NotAdditiveError("it divides an integer that has too many values to list, without remainder")
+    return RampCell(line.attribute, slope, intercept, line.low, line.high, compute_line, is_whole)
 
 
 def compare_cells(function: Callable[[Values, Values], Values], left: Cells, right: Cells) -> Cells:
-    """``<``, ``<=``, ``>`` or ``>=`` of cells, cell by cell: flags."""
+    """Compare cells by ``<``, ``<=``, ``>`` or ``>=``, cell by cell."""
 
     def ramp(pair: Sequence[Cell]) -> Cell:
         a, b = pair
@@ -321,7 +318,7 @@ def compare_cells(function: Callable[[Values, Values], Values], left: Cells, rig
 
 
 def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCell:
-    """Return a test that changes at most once along a ramp, as two bins with the exact place of the change."""
+    """Convert a test that changes at most once along a ramp into two bins with the exact place of the change."""
     low, high = np.array([ramp.low]), np.array([ramp.high])
     at_low, at_high = test(ramp.computed(low)), test(ramp.computed(high))
     if at_low[0] == at_high[0]:
@@ -331,10 +328,12 @@ def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCe
 
 
 def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> Floats:
-    """Return the smallest float64 in each [low, high] with a true flag, by bisection; exact.
+    """Find the smallest float64 in each [low, high] with a true flag by bisection; exact.
 
     Args:
-        flag: takes one number per interval, shape (k,), and gives (k,); false at ``low``, true at ``high``, monotone.
+        flag: Monotone function of one number per interval, shape (k,), to flags (k,).
+        low: Lower ends of the intervals, where the flag is false.
+        high: Upper ends of the intervals, where the flag is true.
     """
     false, true = _float_order(low), _float_order(high)
     # Invariant: the flag is false at ``false`` and true at ``true``, which number the float64s in their order. The
@@ -348,7 +347,7 @@ def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> F
 
 
 def _float_order(numbers: Floats) -> Integers:
-    # The bits of a float64, turned so that whole numbers are in the same order as the floats.
+    # The bits of a float64, flipped so that integers are in the same order as the floats.
     bits = np.asarray(numbers, dtype=np.float64).view(np.int64)
     return np.asarray(bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF)))
 
@@ -358,28 +357,20 @@ def _float_from_order(keys: Integers) -> Floats:
 
 
 def cast_cells(cells: Cells, dtype: Any) -> Cells:
-    """Change the type of the values; floats become whole numbers by dropping what follows the point."""
-    wanted = np.dtype(dtype)
+    """Convert the values to another type; floats are truncated to integers."""
+    dtype = np.dtype(dtype)
 
     def convert(values: Values) -> Values:
-        if wanted.kind == "U" and values.dtype.kind == "f":
+        if dtype.kind == "U" and values.dtype.kind == "f":
             raise NotAdditiveError("it turns fractional numbers into words")
-        return values.astype(wanted)
+        return values.astype(dtype)
 
     def ramp(group: Sequence[Cell]) -> Cell:
         line = group[0]
-        if not isinstance(line, RampCell) or wanted.kind not in "fiu" or (wanted.kind in "iu" and not line.whole):
+        if not isinstance(line, RampCell) or dtype.kind not in "fiu" or (dtype.kind in "iu" and not line.whole):
             raise NotAdditiveError("it rounds a number that has too many values to list")
         inner = line.computed
-        return RampCell(
-            line.attribute,
-            line.slope,
-            line.intercept,
-            line.low,
-            line.high,
-            lambda entries: inner(entries).astype(wanted),
-            line.whole,
-        )
+        return replace(line, computed=lambda entries: inner(entries).astype(dtype))
 
     return apply_elementwise(convert, cells, ramp=ramp)
 

@@ -1,4 +1,4 @@
-"""The white box: per-attribute tables that add up to the first pre-activation, then affine and ReLU layers."""
+"""Additive networks: one function per attribute, whose sum enters affine and ReLU layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
 
 CURVE_PLACES = 257
-"""Places of a curve that enter the digests of a network."""
+"""Number of places of a curve that enter the fingerprint of a network."""
 
 
 @dataclass(frozen=True)
@@ -28,34 +28,34 @@ class TableTerm:
     first: float
 
     def at(self, entries: Floats) -> Floats:
-        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        """Compute the contributions of entries (n,) to the units, shape (n, units)."""
         return self.rows[(entries - self.first).astype(np.int64)]
 
 
 @dataclass(frozen=True)
 class LineTerm:
-    """A number that enters affinely: ``slope * entry + intercept``, both of shape (units,)."""
+    """A number that enters as ``slope * entry + intercept``, both of shape (units,)."""
 
     slope: Floats
     intercept: Floats
 
     def at(self, entries: Floats) -> Floats:
-        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        """Compute the contributions of entries (n,) to the units, shape (n, units)."""
         return entries[:, None] * self.slope + self.intercept
 
 
 @dataclass(frozen=True)
 class StepTerm:
-    """A number that enters by the bin it falls into: cell i holds ``cuts[i-1] <= entry < cuts[i]``.
+    """A number that enters by its bin: bin i holds ``cuts[i-1] <= entry < cuts[i]``.
 
-    ``cuts`` has shape (cells - 1,), increasing; ``rows`` has shape (cells, units).
+    ``cuts`` has shape (bins - 1,), increasing; ``rows`` has shape (bins, units).
     """
 
     cuts: Floats
     rows: Floats
 
     def at(self, entries: Floats) -> Floats:
-        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        """Compute the contributions of entries (n,) to the units, shape (n, units)."""
         return self.rows[np.searchsorted(self.cuts, entries, side="right")]
 
 
@@ -64,11 +64,10 @@ class MonotoneCurve:
     """An increasing function of a number with too many values to list, as the model computes it.
 
     Attributes:
-        computed: entries (n,) to values (n,), in the model's own rounding.
-        low, high: the ends of the domain.
-        error: what is computed lies within this of a function that never decreases. A logarithm or a power of a
-            library is off by a few units in the last place, so that the rounded values may fall where the exact ones
-            rise.
+        computed: Function from entries (n,) to values (n,), in the model's rounding.
+        low, high: Ends of the domain.
+        error: Maximum distance between the computed values and a function that never decreases. A logarithm or a power
+            in a library is off by a few units in the last place, so rounded values may fall where exact ones rise.
     """
 
     computed: Callable[[Floats], Floats]
@@ -78,7 +77,7 @@ class MonotoneCurve:
 
     @cached_property
     def ends(self) -> tuple[float, float]:
-        """The values at the ends of the domain."""
+        """Values at the ends of the domain."""
         low, high = self.computed(np.array([self.low, self.high]))
         return float(low), float(high)
 
@@ -94,15 +93,15 @@ class CurveTerm:
     rows: Floats
 
     def values(self, entries: Floats) -> Floats:
-        """Return the curves' values at entries (n,), shape (n, curves)."""
+        """Compute the curves at entries (n,), shape (n, curves)."""
         return np.stack([curve.computed(entries) for curve in self.curves], axis=1)
 
     def at(self, entries: Floats) -> Floats:
-        """Return the contributions of entries (n,) to the units, shape (n, units)."""
+        """Compute the contributions of entries (n,) to the units, shape (n, units)."""
         return np.asarray(self.values(entries) @ self.rows)
 
     def size(self) -> Floats:
-        """Return a bound on the absolute contributions to the units, shape (units,)."""
+        """Bound the absolute contributions to the units, shape (units,)."""
         reach = [max(map(abs, curve.ends)) + 2 * curve.error for curve in self.curves]
         return np.asarray(np.array(reach) @ np.abs(self.rows))
 
@@ -122,20 +121,20 @@ class AffineLayer:
 class AdditiveNetwork:
     """``z = bias + sum_i parts[i](x_i)``, then ReLU before every further affine layer; the last gives logits.
 
-    Preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings) disappears into
-    the parts. Without ``layers`` it is a (logistic) linear model: z are the logits themselves.
-    A single logit decides for ``classes[1]`` when it is > 0, else for ``classes[0]``; with one logit per class the
-    largest wins, the first on a tie. A model that gives a number has no ``classes``: its single output is the number.
+    The parts contain the preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings).
+    Without ``layers`` it is a (logistic) linear model, and z are the logits. A single logit decides for ``classes[1]``
+    if it is > 0, else for ``classes[0]``; with one logit per class the largest wins, the first on a tie. A model of a
+    number has no ``classes``, and its single output is the number.
 
     Attributes:
-        schema: what its individuals are.
-        parts: one per attribute, in order.
-        bias: shape (first units,).
-        layers: the affine maps after the first, each applied to the ReLU of what came before.
-        classes: labels in the order of the outputs.
-        favourable: position of the favourable label in ``classes``.
-        name: how to call it in a report.
-        caution: assumptions about its outputs, for reports.
+        schema: Schema of the inputs.
+        parts: One term per attribute, in order.
+        bias: Bias of the first units, shape (first units,).
+        layers: Affine maps after the first, each applied to the ReLU of the units before.
+        classes: Labels in the order of the outputs.
+        favourable: Position of the favourable label in ``classes``.
+        name: Name in reports.
+        caution: Assumptions about its outputs, for reports.
 
     Raises:
         ModelError: the numbers do not make a network over this schema.
@@ -180,23 +179,23 @@ class AdditiveNetwork:
 
     @cached_property
     def hidden(self) -> tuple[int, ...]:
-        """Units of each hidden (ReLU) layer."""
+        """Number of units of each hidden (ReLU) layer."""
         return tuple(layer.weights.shape[0] for layer in self.layers)
 
     def first(self, individuals: Floats) -> Floats:
-        """Return the first pre-activation of individuals (n, attributes), shape (n, first units)."""
+        """Compute the first pre-activation of individuals (n, attributes), shape (n, first units)."""
         total = np.tile(self.bias, (len(individuals), 1))
         for i, part in enumerate(self.parts):
             total += part.at(individuals[:, i])
         return total
 
     def logits(self, individuals: Floats) -> Floats:
-        """Return the outputs before sigmoid or softmax, in float64, shape (n, 1) or (n, classes)."""
+        """Compute the outputs before sigmoid or softmax, in float64, shape (n, 1) or (n, classes)."""
         if np.isnan(individuals).any():
             raise ModelError(
-                "an individual has a missing value, and a network has no input for that",
+                "an individual has a missing value, which a network cannot take",
                 location=self.name,
-                hint="say `missing: drop` for the attribute in the schema",
+                hint="set `missing: drop` for the attribute in the schema",
             )
         units = self.first(individuals)
         for layer in self.layers:
@@ -204,7 +203,7 @@ class AdditiveNetwork:
         return units
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return class probabilities (sigmoid or softmax of the logits), shape (n, classes)."""
+        """Compute class probabilities (sigmoid or softmax of the logits), shape (n, classes)."""
         logits = self.logits(individuals)
         if logits.shape[1] == 1:
             positive = 1 / (1 + np.exp(-np.clip(logits[:, 0], -700, 700)))
@@ -213,31 +212,31 @@ class AdditiveNetwork:
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the labels as positions in ``classes``, shape (n,)."""
+        """Predict the labels as positions in ``classes``, shape (n,)."""
         logits = self.logits(individuals)
         if logits.shape[1] == 1:
             return np.asarray(logits[:, 0] > 0, dtype=np.int64)
         return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
     def predict_numbers(self, individuals: Floats) -> Floats:
-        """Return the number of each individual, shape (n,).
+        """Predict the number of each individual, shape (n,).
 
         Raises:
-            ModelError: it gives labels.
+            ModelError: the model predicts labels.
         """
         require_numbers(self.classes, self.name)
         return self.logits(individuals)[:, 0]
 
 
 def require_numbers(classes: Sequence[Value], name: str) -> None:
-    """Refuse a model that gives labels where numbers are asked for.
+    """Check that a model predicts numbers.
 
     Raises:
-        ModelError: it gives some.
+        ModelError: it predicts labels.
     """
     if classes:
         labels = ", ".join(str(label) for label in classes)
-        raise ModelError(f"the model gives labels ({labels}), and the target is a number", location=name)
+        raise ModelError(f"the model predicts labels ({labels}), and the target is a number", location=name)
 
 
 def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str) -> None:
@@ -256,7 +255,7 @@ def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str
 
 
 def plain_line(attribute: Attribute) -> tuple[float, float]:
-    """Return slope and intercept of an integer or real attribute's input to a network that takes plain numbers."""
+    """Return slope and intercept of the input of an integer or real attribute to a network that takes plain numbers."""
     if isinstance(attribute.encoding, AffineEncoding):
         return 1 / attribute.encoding.scale, -attribute.encoding.offset / attribute.encoding.scale
     return 1.0, 0.0
@@ -270,16 +269,17 @@ def network_from_dense(
     favourable: int = 1,
     name: str = "network",
 ) -> AdditiveNetwork:
-    """Return a dense ReLU network over plain inputs (each attribute by its encoding) as an additive network.
+    """Convert a dense ReLU network over plain inputs (each attribute by its encoding) into an additive network.
 
     Args:
-        schema: says how each attribute becomes inputs; their number must match the first layer.
-        layers: (weights (inputs, outputs), bias (outputs,)) in order, ReLU between them.
-        classes: labels in the order of the outputs; by default (unfavourable, favourable), of a number none.
-        favourable: position of the favourable label in ``classes``.
+        schema: Schema of the inputs, whose number must match the first layer.
+        layers: Weights (inputs, outputs) and bias (outputs,) of each layer, with ReLU between the layers.
+        classes: Labels in the order of the outputs. Default: (unfavourable, favourable); none for a number.
+        favourable: Position of the favourable label in ``classes``.
+        name: Name in reports.
 
     Raises:
-        ModelError: the network takes another number of inputs than the schema gives.
+        ModelError: the schema gives another number of inputs.
     """
     weights, bias = (np.asarray(array, dtype=np.float64) for array in layers[0])
     if weights.ndim != 2 or weights.shape[0] != schema.width:
@@ -299,12 +299,14 @@ def network_from_dense(
             parts.append(LineTerm(slope=slope * block[0], intercept=intercept * block[0]))
         else:
             parts.append(TableTerm(rows=attribute.inputs(attribute.domain()) @ block, first=attribute.first))
-    rest = tuple(AffineLayer(np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)) for w, b in layers[1:])
+    later_layers = tuple(
+        AffineLayer(np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)) for w, b in layers[1:]
+    )
     return AdditiveNetwork(
         schema=schema,
         parts=tuple(parts),
         bias=bias,
-        layers=rest,
+        layers=later_layers,
         classes=(() if schema.target.is_number else binary_labels(schema)) if classes is None else classes,
         favourable=favourable,
         name=name,
@@ -315,36 +317,35 @@ def binary_labels(schema: Schema) -> tuple[Value, Value]:
     """Return (unfavourable, favourable) of a two-label target.
 
     Raises:
-        ModelError: the target has more labels than a single logit can give.
+        ModelError: the target has more than two labels.
     """
     favourable = schema.target.favourable
     values = schema.target.values
     if values is None:
         return f"not {favourable}", favourable
-    others = [value for value in values if value != favourable]
-    if len(others) != 1:
+    unfavourable = [value for value in values if value != favourable]
+    if len(unfavourable) != 1:
         raise ModelError(
-            f"the network gives one logit, but the target has {len(values)} labels",
+            f"the network has one logit, but the target has {len(values)} labels",
             hint="name the model's two labels in the schema's target, or use a model with one output per label",
         )
-    return others[0], favourable
+    return unfavourable[0], favourable
 
 
-# A digest of the exact numbers of a white-box network, the same on every machine.
+# Fingerprint of the exact numbers of a network, the same on every machine.
 
 
 def network_fingerprint(network: AdditiveNetwork) -> str:
-    """Return the SHA-256 of all that a network's answers depend on, in hexadecimal.
+    """Compute the SHA-256 of everything that a network's predictions depend on, in hexadecimal.
 
-    Digested are, each with its length or shape before it: of every attribute the name, the kind and the domain; of
-    its part the kind and the numbers; the first bias; weights and bias of every layer; the labels. Numbers are
-    little-endian IEEE float64, so that one bit of one weight changes the digest. What an attribute is used for
-    (protected or not) and the model's name do not enter.
+    The digest covers, each with its length or shape before it: name, kind and domain of every attribute; kind and
+    numbers of its part; the first bias; weights and bias of every layer; the labels. Numbers are little-endian IEEE
+    float64, so that one bit of one weight changes the digest. The use of an attribute (protected or not) and the
+    model's name are not part of it.
     """
     state = hashlib.sha256(b"evenhand additive network 1\n")
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
-        described = [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()]
-        hash_text(state, described)
+        hash_attribute(state, attribute)
         hash_text(state, type(part).__name__)
         for array in term_arrays(part):
             hash_numbers(state, array)
@@ -357,7 +358,7 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
 
 
 def term_arrays(part: AttributeTerm) -> list[Floats]:
-    """Return the numbers that a term is made of; of curves, values at evenly spaced places to nine digits."""
+    """Return the numbers of a term; for curves, values at evenly spaced places to nine digits."""
     if isinstance(part, LineTerm):
         return [part.slope, part.intercept]
     if isinstance(part, StepTerm):
@@ -366,6 +367,11 @@ def term_arrays(part: AttributeTerm) -> list[Floats]:
         places = np.linspace(part.curves[0].low, part.curves[0].high, CURVE_PLACES)
         return [np.array([float(f"{value:.9g}") for value in part.values(places).ravel()]), part.rows]
     return [part.rows, np.array([part.first])]
+
+
+def hash_attribute(state: hashlib._Hash, attribute: Attribute) -> None:
+    """Add name, kind and domain of an attribute to a digest."""
+    hash_text(state, [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()])
 
 
 def hash_text(state: hashlib._Hash, value: object) -> None:

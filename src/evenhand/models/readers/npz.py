@@ -1,4 +1,4 @@
-"""Dense ReLU networks in NumPy files: W0, b0, W1, b1, ..."""
+"""Dense ReLU networks in NumPy files with the arrays W0, b0, W1, b1, ..."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
 from evenhand.models.replies import labels_of_outputs
 from evenhand.schema.schema import Schema
 
-EXPECTED_ARRAYS = "a network file holds W0, b0, W1, b1, ... (x @ W + b, ReLU between the layers)"
+EXPECTED_ARRAYS = "save W0, b0, W1, b1, ... with numpy.savez (x @ W + b, ReLU between the layers)"
 
 
 def read_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
     """Read a network from a ``.npz`` file with the arrays ``W0, b0, W1, b1, ...``.
 
-    It computes ``x @ W0 + b0``, then ReLU before every further layer. Attribute i of the schema is its input i (several
-    inputs where the attribute's encoding is one-hot). One output is a logit, favourable when > 0; several outputs are
-    one per label of the schema's target, in its order. Where the target is a number, the one output is that number.
-    Nothing in the file is executed (no pickles).
+    It computes ``x @ W0 + b0``, then ReLU before every further layer. Attribute i of the schema is input i (several
+    inputs if its encoding is one-hot). A single output is a logit, favourable if > 0; several outputs are for the
+    labels of the schema's target, in order. If the target is a number, the single output is that number. Nothing in the
+    file is executed (no pickles).
 
     Raises:
-        ModelError: the file is absent, truncated or no such archive; an array is missing, has the wrong shape or holds
+        ModelError: the file is missing, truncated or no such archive; an array is missing, has the wrong shape or holds
             NaN; inputs or outputs do not fit the schema.
     """
     name = Path(path).name
@@ -45,7 +45,7 @@ def _read_arrays(path: Path) -> dict[str, Floats]:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ModelError(
-                    "this is a single array, not an archive of them", location=path.name, hint=EXPECTED_ARRAYS
+                    "the file holds a single array, expected an archive", location=path.name, hint=EXPECTED_ARRAYS
                 )
             arrays = {key: np.asarray(archive[key]) for key in archive.files if re.fullmatch(r"[Wb]\d{1,4}", key)}
     except FileNotFoundError:
@@ -76,9 +76,9 @@ def _pair_layers(arrays: dict[str, Floats], name: str) -> list[tuple[Floats, Flo
         weights, bias = arrays[f"W{i}"].astype(np.float64), arrays[f"b{i}"].astype(np.float64)
         inputs = layers[-1][1].shape[0] if layers else None
         if weights.ndim != 2 or bias.shape != weights.shape[1:] or inputs not in (None, weights.shape[0]):
-            before = "" if inputs is None else f" after a layer of {inputs} units"
+            place = "" if inputs is None else f" after a layer of {inputs} units"
             raise ModelError(
-                f"W{i} has shape {weights.shape} and b{i} {bias.shape}{before}; expected (inputs, units) and (units,)",
+                f"W{i} has shape {weights.shape} and b{i} {bias.shape}{place}; expected (inputs, units) and (units,)",
                 location=name,
                 hint=EXPECTED_ARRAYS,
             )

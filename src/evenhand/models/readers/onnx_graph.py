@@ -1,8 +1,8 @@
 """ONNX files as additive networks: the graph is evaluated with one cell per input instead of numbers.
 
-Until attributes are mixed, every tensor is an array of cells (functions of one attribute, evaluated exactly); the
-first Gemm, MatMul or Add of different attributes makes it a weighted sum of them; the first Relu on such a sum starts
-the hidden layers; a Sigmoid, Softmax or classifier ends them. `onnx_operators` says what each operator does.
+Until attributes are mixed, every tensor is an array of cells (functions of one attribute, evaluated exactly). The
+first Gemm, MatMul or Add of different attributes makes it a weighted sum of them, the first Relu of such a sum starts
+the hidden layers, and a Sigmoid, Softmax or classifier ends them. `onnx_operators` defines each operator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
 OLDEST_OPSET = 7
-"""Before this version of the operators, broadcasting had to be written out, and differently."""
+"""Oldest supported version of the operators; older ones broadcast differently."""
 
 
 def read_onnx(
@@ -34,14 +34,14 @@ def read_onnx(
     """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
 
     The model takes either one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema, or one
-    input per attribute with the attribute's name: words as strings, numbers as they are, and a category code where the
+    input per attribute with the attribute's name: words as strings, numbers unchanged, and a category code if the
     input is numeric but the attribute's values are words.
 
     Args:
-        model: a path or the file's content.
-        schema: what its individuals are.
-        scores: refuse probabilities and labels: the network's outputs are the model's own, one for each label.
-        kind: meaning of its scores, see ``network_from_outputs``.
+        model: Path or content of a file.
+        schema: Schema of the inputs.
+        scores: Whether to refuse probabilities and labels, so that the outputs are one score per label.
+        kind: Meaning of the scores, see ``network_from_outputs``.
 
     Raises:
         ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
@@ -100,18 +100,18 @@ def _graph_constants(graph: Any, name: str) -> dict[str, Values]:
 
 
 def _decode_strings(array: Values) -> Values:
-    # Object arrays are reserved for cells; ONNX gives words as bytes or as objects.
+    # Object arrays are reserved for cells; ONNX stores words as bytes or objects.
     if array.dtype.kind != "O":
         return array
     words = [value.decode() if isinstance(value, bytes) else str(value) for value in array.flat]
     return np.array(words, dtype=str).reshape(array.shape)
 
 
-def _graph_inputs(given: list[Any], schema: Schema, name: str) -> dict[str, Tensor]:
-    if len(given) == 1 and attribute_for_input(given[0].name, schema) is None:
-        return {given[0].name: _one_tensor(given[0], schema, name)}
+def _graph_inputs(inputs: list[Any], schema: Schema, name: str) -> dict[str, Tensor]:
+    if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
+        return {inputs[0].name: _single_tensor(inputs[0], schema, name)}
     columns: dict[str, Tensor] = {}
-    for item in given:
+    for item in inputs:
         attribute, shape = attribute_for_input(item.name, schema), _input_shape(item)
         if attribute is None:
             raise ModelError(
@@ -126,19 +126,19 @@ def _graph_inputs(given: list[Any], schema: Schema, name: str) -> dict[str, Tens
     return columns
 
 
-def _one_tensor(given: Any, schema: Schema, name: str) -> Any:
-    shape, dtype = _input_shape(given), _input_dtype(given, name)
+def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
+    shape, dtype = _input_shape(item), _input_dtype(item, name)
     words = np.dtype(dtype).kind == "U"
     width = len(schema.attributes) if words else schema.width
     if input_layout(shape, width):
         raise NotAdditiveError(
-            "the model takes a single person, without an axis of people",
+            "the model takes a single row, without an axis of rows",
             location=name,
-            hint="export it with a batch axis in front; as it is, it can be audited and searched",
+            hint="export it with a batch axis in front; without one it can be audited and searched",
         )
     inner = [size for size in shape[1:] if size is not None]
-    known = len(inner) == len(shape) - 1
-    if known and int(np.prod(inner)) != width:
+    is_fixed = len(inner) == len(shape) - 1
+    if is_fixed and int(np.prod(inner)) != width:
         if not words:
             check_width(int(np.prod(inner)), schema, location=name)
         raise ModelError(f"the model takes {int(np.prod(inner))} columns, the schema has {width}", location=name)
@@ -146,7 +146,7 @@ def _one_tensor(given: Any, schema: Schema, name: str) -> Any:
         cells = cell_array([_own_column(i, attribute, dtype) for i, attribute in enumerate(schema.attributes)])
     else:
         cells = plain_inputs(schema, dtype)
-    return cells.reshape(inner) if known else cells
+    return cells.reshape(inner) if is_fixed else cells
 
 
 def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
@@ -159,39 +159,39 @@ def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
         values = word_numbers(attribute)
     if np.dtype(dtype).kind == "U" and values.dtype.kind == "f" and all(float(value).is_integer() for value in values):
         values = values.astype(np.int64)
-    read = values.astype(dtype)
-    return column_cell(position, attribute, lambda entries: read[(entries - attribute.first).astype(np.int64)])
+    values = values.astype(dtype)
+    return column_cell(position, attribute, lambda entries: values[(entries - attribute.first).astype(np.int64)])
 
 
-def _input_shape(given: Any) -> list[int | None]:
-    dimensions = given.type.tensor_type.shape.dim
-    return [item.dim_value if item.HasField("dim_value") else None for item in dimensions]
+def _input_shape(item: Any) -> list[int | None]:
+    dimensions = item.type.tensor_type.shape.dim
+    return [size.dim_value if size.HasField("dim_value") else None for size in dimensions]
 
 
-def _input_dtype(given: Any, name: str) -> Any:
+def _input_dtype(item: Any, name: str) -> Any:
     from onnx import TensorProto, helper
 
-    kind = given.type.tensor_type.elem_type
+    kind = item.type.tensor_type.elem_type
     if kind == TensorProto.STRING:
         return str
     try:
         dtype = helper.tensor_dtype_to_np_dtype(kind)
     except KeyError:
-        raise ModelError(f"the input {given.name!r} is not a tensor of numbers or words", location=name) from None
+        raise ModelError(f"the input {item.name!r} is not a tensor of numbers or words", location=name) from None
     if dtype.kind not in "fiub" or dtype == np.float16:
-        raise NotAdditiveError(f"the input {given.name!r} is of type {dtype}", location=name, hint=BLACK_BOX_HINT)
+        raise NotAdditiveError(f"the input {item.name!r} is of type {dtype}", location=name, hint=BLACK_BOX_HINT)
     return dtype
 
 
 def _required_nodes(graph: Any) -> list[Any]:
-    """Return the nodes that the outputs depend on, in order."""
-    wanted = {output.name for output in graph.output}
-    kept: list[Any] = []
+    """Select the nodes that the outputs depend on, in order."""
+    required = {output.name for output in graph.output}
+    nodes: list[Any] = []
     for node in reversed(graph.node):
-        if wanted.intersection(node.output):
-            kept.append(node)
-            wanted.update(node.input)
-    return kept[::-1]
+        if required.intersection(node.output):
+            nodes.append(node)
+            required.update(node.input)
+    return nodes[::-1]
 
 
 def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor], name: str) -> None:
@@ -200,13 +200,13 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor]
     try:
         inputs = [values[source] if source else None for source in proto.input]
     except KeyError as error:
-        raise ModelError(f"{place} needs {error}, which nothing gives", location=name) from None
+        raise ModelError(f"{place} needs {error}, which no node computes", location=name) from None
     with locate_errors(place, location=name):
         results: Any
         if all(value is None or is_weights(value) for value in inputs):
             results = _fold_constant(proto, opsets, inputs)
         elif operator is None or proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
-            raise NotAdditiveError("it is not among the operators that can be read")
+            raise NotAdditiveError("this operator cannot be read")
         else:
             results = operator(OperatorNode(proto.op_type, _node_attributes(proto), inputs))
     answers = results if isinstance(results, tuple) else (results,)
@@ -218,7 +218,7 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor]
 def _node_attributes(proto: Any) -> dict[str, Any]:
     from onnx import AttributeProto, helper, numpy_helper
 
-    read: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for attribute in proto.attribute:
         value = helper.get_attribute_value(attribute)
         if attribute.type == AttributeProto.TENSOR:
@@ -227,12 +227,12 @@ def _node_attributes(proto: Any) -> dict[str, Any]:
             value = value.decode()
         elif attribute.type == AttributeProto.STRINGS:
             value = [word.decode() for word in value]
-        read[attribute.name] = value
-    return read
+        settings[attribute.name] = value
+    return settings
 
 
 def _fold_constant(proto: Any, opsets: dict[str, int], inputs: list[Any]) -> Values | tuple[Values, ...]:
-    """Return a node that has only weights to work on, by ONNX's own reference implementation."""
+    """Compute a node whose inputs are all weights, in ONNX's reference implementation."""
     if proto.op_type == "Identity":
         return np.asarray(inputs[0])
     from onnx.reference import ReferenceEvaluator
@@ -240,6 +240,6 @@ def _fold_constant(proto: Any, opsets: dict[str, int], inputs: list[Any]) -> Val
     feeds = {key: value for key, value in zip(proto.input, inputs, strict=True) if key}
     try:
         results = ReferenceEvaluator(proto, opsets=opsets).run(None, feeds)
-    except (NotImplementedError, RuntimeError) as error:  # how the reference refuses an operator that it lacks
+    except (NotImplementedError, RuntimeError) as error:  # raised for operators that it lacks
         raise NotAdditiveError(f"it cannot be evaluated on the weights ({error})") from None
     return tuple(_decode_strings(np.asarray(result)) for result in results)

@@ -1,4 +1,4 @@
-"""What each ONNX operator does, in terms of `tensors`."""
+"""ONNX operators in terms of `tensors`, one registered function for each."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from evenhand.models.additive.tensors import Tensor
 
 @dataclass(frozen=True)
 class OperatorNode:
-    """One operator with its settings and the values it is applied to; an input that is left out is None."""
+    """An operator with its settings and inputs; a missing input is None."""
 
     operator: str
     settings: dict[str, Any]
     inputs: list[Any]
 
     def weights(self, position: int) -> Values | None:
-        """Return an input that must be the same for everybody; None where it is left out."""
+        """Return an input that must be the same for all rows; None if it is missing."""
         value = self.inputs[position] if position < len(self.inputs) else None
         if value is not None and not tensors.is_weights(value):
-            raise NotAdditiveError("it takes from the person what must be the same for everybody")
+            raise NotAdditiveError("an input that must be constant differs between rows")
         return value
 
     def constant_input(self, position: int) -> Values:
-        """Return an input that must be there and the same for everybody."""
+        """Return a required input that must be the same for all rows."""
         value = self.weights(position)
         if value is None:
             raise ValueError(f"input {position + 1} is missing")
@@ -43,8 +43,8 @@ class OperatorNode:
 
     def setting(self, name: str, position: int, default: Any = None) -> Any:
         """Return a setting that is an attribute in older models and an input in newer ones."""
-        given = self.weights(position)
-        return self.settings.get(name, default) if given is None else given.tolist()
+        value = self.weights(position)
+        return self.settings.get(name, default) if value is None else value.tolist()
 
 
 Operator: TypeAlias = Callable[[OperatorNode], Tensor | tuple[Tensor | None, ...]]
@@ -52,7 +52,7 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def register_operator(*names: str) -> Callable[[Operator], Operator]:
-    """Register what reads these operators."""
+    """Register the function of operators by their names."""
 
     def register(function: Operator) -> Operator:
         OPERATORS.update(dict.fromkeys(names, function))
@@ -79,7 +79,7 @@ def _product(node: OperatorNode) -> Tensor:
 @register_operator("Gemm")
 def _gemm(node: OperatorNode) -> Tensor:
     if node.settings.get("transA", 0):
-        raise NotAdditiveError("it turns people into columns")
+        raise NotAdditiveError("it turns rows into columns")
     weights = node.constant_input(1).T if node.settings.get("transB", 0) else node.constant_input(1)
     bias = node.weights(2)
     return tensors.affine(
@@ -92,7 +92,7 @@ def _gemm(node: OperatorNode) -> Tensor:
 @register_operator("BatchNormalization")
 def _batch_normalization(node: OperatorNode) -> Tensor:
     if node.settings.get("training_mode", 0):
-        raise NotAdditiveError("it is in training mode: what it answers depends on who else is asked about")
+        raise NotAdditiveError("it is in training mode: its output depends on the other rows")
     scale, shift, mean, variance = (node.constant_input(i) for i in range(1, 5))
     return tensors.batch_normalization(node.inputs[0], scale, shift, mean, variance, node.settings.get("epsilon", 1e-5))
 
@@ -126,7 +126,7 @@ def _identity(node: OperatorNode) -> tuple[Tensor | None, ...]:
 def _dropout(node: OperatorNode) -> tuple[Tensor | None, ...]:
     training = node.weights(2)
     if training is not None and training.any():
-        raise NotAdditiveError("it is in training mode: what it answers is random")
+        raise NotAdditiveError("it is in training mode: its output is random")
     return (node.inputs[0], None)
 
 
@@ -144,7 +144,7 @@ def _cast(node: OperatorNode) -> Tensor:
 def _shape(node: OperatorNode) -> Tensor:
     value = tensors.require_features(node.inputs[0])
     inner = [value.units] if isinstance(value, LinearTensor) else list(value.shape)
-    # -1 stands for the number of people, as it does where the shape is used again.
+    # -1 is the number of rows, as in operators that use the shape.
     return np.array([-1, *inner][node.settings.get("start", 0) : node.settings.get("end", None)], dtype=np.int64)
 
 
@@ -156,9 +156,9 @@ def _reshape(node: OperatorNode) -> Tensor:
 @register_operator("Flatten")
 def _flatten(node: OperatorNode) -> Tensor:
     value, axis = node.inputs[0], node.settings.get("axis", 1)
-    before = value.shape[: axis - 1] if tensors.is_cells(value) and axis > 1 else ()
-    if axis < 1 or (axis > 1 and (not before or np.prod(before) != 1)):
-        raise NotAdditiveError("it puts people side by side")
+    leading = value.shape[: axis - 1] if tensors.is_cells(value) and axis > 1 else ()
+    if axis < 1 or (axis > 1 and (not leading or np.prod(leading) != 1)):
+        raise NotAdditiveError("it works across rows")
     return tensors.reshape(value, [0, -1])
 
 
@@ -167,7 +167,7 @@ def _transpose(node: OperatorNode) -> Tensor:
     value = tensors.require_cells(node.inputs[0])
     order = list(node.settings.get("perm", range(value.ndim + 1)[::-1]))
     if order[:1] != [0]:
-        raise NotAdditiveError("it moves the axis of the people")
+        raise NotAdditiveError("it moves the axis of rows")
     return np.transpose(value, [axis - 1 for axis in order[1:]])
 
 
@@ -262,7 +262,7 @@ def _one_hot_encoder(node: OperatorNode) -> Tensor:
         values = values.astype(str if words else np.int64)
         unknown = ~np.isin(values, categories)
         if unknown.any() and not node.settings.get("zeros", 1):
-            raise NotAdditiveError(f"it refuses the value {values[unknown][0].item()!r}, which lies in the domain")
+            raise NotAdditiveError(f"it refuses the value {values[unknown][0].item()!r} of the domain")
         return tuple((values == category).astype(np.float32) for category in categories)
 
     return cell.expand_cells(columns, tensors.require_cells(node.inputs[0]))
@@ -274,9 +274,9 @@ def _label_encoder(node: OperatorNode) -> Tensor:
     default = _default_value(node.settings, values)
     table = dict(zip(keys.tolist(), values.tolist(), strict=True))
 
-    def encode(given: Values) -> Values:
-        given = given.astype(str if keys.dtype.kind == "U" else keys.dtype)
-        return np.array([table.get(value, default) for value in given.tolist()], dtype=values.dtype)
+    def encode(words: Values) -> Values:
+        words = words.astype(str if keys.dtype.kind == "U" else keys.dtype)
+        return np.array([table.get(word, default) for word in words.tolist()], dtype=values.dtype)
 
     return cell.apply_elementwise(encode, tensors.require_cells(node.inputs[0]))
 
@@ -314,13 +314,13 @@ def _imputer(node: OperatorNode) -> Tensor:
     gap = node.settings.get("replaced_value_float" if floats else "replaced_value_int64", np.nan if floats else 0)
 
     def fill(values: Values, replacement: Values) -> Values:
-        gone = np.isnan(values) if np.isnan(gap) else values == gap
-        return np.where(gone, replacement, values).astype(values.dtype)
+        missing = np.isnan(values) if np.isnan(gap) else values == gap
+        return np.where(missing, replacement, values).astype(values.dtype)
 
     def ramp(pair: Sequence[cell.Cell]) -> cell.Cell:
         if not np.isnan(gap):
             raise NotAdditiveError("it replaces one value of a number that has too many values to list")
-        return pair[0]  # a number of the domain is never missing
+        return pair[0]  # the domain has no missing numbers
 
     return cell.apply_elementwise(fill, value, tensors.broadcast_cells(filled, value), ramp=ramp)
 
@@ -329,7 +329,7 @@ def _imputer(node: OperatorNode) -> Tensor:
 def _normalizer(node: OperatorNode) -> Tensor:
     value, norm = node.inputs[0], node.settings.get("norm", "MAX")
     if isinstance(value, OutputTensor) and norm == "L1" and value.probable:
-        return value  # probabilities already add up to 1
+        return value  # probabilities add up to 1
     if norm not in ("L1", "L2"):
         raise NotAdditiveError(f"the norm {norm} cannot be read")
 
@@ -368,7 +368,7 @@ def _linear_classifier(node: OperatorNode) -> tuple[Tensor | None, ...]:
     if transform not in ("NONE", "LOGISTIC", "SOFTMAX"):
         raise NotAdditiveError(f"the transform {transform} cannot be read")
     if transform != "SOFTMAX" and answers.are_opposite(logits):
-        logits = lin.select_units(logits, [1])  # one against the rest says everything twice where there are two labels
+        logits = lin.select_units(logits, [1])  # one against the rest repeats the logit of two labels
     probable = transform == ("LOGISTIC" if logits.units == 1 else "SOFTMAX")
     form: answers.OutputForm = "probabilities" if probable else "margins"
     scores = answers.name_classes(OutputTensor(logits, form, probable=probable), classes, form)
@@ -381,6 +381,6 @@ def _zip_map(node: OperatorNode) -> Tensor:
     value = node.inputs[0]
     if isinstance(value, OutputTensor):
         if value.form not in ("probabilities", "margins"):
-            raise NotAdditiveError("it names something else than one score per label")
+            raise NotAdditiveError("it names other outputs than one score per label")
         return answers.name_classes(value, classes, value.form)
     return answers.name_classes(lin.as_linear(tensors.require_features(value)), classes, "margins")

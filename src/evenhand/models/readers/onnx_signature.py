@@ -1,4 +1,4 @@
-"""How individuals become the inputs of an ONNX model: one tensor with all attributes, or one input each, by name."""
+"""Inputs of an ONNX model for individuals: one tensor with all attributes, or one input per attribute, by name."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ TEXT_TYPE = "tensor(string)"
 
 
 def check_inputs(session: Any, schema: Schema, name: str) -> None:
-    """Make sure that the schema can feed every input.
+    """Check that the schema has the values of every input.
 
     Raises:
         ModelError: an input is not an attribute, no tensor of numbers or words, or has another width.
     """
     inputs = session.get_inputs()
-    unusable = [given for given in inputs if given.type not in NUMBER_TYPES and given.type != TEXT_TYPE]
+    unusable = [item for item in inputs if item.type not in NUMBER_TYPES and item.type != TEXT_TYPE]
     if unusable:
         raise ModelError(f"the input {unusable[0].name!r} is a {unusable[0].type}", location=name)
     if len(inputs) > 1 or attribute_for_input(inputs[0].name, schema) is not None:
-        for given in inputs:
-            if attribute_for_input(given.name, schema) is None:
+        for item in inputs:
+            if attribute_for_input(item.name, schema) is None:
                 raise ModelError(
-                    f"the model's input {given.name!r} is not an attribute of the schema",
+                    f"the model's input {item.name!r} is not an attribute of the schema",
                     location=name,
                     hint=f"the attributes are: {', '.join(schema.names)}; or let the model take one tensor of all",
                 )
@@ -63,14 +63,14 @@ def check_inputs(session: Any, schema: Schema, name: str) -> None:
 
 
 def input_layout(shape: Sequence[Any], width: int) -> int | None:
-    """Return how a tensor of all attributes holds people.
+    """Find the axis of rows in a tensor of all attributes.
 
     Args:
         shape: Sizes of the axes; a name or None for a size that is not fixed.
         width: Number of columns.
 
     Returns:
-        0 for people on the first axis, 1 for a vector of one person, 2 for a column of one person; None for neither.
+        0 for rows on the first axis, 1 for a vector of a single row, 2 for a column of a single row; otherwise None.
     """
     if list(shape) == [width]:
         return 1
@@ -80,19 +80,19 @@ def input_layout(shape: Sequence[Any], width: int) -> int | None:
     return 2 if list(shape) == [width, 1] else None
 
 
-def attribute_for_input(given: str, schema: Schema) -> Attribute | None:
-    """Return the attribute that an input is named after; exporters write ``_`` for what is not a letter or digit."""
-    if given in schema.names:
-        return schema[given]
-    alike = [name for name in schema.names if re.sub(r"\W", "_", name) == given]
-    return schema[alike[0]] if len(alike) == 1 else None
+def attribute_for_input(input_name: str, schema: Schema) -> Attribute | None:
+    """Find the attribute with the name of an input; exporters replace special characters by ``_``."""
+    if input_name in schema.names:
+        return schema[input_name]
+    matches = [name for name in schema.names if re.sub(r"\W", "_", name) == input_name]
+    return schema[matches[0]] if len(matches) == 1 else None
 
 
 def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) -> dict[str, NDArray[Any]]:
-    """Return what the model is given about individuals (n, attributes), by input name.
+    """Compute the model's inputs for individuals (n, attributes), by input name.
 
     Raises:
-        ModelError: a value is missing where the model has no place for that.
+        ModelError: a value is missing, and the model cannot take missing values.
     """
     inputs = session.get_inputs()
     if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
@@ -108,19 +108,19 @@ def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) ->
         columns = [_text_values(frame[attribute].to_numpy(), attribute, name) for attribute in schema.names]
         return {inputs[0].name: np.stack(columns, axis=1)}
     frame = decode(schema, individuals)
-    given_by_name = {}
-    for given in inputs:
-        attribute = attribute_for_input(given.name, schema)
+    feeds = {}
+    for item in inputs:
+        attribute = attribute_for_input(item.name, schema)
         if attribute is None:
-            raise ModelError(f"the model's input {given.name!r} is not an attribute of the schema", location=name)
+            raise ModelError(f"the model's input {item.name!r} is not an attribute of the schema", location=name)
         values = frame[attribute.name].to_numpy()
-        if given.type == TEXT_TYPE:
+        if item.type == TEXT_TYPE:
             column = _text_values(values, attribute.name, name)
         else:
             entries = individuals[:, schema.position(attribute.name)]
-            column = _plain_values(values, attribute, entries, np.dtype(NUMBER_TYPES[given.type]), name)
-        given_by_name[given.name] = column[:, None] if len(given.shape) == 2 else column
-    return given_by_name
+            column = _plain_values(values, attribute, entries, np.dtype(NUMBER_TYPES[item.type]), name)
+        feeds[item.name] = column[:, None] if len(item.shape) == 2 else column
+    return feeds
 
 
 def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any]:
@@ -128,9 +128,9 @@ def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any
     for i, value in enumerate(words):
         if value != value:
             raise ModelError(
-                f"attribute {attribute!r} has missing values, and the model knows words only",
+                f"attribute {attribute!r} has missing values, and the model takes only words",
                 location=name,
-                hint=f"say `missing: drop` for {attribute!r} in the schema",
+                hint=f"set `missing: drop` for {attribute!r} in the schema",
             )
         words[i] = f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
     return words
@@ -146,33 +146,34 @@ def _plain_values(
         values = numbers[np.where(np.isnan(entries), -1, entries).astype(np.int64)]
     if dtype.kind != "f" and np.isnan(entries).any():
         raise ModelError(
-            f"attribute {attribute.name!r} has missing values, and the model takes whole numbers only",
+            f"attribute {attribute.name!r} has missing values, and the model takes only integers",
             location=name,
-            hint=f"say `missing: drop` for {attribute.name!r} in the schema",
+            hint=f"set `missing: drop` for {attribute.name!r} in the schema",
         )
     return values.astype(dtype)
 
 
 def word_numbers(attribute: Attribute) -> Floats:
-    """Return the numbers that an input of numbers gets for the words that an attribute lists, shape (values,).
+    """Return the numbers of a numeric input for the words that an attribute lists, shape (values,).
 
-    They are those of its encoding. Without one, words that are numbers or truth values stand for themselves, and others
-    for their positions.
+    They are those of its encoding. Without one, words that are numbers or truth values are read as numbers, and other
+    words are replaced by their positions.
     """
-    own = _own_numbers(attribute)
-    if own is not None:
-        return own
+    numbers = _literal_numbers(attribute)
+    if numbers is not None:
+        return numbers
     return attribute.domain() if attribute.encoding == "one-hot" else attribute.inputs(attribute.domain())[:, 0]
 
 
-def _own_numbers(attribute: Attribute) -> Floats | None:
+def _literal_numbers(attribute: Attribute) -> Floats | None:
     values = attribute.values or ()
     truths = [truth_key(value) for value in values]
     numbers = [
         read_number(value) if truth is None else float(truth) for value, truth in zip(values, truths, strict=True)
     ]
-    known = [number for number in numbers if number is not None]
-    return np.array(known, dtype=np.float64) if attribute.encoding is None and len(known) == len(values) else None
+    if attribute.encoding is not None or None in numbers:
+        return None
+    return np.array(numbers, dtype=np.float64)
 
 
 def _lists_words(attribute: Attribute) -> bool:
@@ -180,16 +181,16 @@ def _lists_words(attribute: Attribute) -> bool:
 
 
 def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
-    """Return the attributes that the model is given by their encoding, not in the data's own words or numbers."""
-    numeric = [given.name for given in session.get_inputs() if given.type != TEXT_TYPE]
-    own = [attribute_for_input(name, schema) for name in numeric]
-    if own == [None]:
+    """Return the attributes that the model takes by their encoding, not as words or numbers of the data."""
+    numeric = [item.name for item in session.get_inputs() if item.type != TEXT_TYPE]
+    attributes = [attribute_for_input(name, schema) for name in numeric]
+    if attributes == [None]:
         return list(schema.attributes)
-    worded = [attribute for attribute in own if attribute is not None and _lists_words(attribute)]
-    return [attribute for attribute in worded if _own_numbers(attribute) is None]
+    with_words = [attribute for attribute in attributes if attribute is not None and _lists_words(attribute)]
+    return [attribute for attribute in with_words if _literal_numbers(attribute) is None]
 
 
-# Which outputs of an ONNX graph are labels, and which are scores of these labels.
+# Labels and scores among the outputs of an ONNX graph.
 
 SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)", "seq(map(")
 
@@ -199,10 +200,10 @@ class OnnxOutputs:
     """Outputs of a graph.
 
     Attributes:
-        label: name of the output with the labels, if any.
-        score: name of the output with the scores, if any.
-        names: labels in the order of the scores, if the graph names them.
-        position: whether the label output gives positions, not labels.
+        label: Name of the output of labels, if any.
+        score: Name of the output of scores, if any.
+        names: Labels in the order of the scores, if the graph names them.
+        position: Whether the output of labels holds positions instead of labels.
     """
 
     label: str | None
@@ -212,7 +213,7 @@ class OnnxOutputs:
 
 
 def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
-    """Find labels and scores among a graph's outputs, and what the graph says about them.
+    """Find the outputs of labels and scores of a graph, and the names of the labels.
 
     Raises:
         ModelError: there are several candidates for either.
@@ -223,27 +224,27 @@ def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
         scores = [score for score in scores if "prob" in score.lower()] or scores
     if len(labels) > 1 or len(scores) > 1:
         raise ModelError(
-            f"the model gives several outputs: {', '.join((*labels, *scores))}",
+            f"the model has several outputs: {', '.join((*labels, *scores))}",
             location=name,
             hint="export it with its labels, its scores, or both",
         )
     label, score = labels[0] if labels else None, scores[0] if scores else None
-    made = {output: node for node in graph.node for output in node.output}
+    nodes = {output: node for node in graph.node for output in node.output}
     names: tuple[Any, ...] | None = None
     position = False
-    for node in (*_trace_back(made, label), *_trace_back(made, score)):
+    for node in (*_trace_back(nodes, label), *_trace_back(nodes, score)):
         names = names or _label_names(node, graph)
         position = position or (node.op_type == "ArgMax" and names is None)
     return OnnxOutputs(label, score, names, position and label is not None)
 
 
-def _trace_back(made: dict[str, Any], output: str | None) -> Iterator[Any]:
-    """The nodes that lead to an output, last first; where several values meet, the one that carries the answer."""
-    while output in made:
-        node = made[output]
+def _trace_back(nodes: dict[str, Any], output: str | None) -> Iterator[Any]:
+    """Yield the nodes that lead to an output, last first; of several inputs, follow the one with the scores."""
+    while output in nodes:
+        node = nodes[output]
         yield node
         # ArrayFeatureExtractor looks positions up in labels; Concat ends with the second class
-        inputs = [source for source in node.input if source in made]
+        inputs = [source for source in node.input if source in nodes]
         if not inputs:
             return
         output = inputs[-1] if node.op_type in ("ArrayFeatureExtractor", "Concat") else inputs[0]
@@ -257,7 +258,7 @@ def _label_names(node: Any, graph: Any) -> tuple[Any, ...] | None:
         from onnx import numpy_helper
 
         for tensor in graph.initializer:
-            # A table of more than one dimension holds no labels: it is an embedding.
+            # A table of more than one dimension is an embedding, not labels.
             if tensor.name == node.input[0] and (node.op_type != "Gather" or len(tensor.dims) == 1):
                 values = numpy_helper.to_array(tensor).reshape(-1).tolist()
                 return tuple(value.decode() if isinstance(value, bytes) else value for value in values)

@@ -1,9 +1,9 @@
 """Exported PyTorch programs (``.pt2``), checked before PyTorch reads them.
 
 ``torch.export.load`` unpickles parts of the file, evaluates shape expressions and guards as Python, resolves
-operators by name and loads compiled libraries, so a crafted file could run code. Here the archive is taken apart first
-and only what a plain network needs is put into a new one: raw tensors, ATen operators, arithmetic of symbols. Anything
-else needs the user's word. The layout is that of ``torch.export.save``: a zip file with a JSON graph and raw weights.
+operators by name and loads compiled libraries, so a crafted file could run code. Therefore only the parts that a plain
+network needs are copied into a new archive: raw tensors, ATen operators, arithmetic of symbols. Anything else needs the
+user's trust. ``torch.export.save`` writes a zip file with a JSON graph and raw weights.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def read_program(path: Path, *, trust: bool = False) -> Any:
     """Load an exported program.
 
     Args:
-        path: a file written by ``torch.export.save``.
-        trust: hand the file to PyTorch as it is.
+        path: File written by ``torch.export.save``.
+        trust: Whether to load the file without checks.
 
     Raises:
-        TrustError: loading it could run code, and it is not trusted; the message says which part.
+        TrustError: loading the file could run code, and it is not trusted; the message names the part.
         ModelError: the file is damaged, or no exported program.
         MissingExtraError: PyTorch is not installed.
     """
@@ -59,7 +59,7 @@ def read_program(path: Path, *, trust: bool = False) -> Any:
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
     log = logging.getLogger("torch.export")
-    silenced, log.disabled = log.disabled, True  # what PyTorch logs while reading a damaged file is said by the error
+    was_disabled, log.disabled = log.disabled, True  # the error replaces the log of PyTorch about a damaged file
     try:
         return torch.export.load(io.BytesIO(path.read_bytes() if trust else sanitize_archive(path)))
     except (TrustError, ModelError):
@@ -71,18 +71,18 @@ def read_program(path: Path, *, trust: bool = False) -> Any:
             hint="export it again: torch.export.save(torch.export.export(model, example), path)",
         ) from error
     finally:
-        log.disabled = silenced
+        log.disabled = was_disabled
 
 
 def sanitize_archive(path: Path) -> bytes:
-    """Return the archive again, with nothing in it that runs code when it is loaded.
+    """Copy an archive without the parts that could run code when it is loaded.
 
     Raises:
-        TrustError: it cannot do without such a part.
+        TrustError: such a part is required.
         zipfile.BadZipFile, KeyError, ValueError: the archive is damaged.
     """
     entries = _archive_entries(path)
-    kept = {name: content for name, content in entries.items() if name in PLAIN or TENSORS.fullmatch(name)}
+    safe = {name: content for name, content in entries.items() if name in PLAIN or TENSORS.fullmatch(name)}
     for name in CONFIGS:
         config = json.loads(entries[name])
         for tensor, meta in config["config"].items():
@@ -93,19 +93,19 @@ def sanitize_archive(path: Path) -> bytes:
                 or not TENSORS.fullmatch(f"data/{folder}/{meta['path_name']}")
             ):
                 raise _trust_error(path, f"{tensor!r} is stored as a Python object")
-        kept[name] = json.dumps(config).encode()
+        safe[name] = json.dumps(config).encode()
     described = json.loads(entries[GRAPH])
     described["guards_code"] = []
     for node in _walk_dicts(described):
         if "target" in node:
-            node["metadata"] = {}  # where the code came from: looked up by name when loaded, and of no use here
+            node["metadata"] = {}  # source locations, which are looked up by name when loaded
     for reason in _find_dangers(described):
         raise _trust_error(path, reason)
-    kept[GRAPH] = json.dumps(described).encode()
-    kept[EXAMPLES] = b""
+    safe[GRAPH] = json.dumps(described).encode()
+    safe[EXAMPLES] = b""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in kept.items():
+        for name, content in safe.items():
             archive.writestr(f"model/{name}", content)
     return packed.getvalue()
 
@@ -121,7 +121,7 @@ def _archive_entries(path: Path) -> dict[str, bytes]:
 
 
 def _find_dangers(described: dict[str, Any]) -> Iterator[str]:
-    """Yield what in the description of a program could become code."""
+    """Yield the parts of a program's description that could run code."""
     for key, text in _walk_strings(described):
         if key in ("target", "as_operator"):
             if not OPERATOR.fullmatch(text):
@@ -131,17 +131,17 @@ def _find_dangers(described: dict[str, Any]) -> Iterator[str]:
                 yield f"it computes a shape by {text[:80]!r}"
         elif key in ("in_spec", "out_spec"):
             if not _has_plain_containers(text):
-                yield "it takes or gives objects of its own"
+                yield "its inputs or outputs are custom objects"
         elif not (SYMBOL if key == "range_constraints" else NAME).fullmatch(text):
             yield f"it uses the name {text[:80]!r}"
     for node in _walk_dicts(described):
         for key in ("custom_obj_values", "treespec_namedtuple_fields"):
             if node.get(key):
-                yield f"it brings objects of its own ({key})"
+                yield f"it contains custom objects ({key})"
 
 
 def _walk_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string, keys included, with the key it stands under."""
+    """Yield every string, including keys, with the key above it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, list):
@@ -193,7 +193,7 @@ def _is_plain_arithmetic(expression: str) -> bool:
 
 
 def _has_plain_containers(spec: str) -> bool:
-    """Whether nested arguments are tuples, lists and dictionaries only (``context``: the keys of a dictionary)."""
+    """Return whether nested arguments are only tuples, lists and dictionaries (``context``: keys of a dictionary)."""
     return all(
         node.get("type") in CONTAINERS and re.fullmatch(r'null|\[("\w+"(, )?)*\]', node.get("context") or "null")
         for node in _walk_dicts(json.loads(spec))
@@ -204,5 +204,5 @@ def _trust_error(path: Path, reason: str) -> TrustError:
     return TrustError(
         f"loading this PyTorch program could run code: {reason}",
         location=str(path),
-        hint="if you know where it comes from: `trust=True`",
+        hint="if you trust its source: `trust=True`",
     )

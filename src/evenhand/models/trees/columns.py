@@ -1,4 +1,4 @@
-"""Which input column of a schema each feature of a tree model is, and which of its categories each number means."""
+"""Matching of a tree model's features and categories with the input columns of a schema."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
 PLACEHOLDER = re.compile(r"(f|x|Column_)\d+")
-"""Names that libraries invent where the training data had none."""
+"""Names that libraries give features of training data without names."""
 
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Which input column each feature is, and what its categories mean.
+    """Input columns and category codes of a model's features.
 
     Attributes:
-        positions: shape (features,).
-        codes: for features whose categories have names, the model's code of each input number (-1: none).
+        positions: Input column of each feature, shape (features,).
+        codes: For features whose categories have names, the model's code of each input number (-1 for none).
     """
 
     positions: Integers
     codes: Mapping[int, Integers]
 
     def input_numbers(self, feature: int, categories: Integers) -> Integers:
-        """Return categories in the model's codes as the input numbers that mean them."""
+        """Convert categories in the model's codes to input numbers."""
         codes = self.codes.get(feature)
         return categories if codes is None else np.flatnonzero(np.isin(codes, categories) & (codes >= 0))
 
@@ -64,39 +64,38 @@ def match_features(
 def match_columns(
     schema: Schema, features: int, names: Sequence[str], *, location: str, named_categories: Sequence[int] = ()
 ) -> Integers:
-    """Return the column of ``schema.inputs`` that each feature of a model is.
+    """Find the column of ``schema.inputs`` for each feature of a model.
 
-    A model that knows its features' names is matched by name (a one-hot column is called ``attribute_value``, as
-    pandas and scikit-learn call it), whatever the order; it need not use every attribute. A model that does not, and
-    one whose names for one-hot columns differ, is taken to have the schema's columns in their order.
+    A model with feature names is matched by name, in any order; it need not use every attribute. A one-hot column is
+    called ``attribute_value``, as in pandas and scikit-learn. A model without names, or with other names for one-hot
+    columns, has the schema's columns in their order.
 
     Args:
-        schema: says how each attribute becomes columns.
-        features: how many features the model has.
-        names: their names, or nothing.
-        location: how to call the model in messages.
-        named_categories: features whose categories the model knows by name.
+        schema: Schema of the inputs.
+        features: Number of features.
+        names: Names of the features, or nothing.
+        location: Name of the model.
+        named_categories: Features whose categories have names in the model.
 
     Returns:
         Shape (features,).
 
     Raises:
-        ModelError: a feature is not an attribute, the number of columns differs, or the model knows a feature by name
-            whose values are numbers while the schema does not say whether it saw them or their codes.
+        ModelError: a feature is not an attribute, the number of columns differs, or the values of a named feature are
+            numbers and the schema does not tell whether the model was trained on them or on their codes.
     """
     columns = _column_names(schema)
     if set(names) & set(columns) or not all(PLACEHOLDER.fullmatch(name) for name in names):
         if len(names) != features or len(set(names)) != features:
             raise ModelError(f"{len(set(names))} different names for {features} features", location=location)
-        found = _name_positions(names, columns)
-        if None not in found:
-            matched = np.array(found, dtype=np.int64)
-            _refuse_ambiguous(schema, matched, set(named_categories), location)
-            return matched
-        hot = any(attribute.width > 1 for attribute in schema.attributes)
-        moved = [name for i, name in enumerate(names) if found[i] not in (None, i)]
-        if not hot or moved:
-            unknown = [name for name, position in zip(names, found, strict=True) if position is None]
+        matches = _name_positions(names, columns)
+        if None not in matches:
+            positions = np.array(matches, dtype=np.int64)
+            _check_encodings(schema, positions, set(named_categories), location)
+            return positions
+        has_one_hot = any(attribute.width > 1 for attribute in schema.attributes)
+        if not has_one_hot or any(position not in (None, i) for i, position in enumerate(matches)):
+            unknown = [name for name, position in zip(names, matches, strict=True) if position is None]
             raise ModelError(
                 f"the model uses {unknown[0]!r}, which is not an attribute of the schema",
                 location=location,
@@ -129,8 +128,12 @@ def _name_positions(names: Sequence[str], columns: Sequence[str]) -> list[int | 
     return [exact.get(name, plain.get(name.replace(" ", "_"))) for name in names]
 
 
-def _refuse_ambiguous(schema: Schema, columns: Integers, named_categories: set[int], location: str) -> None:
-    """Refuse attributes whose entries (positions) are not the numbers the model saw in its data frame."""
+def _check_encodings(schema: Schema, columns: Integers, named_categories: set[int], location: str) -> None:
+    """Check that the entries (positions) of attributes are the numbers of the model's training data.
+
+    Raises:
+        ModelError: they may be other numbers.
+    """
     for feature, column in enumerate(columns):
         attribute = column_attribute(schema, int(column))
         if attribute.encoding not in (None, "code") or feature in named_categories:
@@ -138,57 +141,57 @@ def _refuse_ambiguous(schema: Schema, columns: Integers, named_categories: set[i
         values = attribute.values or ()
         numbers = all(isinstance(value, int | float) for value in values)
         if attribute.edges is not None or (numbers and list(values) != list(range(len(values)))):
-            seen = "bins of a number" if attribute.edges is not None else f"numbers, such as {values[0]}"
+            kind = "bins of a number" if attribute.edges is not None else f"numbers, such as {values[0]}"
             raise ModelError(
-                f"the model knows {attribute.name!r} by name, and its values are {seen}: "
-                "whether it was trained on the numbers or on their positions cannot be seen",
+                f"the model has a feature named {attribute.name!r}, whose values are {kind}: it is unknown whether it "
+                "was trained on the numbers or on their positions",
                 location=location,
-                hint=f"say for {attribute.name!r} in the schema which number the model gets for each value: "
+                hint=f"list for {attribute.name!r} in the schema the number that the model gets for each value: "
                 "`encoding: [...]`",
             )
 
 
 def column_attribute(schema: Schema, column: int) -> Attribute:
-    """Return the attribute that an input column belongs to."""
+    """Return the attribute of an input column."""
     owners = [attribute for attribute in schema.attributes for _ in range(attribute.width)]
     return owners[column]
 
 
 def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by_name: bool, location: str) -> Integers:
-    """Return the model's own code of the category that each input number of a column means.
+    """Compute the model's code for each input number of a column of categories.
 
-    A library that is trained on words numbers them itself; the schema may number them otherwise.
+    A library that is trained on words numbers them itself, and the schema may number them otherwise.
 
     Args:
-        schema: says which value each input number means.
-        column: the input column.
-        categories: what the model's codes 0, 1, ... stand for.
-        by_name: whether they are values as in the data (a model trained on a data frame); otherwise, and where none
-            of them is such a value, they are input numbers.
-        location: how to call the model in messages.
+        schema: Schema of the inputs.
+        column: The input column.
+        categories: Categories behind the model's codes 0, 1, ...
+        by_name: Whether they are values of the data (of a model trained on a data frame). If not, or if none of them is
+            such a value, they are input numbers.
+        location: Name of the model.
 
     Returns:
-        ``codes[number]`` is the code for that input number, -1 where the model has none; shape (largest number + 1,).
+        ``codes[number]`` is the code for that input number, -1 if the model has none; shape (largest number + 1,).
 
     Raises:
         ModelError: the categories are neither values nor input numbers of the attribute.
     """
     attribute = column_attribute(schema, column)
-    given = [_category_text(category) for category in categories]
+    texts = [_category_text(category) for category in categories]
     numbers, values = _numbers_and_values(attribute, location)
     words = [_category_text(value) for value in values]
     digits = [_category_text(number) for number in numbers]
-    names_fit = sum(category in set(words) for category in given) if by_name else 0
-    numbers_fit = sum(category in set(digits) for category in given)
-    named = names_fit == len(given) or (names_fit > 0 and numbers_fit < len(given))
-    if given and not named and numbers_fit == 0:
-        shown = ", ".join(repr(category) for category in given[:5])
+    names_fit = sum(category in set(words) for category in texts) if by_name else 0
+    numbers_fit = sum(category in set(digits) for category in texts)
+    named = names_fit == len(texts) or (names_fit > 0 and numbers_fit < len(texts))
+    if texts and not named and numbers_fit == 0:
+        shown = ", ".join(repr(category) for category in texts[:5])
         raise ModelError(
-            f"the model knows {attribute.name!r} as {shown}, the schema as {', '.join(map(repr, words[:5]))}",
+            f"the model has the categories {shown} of {attribute.name!r}, the schema {', '.join(map(repr, words[:5]))}",
             location=location,
-            hint=f"write the values of {attribute.name!r} in the schema as they stand in the training data",
+            hint=f"write the values of {attribute.name!r} in the schema as in the training data",
         )
-    code = {category: i for i, category in enumerate(given)}
+    code = {category: i for i, category in enumerate(texts)}
     codes = np.full(int(numbers.max()) + 1, -1, dtype=np.int64)
     for number, word in zip(numbers, words if named else digits, strict=True):
         codes[int(number)] = code.get(word, -1)
@@ -196,23 +199,23 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
 
 
 def category_texts(schema: Schema, column: int, location: str) -> list[str]:
-    """Return every text by which a model may know a category of an input column: values, and the input numbers.
+    """List every text that may stand for a category of an input column: values, and the input numbers.
 
     Raises:
         ModelError: as ``category_codes``.
     """
     numbers, values = _numbers_and_values(column_attribute(schema, column), location)
-    return [str(value) for value in values] + [_category_text(each) for each in (*values, *numbers)]
+    return [str(value) for value in values] + [_category_text(value) for value in (*values, *numbers)]
 
 
 def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, list[Any]]:
-    """Return the input numbers that an attribute can give, and the value that each means."""
+    """Return the input numbers of an attribute, and the value of each."""
     if attribute.size is None or attribute.size > MAX_CATEGORY:
         raise ModelError(
-            f"the model takes {attribute.name!r} as categories, the schema as "
-            + ("a real number" if attribute.size is None else f"{attribute.size:,} numbers"),
+            f"{attribute.name!r} is categorical in the model, in the schema "
+            + ("a real number" if attribute.size is None else f"one of {attribute.size:,} numbers"),
             location=location,
-            hint="describe it as the model was trained on it",
+            hint="describe it as in the training data",
         )
     if attribute.encoding == "one-hot":
         return np.array([0.0, 1.0]), [0, 1]
@@ -223,7 +226,7 @@ def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, li
             f"the model takes {attribute.name!r} as categories, which must be whole numbers from 0 to "
             f"{MAX_CATEGORY - 1}; the schema gives it {numbers.min():g} to {numbers.max():g}",
             location=location,
-            hint=f"say `encoding: code` for {attribute.name!r}, or leave out its encoding",
+            hint=f"set `encoding: code` for {attribute.name!r}, or leave out its encoding",
         )
     return numbers, list(attribute.values or entries.tolist())
 

@@ -1,7 +1,6 @@
-"""Boosted and bagged decision trees as one white box, whatever library grew them.
+"""Ensembles of boosted and bagged decision trees of any library as one white box.
 
-Every tree is walked for every row, by NumPy and by a compiled kernel alike. Both add the same leaves in the same order
-in float64, so they agree to the last bit.
+NumPy and a compiled kernel both add the same leaves in the same order in float64, so they agree to the last bit.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, plain_inputs
-from evenhand.models.additive.network import hash_numbers, hash_text, require_numbers
+from evenhand.models.additive.network import hash_attribute, hash_numbers, hash_text, require_numbers
 from evenhand.models.replies import MatchedLabels, match_labels, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
-"""What LightGBM takes for zero where zero means missing: anything as close to it as this."""
+"""Distance from zero up to which LightGBM treats a number as zero where zero means missing."""
 
 SMALL_BATCH = 10_000
-"""Up to so many rows times trees NumPy is quick enough, and the compiler is not loaded just for them."""
+"""Number of rows times trees up to which NumPy is fast enough to spare loading the compiler."""
 
 COLUMN_PLACES = 257
-"""Places of a number's column that enter the digest of trees."""
+"""Number of places of a column that enter the fingerprint of trees."""
 
 BLOCK_ROWS = 256
-"""Rows that the kernel takes down a tree before it turns to the next: they and the tree stay in the cache."""
+"""Number of rows that the kernel sends through a tree before the next tree, so that both stay in the cache."""
 
 
 def leaf_sums(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
-    """Return what the trees add up to for inputs (n, columns), shape (n, outputs)."""
+    """Compute the sums of the leaves for inputs (n, columns), shape (n, outputs)."""
     if len(inputs) * nodes.trees <= SMALL_BATCH and not _compile_walk.cache_info().currsize:
         return leaf_sums_numpy(nodes, inputs, outputs)
     return leaf_sums_compiled(nodes, inputs, outputs)
 
 
 def leaf_sums_numpy(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
-    """``sums`` by NumPy: all rows take one step down a tree at a time."""
+    """Compute ``leaf_sums`` in NumPy: all rows move one level down a tree at a time."""
     total = np.zeros((len(inputs), outputs))
     width = nodes.values.shape[1]
     for tree, first in enumerate(nodes.output):
@@ -53,14 +52,14 @@ def leaf_sums_numpy(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
 
 
 def _reached_leaves(nodes: TreeNodes, inputs: Floats, root: int) -> Integers:
-    at = np.full(len(inputs), root, dtype=np.int64)
-    walking = np.arange(len(inputs)) if nodes.left[root] >= 0 else np.zeros(0, dtype=np.int64)
-    while len(walking):
-        node = at[walking]
-        left = goes_left(nodes, node, inputs[walking, nodes.feature[node]])
-        at[walking] = np.where(left, nodes.left[node], nodes.right[node])
-        walking = walking[nodes.left[at[walking]] >= 0]
-    return at
+    current = np.full(len(inputs), root, dtype=np.int64)
+    rows = np.arange(len(inputs)) if nodes.left[root] >= 0 else np.zeros(0, dtype=np.int64)
+    while len(rows):
+        node = current[rows]
+        left = goes_left(nodes, node, inputs[rows, nodes.feature[node]])
+        current[rows] = np.where(left, nodes.left[node], nodes.right[node])
+        rows = rows[nodes.left[current[rows]] >= 0]
+    return current
 
 
 def goes_left(nodes: TreeNodes, node: Integers, entry: Floats) -> Booleans:
@@ -80,7 +79,7 @@ def _in_set(nodes: TreeNodes, node: Integers, entry: Floats) -> Booleans:
 
 
 def leaf_sums_compiled(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
-    """``sums`` by the compiled kernel: a row at a time."""
+    """Compute ``leaf_sums`` in the compiled kernel."""
     total = np.zeros((len(inputs), outputs))
     _compile_walk()(nodes, np.ascontiguousarray(inputs), total)
     return total
@@ -129,37 +128,36 @@ class TreeEnsemble:
     """Decision trees over ``inputs(individuals)`` whose leaves add up to one raw output per class.
 
     ``raw = base + (sum of the reached leaves) / divisor``, in float64 in the order of the trees. Libraries that add in
-    float32 (XGBoost) differ from it by rounding alone, about 1e-6 of the leaves' size.
+    float32 (XGBoost) differ from it by rounding, about 1e-6 of the leaves' size.
 
-    How raw outputs become scores (``link``):
+    The link computes scores from raw outputs:
 
     - ``logistic``: one output; ``classes[1]`` has the probability ``1 / (1 + exp(-steepness * raw))`` and is the label
-      where raw > 0.
+      if raw > 0.
     - ``softmax``: probabilities ``exp(raw_k) / sum exp(raw_j)``; the largest raw output is the label.
     - ``one-vs-rest``: the logistic of each output, divided by their sum; the largest raw output is the label.
-    - ``frequency``: raw outputs are already probabilities (class frequencies in the leaves, averaged over the trees);
-      the largest is the label.
-    - ``identity``: one output, which is the number that the model gives; there are no labels.
+    - ``frequency``: raw outputs are probabilities (class frequencies in the leaves, averaged over the trees); the
+      largest is the label.
+    - ``identity``: one output, which is the predicted number; there are no labels.
 
-    The first of several largest wins.
+    On a tie the first label wins.
 
     Attributes:
-        schema: what its individuals are.
-        nodes: the trees; ``Nodes`` says what each array means and which invariants hold.
-        base: shape (outputs,), what the raw outputs start from.
-        divisor: 1 for boosting, the number of trees per output where they are averaged.
-        link: how raw outputs become scores.
-        steepness: factor inside the logistic function.
-        classes: labels in the order of the outputs.
-        favourable: position of the favourable label in ``classes``.
-        takes_missing: whether the model answers for individuals with missing values.
-        single: whether the library adds up in float32.
-        columns: the input columns, each a function of one attribute (``models.cells``), where they are not
-            ``schema.inputs``: what preprocessing made of the attributes.
-        name: how to call it in a report.
-        label_only: always False: it gives probabilities.
-        guessed: whether the model numbers its labels, and the numbers were matched with the target's labels.
-        caution: assumptions about the labels, for reports.
+        schema: Schema of the inputs.
+        nodes: The trees; ``TreeNodes`` defines the arrays and their invariants.
+        base: Start of the raw outputs, shape (outputs,).
+        divisor: 1 for boosting, the number of trees per output for averages.
+        link: Function from raw outputs to scores.
+        steepness: Factor inside the logistic function.
+        classes: Labels in the order of the outputs.
+        favourable: Position of the favourable label in ``classes``.
+        takes_missing: Whether the model predicts for individuals with missing values.
+        single: Whether the library adds in float32.
+        columns: Input columns after preprocessing, each a function of one attribute. If None, ``schema.inputs``.
+        name: Name in reports.
+        label_only: Always False, since it computes probabilities.
+        guessed: Whether the model numbers its labels, and the numbers were matched with the target's labels.
+        caution: Assumptions about the labels, for reports.
 
     Raises:
         ModelError: the numbers do not make an ensemble over this schema.
@@ -185,11 +183,11 @@ class TreeEnsemble:
 
     def __post_init__(self) -> None:
         number = self.link == "identity"
-        wanted = 1 if number or self.link == "logistic" else len(self.classes)
-        if len(self.base) != wanted or (self.link == "logistic" and len(self.classes) != 2):
+        outputs = 1 if number or self.link == "logistic" else len(self.classes)
+        if len(self.base) != outputs or (self.link == "logistic" and len(self.classes) != 2):
             raise ModelError(f"{len(self.base)} outputs for the labels {list(self.classes)}", location=self.name)
         if number != (not self.classes):
-            raise ModelError(f"a number, and the labels {list(self.classes)}", location=self.name)
+            raise ModelError(f"the link {self.link!r} for the labels {list(self.classes)}", location=self.name)
         if not number and not 0 <= self.favourable < len(self.classes):
             raise ModelError(f"favourable label {self.favourable} of {len(self.classes)}", location=self.name)
         if not (np.abs(self.base) <= LARGEST_SUM).all():
@@ -198,45 +196,45 @@ class TreeEnsemble:
             raise ModelError(f"steepness {self.steepness:g} and divisor {self.divisor:g}", location=self.name)
         width = self.schema.width if self.columns is None else len(self.columns)
         if self.nodes.feature.max() >= width:
-            raise ModelError(f"a node looks at input {self.nodes.feature.max()} of {width}", location=self.name)
+            raise ModelError(f"a node compares input {self.nodes.feature.max()} of {width}", location=self.name)
 
     def inputs(self, individuals: Floats) -> Floats:
-        """Return what the trees look at: ``schema.inputs``, or what preprocessing makes of it, shape (n, columns)."""
+        """Compute the input columns of the trees, shape (n, columns)."""
         if self.columns is None:
             return self.schema.inputs(individuals)
         entries = np.where(np.isnan(individuals), 0.0, individuals)
         rows = [
-            evaluate_cell(each, self.schema.attributes[each.attribute or 0], entries[:, each.attribute or 0])
-            for each in self.columns
+            evaluate_cell(column, self.schema.attributes[column.attribute or 0], entries[:, column.attribute or 0])
+            for column in self.columns
         ]
         return np.stack(rows, axis=1)
 
     def raw(self, individuals: Floats) -> Floats:
-        """Return the outputs before ``link``, shape (n, outputs).
+        """Compute the outputs before ``link``, shape (n, outputs).
 
         Raises:
-            ModelError: an individual has a missing value, and the model takes none.
+            ModelError: an individual has a missing value, which the model does not take.
         """
         if not self.takes_missing and np.isnan(individuals).any():
             raise ModelError(
-                "an individual has a missing value, and these trees do not say where it goes",
+                "an individual has a missing value, which the trees cannot take",
                 location=self.name,
-                hint="say `missing: drop` for the attribute in the schema",
+                hint="set `missing: drop` for the attribute in the schema",
             )
         total = leaf_sums(self.nodes, self.inputs(individuals), len(self.base))
         return np.asarray(self.base + total / self.divisor)
 
     def predict_numbers(self, individuals: Floats) -> Floats:
-        """Return the number of each individual, shape (n,).
+        """Predict the number of each individual, shape (n,).
 
         Raises:
-            ModelError: it gives labels; or as ``raw``.
+            ModelError: the model predicts labels; or as ``raw``.
         """
         require_numbers(self.classes, self.name)
         return self.raw(individuals)[:, 0]
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return class probabilities, shape (n, classes)."""
+        """Compute class probabilities, shape (n, classes)."""
         raw = self.raw(individuals)
         if self.link == "frequency":
             return raw
@@ -248,7 +246,7 @@ class TreeEnsemble:
         return np.concatenate([1 - positive, positive], axis=1)
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the labels as positions in ``classes``, shape (n,)."""
+        """Predict the labels as positions in ``classes``, shape (n,)."""
         raw = self.raw(individuals)
         if self.link == "logistic":
             return np.asarray(raw[:, 0] > 0, dtype=np.int64)
@@ -256,19 +254,17 @@ class TreeEnsemble:
 
 
 def ensemble_fingerprint(ensemble: TreeEnsemble) -> str:
-    """Return the SHA-256 of all that the answers of trees depend on, in hexadecimal.
+    """Compute the SHA-256 of everything that the predictions of trees depend on, in hexadecimal.
 
-    Digested are, each with its length or shape before it: of every attribute the name, the kind and the domain; what
-    the trees look at, a column's numbers, or those of a line at evenly spaced places; the nodes; what the outputs start
-    from, how they become scores, the labels. Numbers are little-endian, so that one bit of one leaf changes the digest.
-    What an attribute is used for (protected or not) and the model's name do not enter.
+    The digest covers, each with its length or shape before it: name, kind and domain of every attribute; the numbers of
+    every input column, or those of a line at evenly spaced places; the nodes; start and link of the outputs; the
+    labels. Numbers are little-endian, so that one bit of one leaf changes the digest. The use of an attribute
+    (protected or not) and the model's name are not part of it.
     """
     state = hashlib.sha256(b"evenhand trees 1\n")
     schema = ensemble.schema
     for attribute in schema.attributes:
-        hash_text(
-            state, [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()]
-        )
+        hash_attribute(state, attribute)
     for column in plain_inputs(schema) if ensemble.columns is None else ensemble.columns:
         hash_text(state, [type(column).__name__, column.attribute])
         if isinstance(column, ListedCell):
@@ -297,10 +293,20 @@ def build_ensemble(
     divisor: float = 1.0,
     steepness: float = 1.0,
 ) -> TreeEnsemble:
-    """Return an ensemble in double precision that takes missing values, from trees and what its outputs stand for.
+    """Build an ensemble in double precision that takes missing values.
+
+    Args:
+        schema: Schema of the inputs.
+        trees: The trees, not checked yet.
+        base: Start of the raw outputs, shape (outputs,).
+        link: Function from raw outputs to scores.
+        answers: Labels of the outputs; ignored for a number.
+        location: Name of the model.
+        divisor: Divisor of the sums of leaves.
+        steepness: Factor inside the logistic function.
 
     Raises:
-        ModelError: they make no ensemble, or the answers are not the schema's labels.
+        ModelError: the trees make no ensemble, or the answers do not match the schema's labels.
     """
     labels = MatchedLabels((), 0, guessed=False)
     if link != "identity":
@@ -320,13 +326,13 @@ def build_ensemble(
 
 
 def ensemble_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> MatchedLabels:
-    """Match a model's answers with the labels of the target.
+    """Match a model's answers with the labels of the target, as ``match_labels``.
 
-    As ``match_labels``; and where a model of three or more classes numbers them 0, 1, ..., and the target's labels are
-    no such numbers, they are the target's ``values`` in order.
+    If a model of three or more classes numbers them 0, 1, ..., and the target's labels are other values, they are the
+    target's ``values`` in order.
 
     Raises:
-        ModelError: the answers cannot be the schema's labels.
+        ModelError: the answers do not match the schema's labels.
     """
     try:
         return match_labels(schema, answers, location=location)

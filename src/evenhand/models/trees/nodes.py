@@ -1,4 +1,4 @@
-"""The nodes of many decision trees as flat arrays, and how a file's trees become them."""
+"""Nodes of many decision trees as flat arrays."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
 
 MAX_CATEGORY = 2**20
-"""Category numbers reach up to here (not included): ample for post codes, small enough for a bit per category."""
+"""Upper bound of category numbers (exclusive): enough for post codes, and small enough for a bit per category."""
 
 MAX_WORDS = 2**26
-"""32-bit words of category sets in one model; more would fill the memory."""
+"""Maximum number of 32-bit words of category sets in a model, which bounds its memory."""
 
 LARGEST_SUM = 1e150
-"""Bound on what the trees can add up to: beyond it, sums and exponentials could overflow."""
+"""Bound on the sum of the trees, above which sums and exponentials could overflow."""
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionTree:
-    """One tree as a file gives it, before any check: node 0 is the root, children are positions of nodes.
+    """A tree as read from a file, not checked: node 0 is the root, children are positions of nodes.
 
     Attributes:
-        output: the first output that the tree adds to.
-        feature: shape (nodes,), the input column that an inner node looks at; ignored at a leaf.
-        threshold: shape (nodes,); ``input <= threshold`` goes left, in float64. See ``tree_thresholds`` for libraries
-            that compare otherwise. Ignored at leaves and where ``left_categories`` has the node.
-        left, right: shape (nodes,), the children; ``left`` is negative at a leaf.
-        default_left: shape (nodes,), whether a missing value goes left.
-        values: shape (nodes, width), what a leaf adds to ``width`` outputs; ignored at inner nodes.
-        zero_missing: shape (nodes,), whether a zero counts as missing; None where it nowhere does.
-        left_categories: for each node that asks for a category, the categories that go left; all others go right.
+        output: First output that the tree adds to.
+        feature: Input column that an inner node compares, shape (nodes,); ignored at a leaf.
+        threshold: Threshold of each node, shape (nodes,); ``input <= threshold`` goes left, in float64. Ignored at
+            leaves and nodes in ``left_categories``. For libraries that compare otherwise see
+            ``strictly_below_float32`` and ``at_most_float32``.
+        left, right: Children, shape (nodes,); ``left`` is negative at a leaf.
+        default_left: Whether a missing value goes left, shape (nodes,).
+        values: Values that a leaf adds to ``width`` outputs, shape (nodes, width); ignored at inner nodes.
+        zero_missing: Whether a zero counts as missing, shape (nodes,). If None, it never does.
+        left_categories: For each node that compares categories, the categories that go left; others go right.
     """
 
     output: int
@@ -51,34 +52,34 @@ class DecisionTree:
 
 
 class TreeNodes(NamedTuple):
-    """Decision trees, one after another. All arrays are read-only.
+    """Nodes of all trees in read-only arrays, one tree after another.
 
-    Tree t holds the nodes ``offsets[t]`` to ``offsets[t + 1]`` (not included); the first is its root. Children are
-    positions in these same arrays, and a child always stands after its parent in the same tree: walks end, and one
-    backward sweep over the nodes visits children before parents.
+    Tree t has the nodes ``offsets[t]`` to ``offsets[t + 1]`` (exclusive), and the first is its root. Children are
+    positions in the same arrays, and a child comes after its parent in the same tree. So every walk ends, and a
+    backward loop over the nodes visits children before parents.
 
     An inner node sends the entry x of its input column
 
-    - to ``left`` or ``right`` as ``default_left`` says, if x is NaN, or if ``zero_missing`` holds and x is zero
-      (``|x| <= ZERO``);
-    - else, if it asks for a category (``set_start >= 0``), to ``left`` where the whole part c of x has its bit set in
-      ``words[set_start : set_start + set_size]`` (bit c % 32 of word c // 32), to ``right`` otherwise;
-    - else to ``left`` where ``x <= threshold`` in float64, to ``right`` otherwise.
+    - to ``left`` if ``default_left``, else to ``right``, if x is NaN, or if ``zero_missing`` and x is zero
+      (``|x| <= ZERO_THRESHOLD``);
+    - else, if it compares categories (``set_start >= 0``), to ``left`` if the bit of the integer part c of x is set in
+      ``words[set_start : set_start + set_size]`` (bit c % 32 of word c // 32), otherwise to ``right``;
+    - else to ``left`` if ``x <= threshold`` in float64, otherwise to ``right``.
 
-    A leaf (``left < 0``) of tree t adds its ``values`` to the outputs ``output[t]`` to ``output[t] + width``. An
-    ensemble's raw outputs are the sums over all trees, added in float64 in the order of the trees. Over a box of
-    inputs, each output therefore lies between the sums of each tree's least and greatest reachable leaf.
+    A leaf (``left < 0``) of tree t adds its ``values`` to the outputs ``output[t]`` to ``output[t] + width``. The raw
+    outputs of an ensemble are the sums over all trees, added in float64 in the order of the trees. Over a box of
+    inputs, each output is therefore between the sums of each tree's smallest and largest reachable leaf.
 
     Attributes:
-        offsets: shape (trees + 1,).
-        output: shape (trees,).
-        feature: shape (nodes,), the column of ``schema.inputs``; -1 at a leaf.
-        threshold: shape (nodes,); 0 where it has no meaning.
-        left, right: shape (nodes,); -1 at a leaf.
-        default_left, zero_missing: shape (nodes,).
-        set_start, set_size: shape (nodes,); -1 and 0 where the node asks for no category.
-        words: shape (words,), uint32.
-        values: shape (nodes, width); 0 at inner nodes.
+        offsets: First node of each tree, and the number of nodes, shape (trees + 1,).
+        output: First output of each tree, shape (trees,).
+        feature: Column of ``schema.inputs``, -1 at a leaf, shape (nodes,).
+        threshold: Threshold, 0 if unused, shape (nodes,).
+        left, right: Children, -1 at a leaf, shape (nodes,).
+        default_left, zero_missing: Flags, shape (nodes,).
+        set_start, set_size: Set of categories, -1 and 0 if there is none, shape (nodes,).
+        words: Bits of the sets, uint32, shape (words,).
+        values: Values of leaves, 0 at inner nodes, shape (nodes, width).
     """
 
     offsets: Integers
@@ -95,53 +96,53 @@ class TreeNodes(NamedTuple):
     values: Floats
 
     def __repr__(self) -> str:
-        return f"Nodes({self.trees} trees, {len(self.left)} nodes)"
+        return f"TreeNodes({self.trees} trees, {len(self.left)} nodes)"
 
     @property
     def trees(self) -> int:
-        """How many trees there are."""
+        """Number of trees."""
         return len(self.output)
 
 
 def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, location: str) -> TreeNodes:
-    """Check a file's trees and lay them out as ``Nodes``.
+    """Check the trees of a file and convert them to flat arrays.
 
     Args:
-        trees: at least one; all leaves hold equally many values.
-        inputs: how many input columns there are.
-        outputs: how many outputs the trees add to.
-        location: how to call the model in messages.
+        trees: At least one tree; all leaves have the same number of values.
+        inputs: Number of input columns.
+        outputs: Number of outputs that the trees add to.
+        location: Name of the model.
 
     Raises:
-        ModelError: a tree is not a tree (a child outside, a node reached twice), or holds a number without meaning.
+        ModelError: a tree has a child outside it or a node that is reached twice, or a number is implausible.
     """
     if not trees:
         raise ModelError("the model has no trees", location=location)
-    laid = [_check_tree(tree, inputs, outputs, f"{location}, tree {i}") for i, tree in enumerate(trees)]
-    if len({tree.values.shape[1] for tree in laid}) > 1:
+    checked = [_check_tree(tree, inputs, outputs, f"{location}, tree {i}") for i, tree in enumerate(trees)]
+    if len({tree.values.shape[1] for tree in checked}) > 1:
         raise ModelError("its trees add to different numbers of outputs", location=location)
-    sizes = np.array([len(tree.feature) for tree in laid], dtype=np.int64)
+    sizes = np.array([len(tree.feature) for tree in checked], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    # Children are numbered within their tree; here they become positions among the nodes of all trees.
+    # Children are numbered within their tree; a shift converts them to positions among the nodes of all trees.
     shift = np.repeat(offsets[:-1], sizes)
-    left = np.concatenate([tree.left for tree in laid])
-    right = np.concatenate([tree.right for tree in laid])
+    left = np.concatenate([tree.left for tree in checked])
+    right = np.concatenate([tree.right for tree in checked])
     leaf = left < 0
-    values = np.where(leaf[:, None], np.concatenate([tree.values for tree in laid]), 0.0)
-    # No sum over the trees may overflow, whichever leaves are reached.
+    values = np.where(leaf[:, None], np.concatenate([tree.values for tree in checked]), 0.0)
+    # No sum over the trees may overflow, for any leaves.
     if np.abs(values).max() > LARGEST_SUM / len(trees):
         raise ModelError(f"a leaf holds {np.abs(values).max():g}, which is not a plausible value", location=location)
-    threshold = np.concatenate([tree.threshold for tree in laid])
-    set_start, set_size, words = _category_sets(laid, offsets, location)
-    zero = [np.zeros(len(t.feature), dtype=bool) if t.zero_missing is None else t.zero_missing for t in laid]
+    threshold = np.concatenate([tree.threshold for tree in checked])
+    set_start, set_size, words = _category_sets(checked, offsets, location)
+    zero = [np.zeros(len(t.feature), dtype=bool) if t.zero_missing is None else t.zero_missing for t in checked]
     nodes = TreeNodes(
         offsets=offsets,
-        output=np.array([tree.output for tree in laid], dtype=np.int64),
-        feature=np.where(leaf, -1, np.concatenate([tree.feature for tree in laid])),
+        output=np.array([tree.output for tree in checked], dtype=np.int64),
+        feature=np.where(leaf, -1, np.concatenate([tree.feature for tree in checked])),
         threshold=np.where(leaf | (set_start >= 0), 0.0, threshold),
         left=np.where(leaf, -1, left + shift),
         right=np.where(leaf, -1, right + shift),
-        default_left=np.concatenate([tree.default_left for tree in laid]) & ~leaf,
+        default_left=np.concatenate([tree.default_left for tree in checked]) & ~leaf,
         zero_missing=np.concatenate(zero) & ~leaf,
         set_start=set_start,
         set_size=set_size,
@@ -154,7 +155,7 @@ def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, l
 
 
 def _check_tree(tree: DecisionTree, inputs: int, outputs: int, location: str) -> DecisionTree:
-    """Return the same tree, its reachable nodes alone, level by level from the root."""
+    """Check a tree and return its reachable nodes, level by level from the root."""
     check_time()
     count = len(tree.left)
     arrays = (tree.right, tree.feature, tree.threshold, tree.default_left, tree.values)
@@ -163,16 +164,16 @@ def _check_tree(tree: DecisionTree, inputs: int, outputs: int, location: str) ->
     order = _reachable_nodes(tree, location)
     inner = order[tree.left[order] >= 0]
     if len(inner) and not (tree.feature[inner].min() >= 0 and tree.feature[inner].max() < inputs):
-        raise ModelError(f"a node looks at an input outside the {inputs} that there are", location=location)
-    asks = np.zeros(count, dtype=bool)
-    asks[list(tree.left_categories)] = True
-    if np.isnan(tree.threshold[inner[~asks[inner]]]).any():
+        raise ModelError(f"a node compares an input outside the {inputs} of the model", location=location)
+    by_category = np.zeros(count, dtype=bool)
+    by_category[list(tree.left_categories)] = True
+    if np.isnan(tree.threshold[inner[~by_category[inner]]]).any():
         raise ModelError("a threshold is NaN", location=location)
     if not np.isfinite(tree.values[order[tree.left[order] < 0]]).all():
         raise ModelError("the value of a leaf is NaN or infinite", location=location)
     if not 0 <= tree.output <= outputs - tree.values.shape[1]:
         raise ModelError(f"it adds to output {tree.output} of {outputs}", location=location)
-    # Nodes that the root does not reach (pruned ones stay in some files) are dropped, and the others renumbered.
+    # Nodes that the root does not reach (some files keep pruned ones) are removed, and the others renumbered.
     position = np.full(count, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     leaf = tree.left[order] < 0
@@ -204,11 +205,11 @@ def _reachable_nodes(tree: DecisionTree, location: str) -> Integers:
         if len(children):
             if children.min() < 0 or children.max() >= count:
                 wrong = children[(children < 0) | (children >= count)][0]
-                raise ModelError(f"a node has the child {wrong}, but there are {count} nodes", location=location)
+                raise ModelError(f"a node has the child {wrong} in a tree of {count} nodes", location=location)
             repeated = seen[children].any() or len(np.unique(children)) < len(children)
             if repeated:
                 raise ModelError(
-                    "a node is the child of two nodes, or of one below it: this is not a tree", location=location
+                    "a node is the child of two nodes, or of a node below it: this is not a tree", location=location
                 )
         seen[children] = True
         levels.append(children)
@@ -216,15 +217,15 @@ def _reachable_nodes(tree: DecisionTree, location: str) -> Integers:
 
 
 def _category_sets(
-    laid: Sequence[DecisionTree], offsets: Integers, location: str
+    trees: Sequence[DecisionTree], offsets: Integers, location: str
 ) -> tuple[Integers, Integers, NDArray[np.uint32]]:
-    """Start and size of each node's category set, and the words that hold them all."""
-    # Sets of bits: category c is bit c % 32 of word c // 32 of its node.
+    """Compute the start and size of each node's category set, and the words of all sets."""
+    # Category c is bit c % 32 of word c // 32 of its node.
     start = np.full(int(offsets[-1]), -1, dtype=np.int64)
     size = np.zeros(int(offsets[-1]), dtype=np.int64)
     sets: list[NDArray[np.uint32]] = []
     used = 0
-    for offset, tree in zip(offsets, laid, strict=False):
+    for offset, tree in zip(offsets, trees, strict=False):
         for node, categories in tree.left_categories.items():
             if len(categories) and not (categories.min() >= 0 and categories.max() < MAX_CATEGORY):
                 raise ModelError(f"a category lies outside 0 to {MAX_CATEGORY - 1}", location=location)
@@ -234,25 +235,25 @@ def _category_sets(
             size[offset + node] = len(words)
             used += len(words)
             if used > MAX_WORDS:
-                raise ModelError("the sets of categories are too large to hold", location=location)
+                raise ModelError("the sets of categories are too large", location=location)
             sets.append(words)
     return start, size, np.concatenate(sets) if sets else np.zeros(0, dtype=np.uint32)
 
 
-# How each library compares a number with a threshold, brought to one form: ``number <= threshold`` in float64.
+# Conversion of the comparisons of each library to ``number <= threshold`` in float64.
 #
 # Rounding to float32 never changes the order of two numbers, so the numbers that a float32 comparison sends left are
-# all float64 numbers up to one largest: comparing with that one gives the same branch for every number.
+# all float64 numbers up to a largest one. Comparing with that number gives the same branch for every number.
 
 
 def strictly_below_float32(thresholds: NDArray[np.float32]) -> Floats:
-    """Return the thresholds for ``float32(x) < t`` (XGBoost): the largest float64 x for which it holds."""
+    """Compute the largest float64 x with ``float32(x) < t`` (XGBoost) for each threshold t."""
     return _largest_rounding_to(_next_float32(thresholds.astype(np.float32), -np.inf))
 
 
 def at_most_float32(thresholds: Floats) -> Floats:
-    """Thresholds for ``float32(x) <= t`` with t in float64 (scikit-learn): the largest float64 x for which it holds."""
-    with np.errstate(over="ignore"):  # beyond float32 lies infinity
+    """Compute the largest float64 x with ``float32(x) <= t`` (scikit-learn) for each threshold t in float64."""
+    with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
         nearest = thresholds.astype(np.float32)
     below = _next_float32(nearest, -np.inf)
     return _largest_rounding_to(np.where(nearest.astype(np.float64) > thresholds, below, nearest))
@@ -264,14 +265,14 @@ def _next_float32(numbers: NDArray[np.float32], towards: float) -> NDArray[np.fl
 
 
 def _largest_rounding_to(limits: NDArray[np.float32]) -> Floats:
-    """Return the largest float64 whose float32 rounding is at most each limit."""
+    """Compute the largest float64 whose float32 rounding is at most each limit."""
     above = _next_float32(limits, np.inf)
-    # Two neighbours in float32 have their middle in float64 exactly; infinity rounds as if it were 2 ** 128.
+    # The middle of two float32 neighbours is exact in float64; infinity rounds as if it were 2 ** 128.
     bound = 2.0**128
     middle = (
         np.clip(limits.astype(np.float64), -bound, bound) / 2 + np.clip(above.astype(np.float64), -bound, bound) / 2
     )
-    # The middle itself rounds to the neighbour whose last bit is 0.
+    # The middle rounds to the neighbour whose last bit is 0.
     even = (limits.view(np.uint32) & 1) == 0
     largest = np.where(even, middle, np.nextafter(middle, -np.inf))
     return np.where(limits == np.inf, np.inf, largest)
