@@ -584,7 +584,7 @@ REFUSED = {
     "mean": ([node("ReduceMean", "x", "y")], "ReduceMean"),
     "norm of a row": ([node("Normalizer", "x", "n", norm="L2"), gemm("n", "y")], "Normalizer.*several attributes"),
     "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "Sqrt.*too many values to list"),
-    "people": ([node("Slice", "x first last zero", "y")], "Slice.*picks people"),
+    "people": ([node("Slice", "x first last zero", "y")], "Slice.*selects rows"),
     "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*across rows"),
     "number and its bin": (
         [
@@ -596,7 +596,7 @@ REFUSED = {
         ],
         "'b' has too many values to list, and enters both",
     ),
-    "other than the answer": ([gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")], "different functions"),
+    "other than the answer": ([gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")], "follow from the same logits"),
     "rounded answer": ([gemm(), node("Sigmoid", "z", "p"), node("Cast", "p", "y", to=TensorProto.INT64)], "rounds"),
     "last of equals": ([node("ArgMax", "x", "y", axis=1, select_last_index=1)], "last of equal scores"),
     "no answer": ([node("Constant", "", "y", value=numpy_helper.from_array(np.ones(1, F)))], "does not depend"),

@@ -185,7 +185,7 @@ class Odd(nn.Module):
         (lambda m, x: m.last(m.linear(x - x.mean(0))), "aten.mean"),
         (lambda m, x: m.last(m.linear(x).flatten(0).reshape(-1, 4)), "aten.flatten.*across rows"),
         (lambda m, x: m.last(m.linear(torch.relu(x[:, 3:4] * x[:, 4:]) + x)), "aten.mul.*combines several attributes"),
-        (lambda m, x: (m.last(torch.relu(m.linear(x))), m.linear(x)), "different functions"),
+        (lambda m, x: (m.last(torch.relu(m.linear(x))), m.linear(x)), "follow from the same logits"),
     ],
 )
 def test_what_mixes_attributes_in_another_way_is_refused_by_name(compute, names):
