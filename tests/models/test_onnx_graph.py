@@ -596,7 +596,10 @@ REFUSED = {
         ],
         "'b' has too many values to list, and enters both",
     ),
-    "other than the answer": ([gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")], "follow from the same logits"),
+    "other than the answer": (
+        [gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")],
+        "follow from the same logits",
+    ),
     "rounded answer": ([gemm(), node("Sigmoid", "z", "p"), node("Cast", "p", "y", to=TensorProto.INT64)], "rounds"),
     "last of equals": ([node("ArgMax", "x", "y", axis=1, select_last_index=1)], "last of equal scores"),
     "no answer": ([node("Constant", "", "y", value=numpy_helper.from_array(np.ones(1, F)))], "does not depend"),
