@@ -964,7 +964,7 @@ def _read_outcome(options: dict[str, Any]) -> Any:
 
     if "favorable" in options:
         options["favourable"] = options.pop("favorable")
-    return OutcomeRole.of(**_take(options, "kind", "order", "unit"))
+    return OutcomeRole(**_take(options, "kind", "order", "unit"))
 
 
 def _select_shown(result: ResultT, show_people: bool) -> ResultT:

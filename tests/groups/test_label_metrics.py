@@ -31,7 +31,7 @@ HAND = pd.DataFrame(
 
 
 def measured(frame, target="true", *, kind="ordinal", order=GRADES, by=("sex",), **settings):
-    outcome = OutcomeRole.of(kind, order if kind == "ordinal" else None)
+    outcome = OutcomeRole(kind, order if kind == "ordinal" else None)
     read = DecisionRoles("given", by, target if target in frame else None, outcome=outcome).read(frame)
     return measure_recorded_labels(read, **settings)
 
@@ -157,7 +157,7 @@ def test_like_fairlearn():
 
 
 def test_the_order_may_say_the_best_first():
-    turned = OutcomeRole.of("ordinal", ("high", "mid", "low"))
+    turned = OutcomeRole("ordinal", ("high", "mid", "low"))
     roles = DecisionRoles("given", ["sex"], "true", favourable="high", outcome=turned)
     again = measure_recorded_labels(roles.read(HAND), min_group_size=1)
     result = measured(HAND, min_group_size=1)

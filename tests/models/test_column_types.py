@@ -51,7 +51,7 @@ def text_subject(model: Any, table: pd.DataFrame, *, budget: int | None = None, 
         target="hired",
         protected=["sex"],
         favourable="yes" if kind is None else "higher",
-        outcome=OutcomeRole.of(kind, None, None),
+        outcome=OutcomeRole(kind, None, None),
         accept_proposals=True,
     )
     people = replace(roles.read(read_text(table)), untyped=True)

@@ -506,9 +506,7 @@ def test_a_model_gets_the_words_it_was_trained_on_or_their_numbers():
     described["attributes"][-1]["written"]["given"] = "number"
     numbers = evenhand.schema.decode(evenhand.schema.Schema.parse(described), people.individuals)["wage"]
     assert numbers.tolist()[:2] == [1234.567, 2001.5]
-    with pytest.raises(
-        EvenhandError, match=r"row 3: expected a finite number written like .60\.059,50 €., got .3,5 €."
-    ):
+    with pytest.raises(EvenhandError, match=r"row 3: expected a finite number written like .60\.059,50 €., got"):
         encode(schema, frame.assign(wage=[*frame["wage"][:2], "3,5 €", *frame["wage"][3:]]))
 
 

@@ -55,7 +55,7 @@ def test_several_unfavourable_labels_are_stated():
     words = ["hired", "rejected", "withdrawn", "hired"]
     stated = read(words, favourable="hired", unfavourable=["rejected", "withdrawn"])
     assert stated.selected.tolist() == [True, False, False, True]
-    others = read(words, favourable="hired", outcome=OutcomeRole.of("label"))
+    others = read(words, favourable="hired", outcome=OutcomeRole("label"))
     assert others.selected.tolist() == stated.selected.tolist()
     with pytest.raises(DataError, match="'withdrawn'"):
         read(words, favourable="hired", unfavourable=["rejected"])

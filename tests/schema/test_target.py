@@ -104,20 +104,20 @@ def test_what_is_said_stands_above_a_schema():
     with pytest.raises(SchemaError, match="favourable"):
         ColumnRoles(protected=["sex"], schema=number, outcome=OutcomeRole(kind="label")).read(PRICES)
     words = infer_schema(GRADES, target="grade", favourable="high", unfavourable=["low", "medium"])
-    ordered = ColumnRoles(protected=["sex"], schema=words, outcome=OutcomeRole.of(order=["low", "medium", "high"]))
+    ordered = ColumnRoles(protected=["sex"], schema=words, outcome=OutcomeRole(order=["low", "medium", "high"]))
     assert ordered.read(GRADES).schema.target.values == ("low", "medium", "high")
 
 
 def test_what_makes_no_outcome_is_refused():
     with pytest.raises(OptionError, match="'price'"):
-        OutcomeRole.of(kind="price")
+        OutcomeRole(kind="price")
     with pytest.raises(OptionError, match="'high'"):
-        OutcomeRole.of(order="high")
+        OutcomeRole(order="high")
     with pytest.raises(OptionError, match="unit"):
         infer_schema(GRADES, target="grade", favourable="high", outcome=OutcomeRole(unit="EUR"))
     with pytest.raises(DataError, match="expected numbers in the column 'grade', got"):
         infer_schema(GRADES, target="grade", outcome=OutcomeRole(kind="number"))
-    with pytest.raises(SchemaError, match="higher or lower, got 3"):
+    with pytest.raises(SchemaError, match="higher, lower, neither, got 3"):
         infer_schema(PRICES, target="price", favourable=3, outcome=OutcomeRole(kind="number"))
 
 
@@ -132,6 +132,6 @@ def test_several_labels_have_no_favourable_one():
 
 def test_too_many_labels_are_refused_with_what_to_do():
     frame = pd.DataFrame({"sex": ["F", "M"] * 60, "given": [f"label {i % 60}" for i in range(120)]})
-    roles = DecisionRoles("given", ["sex"], outcome=OutcomeRole.of("labels"))
+    roles = DecisionRoles("given", ["sex"], outcome=OutcomeRole("labels"))
     with pytest.raises(DataError, match="expected at most 50 labels"):
         roles.read(frame)

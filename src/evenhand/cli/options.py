@@ -243,7 +243,7 @@ class OutcomeOptions(RoleOptions):
         if order is not None and len(order) < 2:
             message = f"expected labels in their order, worst first, got {self.order!r}"
             raise OptionError(message, location="--order", hint="'low < medium < high', with spaces around each <")
-        role = OutcomeRole.of(self.kind, order, self.unit)
+        role = OutcomeRole(self.kind, order, self.unit)
         return None if role == OutcomeRole() else role
 
 

@@ -24,7 +24,7 @@ from evenhand.schema.outcome import order_labels
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import Table
-from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
+from evenhand.schema.target import DIRECTIONS, NEITHER, OutcomeRole, Target
 
 
 @dataclass(frozen=True)
@@ -208,35 +208,33 @@ def change_target(
         OptionError: if the schema has another target, or the target lacks the label.
         SchemaError: if the target cannot be of the kind.
     """
-    known = schema.target
-    if target is not None and target != known.name:
-        raise OptionError(f"expected the target of the schema, {known.name!r}, got {target!r}")
+    current = schema.target
+    if target is not None and target != current.name:
+        raise OptionError(f"expected the target of the schema, {current.name!r}, got {target!r}")
     outcome = outcome or OutcomeRole()
-    kind = outcome.kind or ("ordinal" if outcome.order is not None else known.kind)
-    replace(outcome, kind=kind).require_no_favourable(known.name, favourable)
-    described: dict[str, Any] = {"name": known.name, "kind": kind, "unit": outcome.unit}
-    if (kind, outcome.order, outcome.unit) == (known.kind, None, None):
-        if favourable is None or find_value(favourable, [known.favourable]) is not None:
+    kind = outcome.kind or ("ordinal" if outcome.order is not None else current.kind)
+    changed: dict[str, Any] = {"name": current.name, "kind": kind, "favourable": favourable, "unit": outcome.unit}
+    if (kind, outcome.order, outcome.unit) == (current.kind, None, None):
+        if favourable is None or find_value(favourable, [current.favourable]) is not None:
             return schema
-        values = DIRECTIONS if known.is_number else known.values
+        values = DIRECTIONS if current.is_number else current.values
         label = find_value(favourable, values or (favourable,))
         if label is None:
             raise OptionError(f"expected one of the schema's labels {values} as `favourable=`, got {favourable!r}")
-        changed = Target.model_validate(known.model_dump() | {"favourable": label})
-        return schema.model_copy(update={"target": changed})
-    if kind == "number":
-        wanted = favourable or (known.favourable if known.is_number else "neither")
-        described |= {"favourable": wanted, "unit": outcome.unit or known.unit}
+        changed = current.model_dump() | {"favourable": label}
+    elif kind == "number":
+        direction = current.favourable if current.is_number else NEITHER
+        changed |= {"favourable": favourable or direction, "unit": outcome.unit or current.unit}
     elif kind == "labels":
-        described |= {"values": known.values}
+        changed |= {"values": current.values, "favourable": NEITHER if favourable is None else favourable}
     elif kind == "ordinal":
-        described |= order_labels(known.name, known.values or outcome.order or (), favourable, outcome.order)
+        changed |= order_labels(current.name, current.values or outcome.order or (), favourable, outcome.order)
     elif favourable is None:
         hint = "state it: `favourable=VALUE`"
-        raise SchemaError(f"the schema does not state the favourable label of {known.name!r}", hint=hint)
+        raise SchemaError(f"the schema does not state the favourable label of {current.name!r}", hint=hint)
     else:
-        described |= {"favourable": favourable, "values": None if known.is_number else known.values}
-    return Schema.parse(schema.model_dump() | {"target": described})
+        changed |= {"values": current.values}
+    return Schema.parse(schema.model_dump() | {"target": changed})
 
 
 def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:

@@ -313,9 +313,8 @@ class DecisionRoles:
         """Read several decided labels, without the rows that have none."""
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
-        outcome.require_no_favourable(decision.name, self.favourable)
         truth = None if self.target is None else _read_outcome(table, self.target)
-        target = {"name": decision.name} | label_target(decision, self.favourable, outcome, truth)
+        target = label_target(decision, self.favourable, outcome, truth)
         decided = decision.encode(target["values"])
         labels = None if truth is None else truth.encode(target["values"])
         people = self._read_people(table, target, decided >= 0, None if labels is None else labels >= 0)

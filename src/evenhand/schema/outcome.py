@@ -12,8 +12,8 @@ from evenhand.core.reading import OutcomeReading
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.table import CodedColumn, is_missing, list_values, parse_word, plain_value, sort_key
-from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, TargetKind, guess_kind
+from evenhand.schema.table import CodedColumn, is_missing, is_number, list_values, parse_word, plain_value, sort_key
+from evenhand.schema.target import DIRECTIONS, NEITHER, OutcomeRole, TargetKind
 from evenhand.schema.words import (
     find_variants,
     folded,
@@ -30,6 +30,9 @@ from evenhand.schema.words import (
 
 MOST_LABELS = 50
 """Maximum number of different labels in a column of decisions."""
+
+MOST_NUMERIC_LABELS = 10
+"""Maximum number of distinct numbers in a column that is inferred to hold labels."""
 
 SAME_WORD = "same word as the decision"
 
@@ -369,17 +372,21 @@ def opposite_label(label: Value) -> Value:
 def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
     """Return the kind of an outcome, as stated or inferred, and its distinct labels or numbers.
 
-    Many distinct words that are all numbers, in any spelling, are numbers.
+    Many distinct words that are all numbers, in any spelling, are numbers. Labels with an order are ordinal. Numbers
+    are a number if ``favourable`` is a direction, or if it is None and there are more than ``MOST_NUMERIC_LABELS``.
     """
     labels = set(column.known_words([] if favourable is None else [favourable]))
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:
         numbers = [read_number(label) for label in labels]
         labels = set(numbers) if np.isfinite(numbers).all() else labels
-    kind = outcome.kind or guess_kind(labels, favourable, outcome.order)
+    many = favourable is None and len(labels) > MOST_NUMERIC_LABELS
+    inferred: TargetKind = "label"
+    if (many or favourable in DIRECTIONS) and all(map(is_number, labels)):
+        inferred = "number"
+    kind = outcome.kind or ("ordinal" if outcome.order is not None else inferred)
     if kind != "number" and outcome.unit is not None:
-        raise OptionError(
-            f"a unit belongs to a number, and {column.name!r} holds labels", hint="leave it out, or say `kind=number`"
-        )
+        hint = "leave it out, or say `kind=number`"
+        raise OptionError(f"a unit belongs to a number, and {column.name!r} holds labels", hint=hint)
     return kind, labels
 
 
@@ -398,35 +405,24 @@ def infer_target(
     outcome = outcome or OutcomeRole()
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
-        return _number_target(name, labels, favourable, outcome)
+        other = next((label for label in labels if not is_number(label)), None)
+        if other is not None:
+            raise DataError(f"expected numbers in the column {name!r}, got {other!r}", hint="leave `kind=number` out")
+        if len(labels) < 2:
+            raise DataError(f"column {name!r} holds a single number: {list_values(labels)}")
+        direction = NEITHER if favourable is None else favourable
+        return {"name": name, "kind": kind, "favourable": direction, "unit": outcome.unit}
+    if kind != "label":
+        return label_target(column, favourable, replace(outcome, kind=kind))
     check_number_of_labels(name, labels, minimum=2)
-    outcome.require_no_favourable(name, favourable)
-    if kind in ("labels", "ordinal"):
-        return {"name": name} | label_target(column, favourable, replace(outcome, kind=kind))
     read = read_labels(column, favourable, unfavourable, others=outcome.kind == "label")
     return {"name": name, "favourable": read.names[-1], "values": list(read.names)}
-
-
-def _number_target(name: str, numbers: set[Any], favourable: Value | None, outcome: OutcomeRole) -> dict[str, Any]:
-    for value in numbers:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            hint = "leave `kind=number` out"
-            raise DataError(f"expected numbers in the column {name!r}, got {value!r}", hint=hint)
-    if outcome.order is not None:
-        raise OptionError("a number has no order of labels", hint="leave `kind=number` or `order=` out")
-    if len(numbers) < 2:
-        raise DataError(f"column {name!r} holds a single number: {list_values(numbers)}")
-    if favourable is not None and favourable not in DIRECTIONS:
-        hint = "for a label among numbers, say `kind=label`"
-        raise SchemaError(f"favourable of the number {name!r} is higher or lower, got {favourable!r}", hint=hint)
-    unit = {} if outcome.unit is None else {"unit": outcome.unit}
-    return {"name": name, "kind": "number", "favourable": favourable or "neither"} | unit
 
 
 def label_target(
     column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, true_labels: OutcomeColumn | None = None
 ) -> dict[str, Any]:
-    """Infer the kind, values and favourable label of a target with several labels, in their order if they have one.
+    """Infer the target entry of a column with several labels, in their order if they have one.
 
     Args:
         column: column of the labels.
@@ -444,18 +440,19 @@ def label_target(
     by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
     labels = sorted(by_key.values(), key=sort_key)
     check_number_of_labels(column.name, labels, minimum=2)
-    if outcome.kind == "labels":
-        return {"kind": "labels", "values": labels}
-    return {"kind": "ordinal"} | order_labels(column.name, labels, favourable, outcome.order)
+    target: dict[str, Any] = {"name": column.name, "kind": outcome.kind}
+    if outcome.kind == "ordinal":
+        return target | order_labels(column.name, labels, favourable, outcome.order)
+    return target | {"values": labels, "favourable": NEITHER if favourable is None else favourable}
 
 
 def order_labels(
     name: str, labels: Sequence[Any], favourable: Value | None, order: Sequence[Value] | None
 ) -> dict[str, Any]:
-    """Return the values of an ordinal target and the favourable one; an order must hold all labels that occur.
+    """Return the values of an ordinal target and the favourable one, by default the last.
 
     Raises:
-        SchemaError: if there is no order, it lacks a label or repeats one, or the favourable label is not at an end.
+        SchemaError: if there is no order, or it lacks a label that occurs or repeats one.
     """
     if order is None:
         if not all(isinstance(label, int | float) for label in labels):
@@ -469,10 +466,7 @@ def order_labels(
     if absent or len(set(values)) < len(values):
         fault = f"lacks {list_values(absent)}" if absent else "names a label twice"
         raise SchemaError(f"the order of {name!r} {fault}", hint=f"the labels are: {list_values(labels)}")
-    best = values[-1] if favourable is None else find_value(favourable, values)
-    if best not in (values[0], values[-1]):
-        raise SchemaError(
-            f"the favourable label of {name!r} must be the first or the last of its order, got {favourable!r}",
-            hint=f"the order is: {list_values(values)}",
-        )
+    best = values[-1]
+    if favourable is not None:
+        best = favourable if (match := find_value(favourable, values)) is None else match
     return {"favourable": best, "values": list(values)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, model_validator
@@ -12,7 +12,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, mode
 from evenhand.core.reading import OutcomeReading
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.arrays import check_type
-from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.attribute import Value
+from evenhand.schema.table import list_values
 from evenhand.schema.words import word_of
 
 TargetKind: TypeAlias = Literal["label", "labels", "ordinal", "number"]
@@ -22,9 +23,6 @@ NEITHER = "neither"
 
 DIRECTIONS = ("higher", "lower", NEITHER)
 """Favourable directions of a number."""
-
-MOST_NUMERIC_LABELS = 10
-"""Maximum number of distinct numbers in a column that is inferred to hold labels."""
 
 
 class Target(BaseModel):
@@ -61,7 +59,7 @@ class Target(BaseModel):
     def _check_consistency(self) -> Target:
         if self.kind == "number":
             if self.favourable not in DIRECTIONS:
-                raise ValueError(f"favourable must be one of {', '.join(DIRECTIONS)}, got {self.favourable!r}")
+                raise ValueError(f"favourable of a number is {', '.join(DIRECTIONS)}, got {self.favourable!r}")
             if self.values is not None:
                 raise ValueError("values require a target of labels, got kind number")
             return self
@@ -72,14 +70,14 @@ class Target(BaseModel):
         if self.kind == "labels" and self.favourable != NEITHER:
             raise ValueError(f"`kind: labels` takes no favourable label, got {self.favourable!r}: use `kind: label`")
         if self.kind != "labels" and self.values is not None and self.favourable not in self.values:
-            raise ValueError(f"favourable {self.favourable!r} is not among the labels {list(self.values)}")
+            raise ValueError(f"favourable {self.favourable!r} is not among the labels {list_values(self.values)}")
         if self.kind == "ordinal":
             if self.values is None:
                 raise ValueError("an ordinal target needs its `values`, in order")
             if self.favourable not in (self.values[0], self.values[-1]):
                 raise ValueError(
                     f"favourable {self.favourable!r} of an ordinal target must be the first or the last of its values "
-                    f"{list(self.values)}"
+                    f"{list_values(self.values)}"
                 )
         return self
 
@@ -119,7 +117,7 @@ class OutcomeRole:
     """Description of the outcome column without a schema.
 
     Attributes:
-        kind: ``label``, ``labels``, ``ordinal`` or ``number``. Default: inferred, see ``guess_kind``.
+        kind: ``label``, ``labels``, ``ordinal`` or ``number``. Default: inferred, see ``infer_kind``.
         order: Labels of an ordinal outcome, worst first.
         unit: Unit of a number.
     """
@@ -128,51 +126,29 @@ class OutcomeRole:
     order: Sequence[Value] | None = None
     unit: str | None = None
 
-    @classmethod
-    def of(cls, kind: str | None = None, order: Sequence[Value] | None = None, unit: str | None = None) -> OutcomeRole:
-        """Check the arguments and build the role.
+    def __post_init__(self) -> None:
+        """Check the arguments.
 
         Raises:
-            OptionError: The kind is unknown, or the order is not a list of at least two labels.
+            OptionError: The kind is unknown, the order is not a list of at least two labels, or an argument does not
+                apply to the kind.
         """
         kinds = get_args(TargetKind)
-        check_type("kind", kind, str, f"one of {', '.join(kinds)}")
-        check_type("order", order, Sequence | np.ndarray, "a list of labels, worst first")
-        if kind is not None and kind not in kinds:
+        check_type("kind", self.kind, str, f"one of {', '.join(kinds)}")
+        check_type("order", self.order, Sequence | np.ndarray, "a list of labels, worst first")
+        if self.kind is not None and self.kind not in kinds:
             raise OptionError(
-                f"expected kind {', '.join(kinds)}, got {kind!r}", hint="remove `kind=` to infer it from the labels"
+                f"expected kind {', '.join(kinds)}, got {self.kind!r}",
+                hint="remove `kind=` to infer it from the labels",
             )
-        if order is not None and (isinstance(order, str) or len(order) < 2):
+        if self.order is None:
+            return
+        if isinstance(self.order, str) or len(self.order) < 2:
             raise OptionError(
-                f"expected an order of at least two labels, worst first, got {order!r}",
+                f"expected an order of at least two labels, worst first, got {self.order!r}",
                 hint="order=['low', 'high']",
             )
-        if kind == "labels" and order is not None:
-            raise OptionError("expected `kind=labels` or `order=`, got both", hint="remove one: an order is ordinal")
-        return cls(cast("TargetKind | None", kind), None if order is None else tuple(order), unit)
-
-    def require_no_favourable(self, name: str, favourable: Value | None) -> None:
-        """Check that an outcome of kind ``labels`` has no favourable label.
-
-        Raises:
-            OptionError: It has one.
-        """
-        if self.kind == "labels" and favourable is not None:
-            raise OptionError(
-                f"`kind=labels` compares each label of {name!r} and takes no favourable label, got {favourable!r}",
-                hint="remove `favourable=`; or use `kind=label` to compare it with all others",
-            )
-
-
-def guess_kind(labels: Collection[Any], favourable: Value | None, order: Sequence[Value] | None) -> TargetKind:
-    """Infer the kind of a column from its distinct labels.
-
-    Labels with an order are ordinal. Numbers are a number if ``favourable`` is a direction, or if it is None and there
-    are more than ``MOST_NUMERIC_LABELS`` of them.
-    """
-    if order is not None:
-        return "ordinal"
-    numeric = all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels)
-    directed = favourable in DIRECTIONS and find_value(str(favourable), tuple(labels)) is None
-    many = favourable is None and len(labels) > MOST_NUMERIC_LABELS
-    return "number" if numeric and (directed or many) else "label"
+        if self.kind in ("labels", "number"):
+            hint = "remove one: labels with an order are `kind=ordinal`"
+            raise OptionError(f"expected `kind={self.kind}` or `order=`, got both", hint=hint)
+        object.__setattr__(self, "order", tuple(self.order))
