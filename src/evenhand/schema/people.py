@@ -291,36 +291,23 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
             returned.
     """
     import narwhals as nw
+    import pandas as pd
 
     columns: dict[str, Any] = {
-        attribute.name: _write_numbers(attribute, _decode_attribute(attribute, individuals[:, i]))
-        for i, attribute in enumerate(schema.attributes)
+        attribute.name: _decode_attribute(attribute, individuals[:, i]) for i, attribute in enumerate(schema.attributes)
     }
     rows = like if rows is None else rows
     carried: dict[str, Any] = {}
     if schema.carries_rows and rows is not None:
         carried = _carried_columns(schema, individuals, nw.from_native(rows, eager_only=True), columns)
     if like is None:
-        import pandas as pd
-
         objects = {name: pd.Series(series.to_list(), dtype=object) for name, series in carried.items()}
         return pd.DataFrame(columns | objects)
     template = nw.from_native(like, eager_only=True)
     if template.implementation.is_pandas():
-        import pandas as pd
-
-        as_numbers = {name for name in schema.names if (format_ := schema[name].written) and format_.given == "number"}
-        spelled = {
-            attribute.name: _spell_like(columns[attribute.name], like[attribute.name])
-            for attribute in schema.attributes
-            if not (attribute.written or all(isinstance(value, str) for value in attribute.values or (0,)))
-            and attribute.name in like.columns
-            and pd.api.types.is_string_dtype(like[attribute.name].dtype)
-        }
-        frame = pd.DataFrame(columns | spelled)
-        wanted = {name: like[name].dtype for name in frame.columns if name in like.columns and name not in as_numbers}
-        lossy = {name for name in wanted if _cast_loses_values(frame[name], wanted[name])}
-        frame = frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
+        present = [attribute for attribute in schema.attributes if attribute.name in like.columns]
+        columns |= {attribute.name: _cast_like(attribute, columns[attribute.name], like) for attribute in present}
+        frame = pd.DataFrame(columns)
         for name, series in carried.items():
             frame[name] = series.to_native().reset_index(drop=True)
         return frame[[name for name in like.columns if name in frame.columns]] if carried else frame
@@ -330,6 +317,21 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     built = built.with_columns(*casts, *carried.values())
     names = [name for name in template.columns if name in built.columns] if carried else built.columns
     return built.select(names).to_native()
+
+
+def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
+    """Convert values to the spelling and type of a pandas column, unless values would be lost."""
+    import pandas as pd
+
+    written, column = attribute.written, like[attribute.name]
+    if written is not None and written.given == "number":
+        return values
+    words = all(isinstance(value, str) for value in attribute.values or (0,))
+    if not words and written is None and pd.api.types.is_string_dtype(column.dtype):
+        values = _spell_like(values, column)
+    # Half-way midpoints and missing values do not fit into whole numbers.
+    fractions = values.dtype.kind == "f" and not (values == np.round(values)).all()
+    return values if fractions and column.dtype.kind in "iub" else pd.Series(values).astype(column.dtype)
 
 
 def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
@@ -369,12 +371,6 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
                 filled[row] = np.nan if is_missing(cell) else plain_value(cell)
             columns[attribute.name] = filled
     return {name: rows[name][at] for name in schema.passthrough if name in rows.columns}
-
-
-def _cast_loses_values(column: Any, dtype: Any) -> bool:
-    """Return whether casting would fail or lose a value, as with half-way midpoints or missing values as integers."""
-    kind = getattr(dtype, "kind", "O")
-    return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
 
 
 def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence[Value] | None = None) -> Booleans:
@@ -423,34 +419,23 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
     return schema, np.where(keep, codes, -1)
 
 
-def _write_numbers(attribute: Attribute, values: NDArray[Any]) -> NDArray[Any]:
-    """Write numbers as in the data if the model reads words."""
-    written = attribute.written
+def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
+    """Return the values of entries, NaN if missing; numbers as in the data if the model reads words."""
+    missing, written = np.isnan(entries), attribute.written
+    if attribute.edges is not None:
+        domain: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
+    elif attribute.values is not None:
+        kinds = set(map(type, attribute.values))
+        numeric = len(kinds) == 1 and kinds <= {int, float, bool} and not missing.any()
+        domain = np.array(attribute.values, dtype=None if numeric else object)
+    if attribute.is_discrete:
+        values = domain[np.where(missing, 0, entries).astype(np.int64)]
+        if missing.any():
+            values[missing] = np.nan
+    else:
+        values = entries.astype(np.int64) if attribute.kind == "integer" and not missing.any() else entries
     if written is None or written.given == "number":
         return values
-    out = np.empty(len(values), dtype=object)
-    out[:] = [np.nan if value != value else written.write(float(value)) for value in values]
-    return out
-
-
-def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
-    missing = np.isnan(entries)
-    if attribute.edges is not None:
-        values: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
-    elif attribute.values is not None:
-        values = _value_array(attribute.values, as_objects=bool(missing.any()))
-    else:
-        return entries.astype(np.int64) if attribute.kind == "integer" and not missing.any() else entries
-    cells = values[np.where(missing, 0, entries).astype(np.int64)]
-    if missing.any():
-        cells[missing] = np.nan
-    return cells
-
-
-def _value_array(values: tuple[Value, ...], *, as_objects: bool) -> NDArray[Any]:
-    kinds = {type(value) for value in values}
-    if len(kinds) == 1 and kinds <= {int, float, bool}:
-        return np.array(values, dtype=object if as_objects else None)
-    objects = np.empty(len(values), dtype=object)
-    objects[:] = values
-    return objects
+    words = np.empty(len(values), dtype=object)
+    words[:] = [np.nan if value != value else written.write(float(value)) for value in values]
+    return words
