@@ -120,17 +120,17 @@ class RecordedDecisions:
         order = np.lexsort(key.T[::-1])
         left, right = key[order][:-1], key[order][1:]
         equal = (left == right) | (np.isnan(left) & np.isnan(right))
-        first = np.flatnonzero(np.r_[True, ~equal.all(axis=1)])
-        merged = people.at(order[first])
-        rows = np.arange(len(first))
+        starts = np.flatnonzero(np.r_[True, ~equal.all(axis=1)])
+        merged = people.at(order[starts])
+        rows = np.arange(len(starts))
         if people.schema.carries_rows:
             merged.individuals[:, width] = rows
         frame = nw.from_native(people.frame, eager_only=True)[merged.rows.tolist()].to_native()
         return replace(
             self,
-            people=replace(merged, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], first)),
-            selected=self.selected[order[first]],
-            score_sums=None if sums is None else sums.merge(order, first),
+            people=replace(merged, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], starts)),
+            selected=self.selected[order[starts]],
+            score_sums=None if sums is None else sums.merge(order, starts),
         )
 
 
@@ -281,31 +281,31 @@ class DecisionRoles:
         self, table: Table, decision: OutcomeColumn | None, thresholds: Thresholds | None
     ) -> RecordedDecisions:
         """Read favourable and unfavourable decisions; None as the decision if a score decides."""
-        made, truth = self._read_outcomes(table, decision)
+        decisions, truth = self._read_outcomes(table, decision)
         name = self.decision or self.target or f"decision by {self.score}"
-        target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
-        reading = made.reading
+        target = {"name": name, "favourable": decisions.names[-1], "values": list(decisions.names)}
+        reading = decisions.reading
         if thresholds is not None:
             ends = "or less" if self.low_is_good else "or more"
             reading = OutcomeReading(column=str(self.score), favourable=(f"{thresholds.describe()} {ends}",))
         true_label = None if truth is None else truth.reading
         people = self._read_people(
-            table, target, made.known, None if truth is None else truth.known, reading, true_label
+            table, target, decisions.labelled, None if truth is None else truth.labelled, reading, true_label
         )
         rows, labels = people.rows, None
         if truth is not None:
-            labels = np.where(truth.known[rows], np.where(truth.favourable[rows], len(made.names) - 1, 0), -1)
-        decisions = RecordedDecisions(
+            labels = np.where(truth.labelled[rows], np.where(truth.favourable[rows], len(decisions.names) - 1, 0), -1)
+        recorded = RecordedDecisions(
             people=replace(people, labels=labels),
-            selected=made.favourable[rows],
+            selected=decisions.favourable[rows],
             truth=self.target,
-            undecided=table.count(~made.known),
+            undecided=table.count(~decisions.labelled),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
         )
         if isinstance(table, CountedRows):
-            return self._add_score_sums(table, decisions, truth).merge()
-        scored = self._add_scores(table, decisions)
+            return self._add_score_sums(table, recorded, truth).merge()
+        scored = self._add_scores(table, recorded)
         weights, memberships = self._sample.read(table, rows)
         return replace(scored, weights=weights, memberships=memberships)
 
@@ -331,9 +331,9 @@ class DecisionRoles:
         target = infer_target(decision, self.favourable, outcome)
         for option in ("membership", "score"):
             self._refuse(option, f"decisions that are labels, and {decision.name!r} holds numbers")
-        known = decision.positions >= 0
+        decided = decision.positions >= 0
         labelled = None if self.target is None else ~table[self.target].missing()
-        people = self._read_people(table, target, known, labelled)
+        people = self._read_people(table, target, decided, labelled)
         rows, numbers = people.rows, None
         if labelled is not None:
             numbers = np.full(len(rows), np.nan)
@@ -344,7 +344,7 @@ class DecisionRoles:
             decided=decision.coded.finite_numbers(rows, "decision"),
             weights=self._sample.read(table, rows)[0],
             truth=self.target,
-            undecided=table.count(~known),
+            undecided=table.count(~decided),
         )
 
     def _read_people(
@@ -441,10 +441,10 @@ class DecisionRoles:
         rows, selected = decisions.people.rows, decisions.selected
         sums = table.scores.at(rows)
         if sums.unusable.any():
-            first = locate_score(table.lazy, self.score)
+            place = locate_score(table.lazy, self.score)
             raise DataError(
                 f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
-                f"none{f', the first of them {first}' if first else ''})",
+                f"none{f', the first of them {place}' if place else ''})",
                 hint="leave those rows or the column of scores out",
             )
         if decisions.thresholds is not None and table.selected is not None:
@@ -452,7 +452,7 @@ class DecisionRoles:
             selected = table.selected[rows]
         if truth is not None and self.target is not None:
             labelled = np.zeros(len(table), dtype=np.int64)
-            labelled[rows] = np.where(truth.known[rows], decisions.people.counts, 0)
+            labelled[rows] = np.where(truth.labelled[rows], decisions.people.counts, 0)
             columns = {name: replace(table[name], counts=labelled) for name in table.names}
             labels = columns[self.target]
             favourable = [labels.values[code] for code in sorted(set(labels.codes[truth.favourable].tolist()))]
@@ -507,24 +507,24 @@ class DecisionRoles:
             and truth.find(favourable) is not None
         ):
             favourable, favourable_target = None, favourable
-        made = self._labels(decision, favourable, self.unfavourable)
-        _require_both_outcomes(made, decision)
+        decisions = self._labels(decision, favourable, self.unfavourable)
+        _require_both_outcomes(decisions, decision)
         if truth is None:
-            return made, None
+            return decisions, None
         if favourable_target is None:
-            favourable_target, settled = propose_true_label(truth, decision, made)
-        return made, self._labels(truth, favourable_target, settled=settled)
+            favourable_target, settled = propose_true_label(truth, decision, decisions)
+        return decisions, self._labels(truth, favourable_target, settled=settled)
 
     def _compare_scores(self, table: Table) -> DecisionLabels:
         """Return which scores are above the median, or the threshold, as evidence of the favourable true label."""
         names = ("low score", "high score")
         if isinstance(table, CountedRows):
-            known = np.full(len(table), table.selected is not None)
-            return DecisionLabels(names, known, known if table.selected is None else table.selected)
+            scored = np.full(len(table), table.selected is not None)
+            return DecisionLabels(names, scored, scored if table.selected is None else table.selected)
         scores = table[str(self.score)].numbers(read_number)
-        known = np.isfinite(scores)
-        above = scores > (np.median(scores[known]) if known.any() else 0.0)
-        return DecisionLabels(names, known, above != self.low_is_good)
+        scored = np.isfinite(scores)
+        above = scores > (np.median(scores[scored]) if scored.any() else 0.0)
+        return DecisionLabels(names, scored, above != self.low_is_good)
 
     def _labels(
         self,
@@ -538,8 +538,8 @@ class DecisionRoles:
         listed = target is not None and all(find_value(word, target.values or ()) is not None for word in column.words)
         if target is not None and listed and favourable is None:
             favourable = target.favourable
-        others = listed or (self.outcome is not None and self.outcome.kind == "label")
-        return read_labels(column, favourable, unfavourable, others=others, settled=settled)
+        complete = listed or (self.outcome is not None and self.outcome.kind == "label")
+        return read_labels(column, favourable, unfavourable, complete=complete, settled=settled)
 
     def _check_columns(self, columns: list[str]) -> None:
         """Check that the column of every role exists, and that no column has two roles."""
@@ -562,15 +562,15 @@ class DecisionRoles:
         return replace(outcome, kind=infer_kind(column, self.favourable, outcome)[0])
 
 
-def _require_both_outcomes(made: DecisionLabels, column: OutcomeColumn) -> None:
+def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> None:
     """Refuse decisions that are recorded only where they are favourable, so that every rate would be 1.
 
     Raises:
         DataError: if most cells are empty and all others hold the favourable decision.
     """
-    counts = np.ones(len(made.known)) if column.coded.counts is None else column.coded.counts
-    recorded, people = counts[made.known].sum(), counts.sum()
-    if recorded and made.favourable[made.known].all() and recorded < people / 2:
+    counts = np.ones(len(decisions.labelled)) if column.coded.counts is None else column.coded.counts
+    recorded, people = counts[decisions.labelled].sum(), counts.sum()
+    if recorded and decisions.favourable[decisions.labelled].all() and recorded < people / 2:
         raise DataError(
             f"column {column.name!r} holds the favourable decision alone, and {int(people - recorded):,} of "
             f"{int(people):,} cells are empty",

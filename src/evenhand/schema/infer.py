@@ -308,11 +308,11 @@ class _Review:
         changed = self._entry_of_numbers(others) if codes else None
         if changed is None:
             return column
-        shown = list_values([int(code) for code in codes])
+        listed = list_values([int(code) for code in codes])
         return self._propose(
-            f"has {shown} in several rows, far from all its other numbers ({min(others):g} to {max(others):g})",
+            f"has {listed} in several rows, far from all its other numbers ({min(others):g} to {max(others):g})",
             changed | {"unknown": codes},
-            f"unknown: {shown}, if that is a code for an unknown value",
+            f"unknown: {listed}, if that is a code for an unknown value",
             required=self.groups,
             entry=column.entry,
         )
@@ -337,13 +337,13 @@ class _Review:
 
     def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
         """Return numbers with words among them; words for "unknown" need no decision unless groups are formed."""
-        shown = list_values(sorted(words))
+        listed = list_values(sorted(words))
         if entry is None:
-            return self._passthrough(f"has {shown} among numbers", "correct the data")
+            return self._passthrough(f"has {listed} among numbers", "correct the data")
         return self._propose(
-            f"has {shown} among numbers",
+            f"has {listed} among numbers",
             entry | {"unknown": list(words)},
-            "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {shown}",
+            "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {listed}",
             required=self.groups or not all(means_unknown(word) for word in words),
         )
 
@@ -409,21 +409,21 @@ class _Review:
         """Return words as numbers, if each number can be written back as its word."""
         cells = [word for word in self.values if isinstance(word, str)]
         strays = [word for word in cells if not pattern.fullmatch(_without_sign(word.strip()))]
-        written = [word for word in cells if word not in strays]
+        formatted = [word for word in cells if word not in strays]
         words = [word.strip() for word in strays]
-        format_ = guess_format(written)
+        format_ = guess_format(formatted)
         numbers: list[float] = []
-        if format_ is not None and (not strays or self._are_stray(words, len(written))):
-            numbers = [format_.read(word) for word in written]
+        if format_ is not None and (not strays or self._are_stray(words, len(formatted))):
+            numbers = [format_.read(word) for word in formatted]
         entry = self._entry_of_numbers(numbers) if numbers else None
         if entry is None or format_ is None:
-            problem = f"has {'numbers in several spellings' if evident else plural}, such as {written[0]!r}"
+            problem = f"has {'numbers in several spellings' if evident else plural}, such as {formatted[0]!r}"
             return self._passthrough(problem, "turn it into numbers")
         entry |= {"written": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
         return self._propose(
-            f"has {len(written):,} {plural}, such as {written[0]!r}",
+            f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
             entry,
-            f"a number, `written`: {written[0]!r} is {numbers[0]:.12g}"
+            f"a number, `written`: {formatted[0]!r} is {numbers[0]:.12g}"
             + (f", unknown: {list_values(strays)}" if strays else ""),
             required=self.groups or not evident or not all(means_unknown(word) for word in words),
         )
@@ -459,8 +459,8 @@ class _Review:
             problem = f"has several spellings of true and false: {list_values(truths)}"
             return self._propose(problem, None, "use one spelling in the data")
         if variants:
-            shown = "; ".join(", ".join(map(repr, words)) for words in variants)
-            problem = f"has values that differ in case or spaces alone: {shown}"
+            listed = "; ".join(", ".join(map(repr, words)) for words in variants)
+            problem = f"has values that differ in case or spaces alone: {listed}"
             return self._propose(problem, None, "use one spelling in the data")
         if self.missing:
             problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
@@ -527,13 +527,13 @@ class _Review:
 
 def _without_sign(word: str) -> str:
     """Remove signs of negative numbers; words without digits and dates are returned unchanged."""
-    bare = re.sub(r"^[-\u2212]|-$|[()]", "", word)
-    return bare if any(letter.isdigit() for letter in bare) and not DATE.fullmatch(word) else word
+    unsigned = re.sub(r"^[-\u2212]|-$|[()]", "", word)
+    return unsigned if any(letter.isdigit() for letter in unsigned) and not DATE.fullmatch(word) else word
 
 
 def _number_entry(numbers: Sequence[float]) -> dict[str, Any]:
-    whole = all(float(value).is_integer() for value in numbers)
-    return {"kind": "integer" if whole else "real", "lower": float(min(numbers)), "upper": float(max(numbers))}
+    integral = all(float(value).is_integer() for value in numbers)
+    return {"kind": "integer" if integral else "real", "lower": float(min(numbers)), "upper": float(max(numbers))}
 
 
 def _range_entry(numbers: Sequence[float]) -> dict[str, Any] | None:

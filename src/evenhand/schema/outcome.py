@@ -19,12 +19,12 @@ from evenhand.schema.words import (
     folded,
     is_adverse_name,
     means_no_outcome,
+    means_wanted,
     outcome_key,
     plain_key,
     read_number,
     truth_key,
     unknown_codes,
-    wanted,
     word_of,
 )
 
@@ -94,9 +94,9 @@ class OutcomeColumn:
         by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
         return by_word.describe(np.isin(self.positions, positions))
 
-    def find(self, wanted: Value) -> Value | None:
+    def find(self, value: Value) -> Value | None:
         """Return the word of the column that a configured value means; None if it does not occur."""
-        key = outcome_key(wanted)
+        key = outcome_key(value)
         return next((word for word in self.words if outcome_key(word) == key), None)
 
     def encode(self, values: Sequence[Value]) -> Integers:
@@ -163,12 +163,12 @@ class DecisionLabels(NamedTuple):
 
     Attributes:
         names: labels, the favourable one last; an unfavourable one need not occur.
-        known, favourable: masks of the rows with a label, and with the favourable one, shape (n,).
+        labelled, favourable: masks of the rows with a label, and with the favourable one, shape (n,).
         reading: favourable, unfavourable and unknown words of the column, and how the favourable one was settled.
     """
 
     names: tuple[Value, ...]
-    known: Booleans
+    labelled: Booleans
     favourable: Booleans
     reading: OutcomeReading = OutcomeReading(column="")
 
@@ -178,7 +178,7 @@ def read_labels(
     favourable: Value | None,
     unfavourable: Sequence[Value] = (),
     *,
-    others: bool = False,
+    complete: bool = False,
     settled: str = "stated",
 ) -> DecisionLabels:
     """Read a column of labels, of which one is favourable.
@@ -187,7 +187,7 @@ def read_labels(
         column: the words of the column.
         favourable: the favourable label; None proposes it (see ``propose_favourable``).
         unfavourable: the unfavourable labels; may be left out if there is one.
-        others: whether every other label is unfavourable.
+        complete: whether every other label is unfavourable.
         settled: how the favourable label was settled.
 
     Raises:
@@ -207,7 +207,7 @@ def read_labels(
     unfavourable = column.require(unfavourable, "unfavourable")
     unknown = column.unknown_words([*unfavourable] if match is None else [match, *unfavourable])
     left = [word for word in column.words if word not in (match, *unfavourable, *unknown)]
-    if (left and unfavourable) or (len(left) > 1 and not others):
+    if (left and unfavourable) or (len(left) > 1 and not complete):
         raise DataError(
             f"column {column.name!r} has words that are neither favourable nor unfavourable: {column.describe(left)}",
             hint=f"the favourable label is {(favourable if match is None else match)!r}; correct the data, or list all "
@@ -219,15 +219,15 @@ def read_labels(
     favourable = favourable if match is None else match
     kinds = np.array([*(1 if word == match else -1 if word in unknown else 0 for word in column.words), -1])
     codes = kinds[column.positions]
-    rest = tuple(unfavourable) or (opposite_label(favourable),)
+    losing = tuple(unfavourable) or (opposite_label(favourable),)
     reading = OutcomeReading(
         column=column.name,
         favourable=(word_of(favourable),),
-        unfavourable=tuple(map(word_of, rest)),
+        unfavourable=tuple(map(word_of, losing)),
         unknown=tuple(map(word_of, unknown)),
         how=settled,
     )
-    return DecisionLabels((*rest, favourable), codes >= 0, codes == 1, reading)
+    return DecisionLabels((*losing, favourable), codes >= 0, codes == 1, reading)
 
 
 def check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0) -> None:
@@ -261,7 +261,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
     if len(candidates) == 1 and plain_key(candidates[0]) is not None:
         # If all labels are true, false is a label too.
         candidates.append(opposite_label(candidates[0]))
-    verdicts = [wanted(label) for label in candidates]
+    verdicts = [means_wanted(label) for label in candidates]
     if len(candidates) == 2 and verdicts[0] is not verdicts[1]:
         position = verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)
         adverse = is_adverse_name(name) if _are_plain(candidates) else False
@@ -279,7 +279,9 @@ def _are_plain(labels: Collection[Any]) -> bool:
     return all(plain_key(label) is not None for label in labels)
 
 
-def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, made: DecisionLabels) -> tuple[Value, str]:
+def propose_true_label(
+    truth: OutcomeColumn, decision: OutcomeColumn | None, decisions: DecisionLabels
+) -> tuple[Value, str]:
     """Propose the favourable true label where it is not stated.
 
     If the true labels and the decisions have the same words, the favourable decision is the favourable true label.
@@ -288,7 +290,7 @@ def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, mad
     Args:
         truth: the true labels.
         decision: the decisions; None if a score decides.
-        made: labels of the decisions; if a score decides, the mask of scores above the median.
+        decisions: labels of the decisions; if a score decides, the mask of scores above the median.
 
     Returns:
         The label, and how it was settled.
@@ -297,17 +299,17 @@ def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, mad
         SchemaError: if the evidence is missing or contradictory.
     """
     truth.require_spelling()
-    words = truth.known_words(made.names)
+    words = truth.known_words(decisions.names)
     title, hint = truth.name, "state it: `favourable_target=VALUE`"
     plain = _are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
-    decided = [plain_key(label) or outcome_key(label) for label in made.names]
+    decided = [plain_key(label) or outcome_key(label) for label in decisions.names]
     keys = [plain_key(word) or outcome_key(word) for word in words]
     same = bool(keys) and set(keys) <= set(decided)
     if same:
-        other = opposite_label(words[0]) if plain else made.names[-1]
+        other = opposite_label(words[0]) if plain else decisions.names[-1]
         label = words[keys.index(decided[-1])] if decided[-1] in keys else other
-        strength = _association(truth, label, made)
+        strength = _association(truth, label, decisions)
         if plain and strength <= -CONTRADICTORY and not adverse:
             message = f"the favourable true label of {title!r} may be {label!r}, the word of the decision, but the"
             raise SchemaError(f"{message} favourable decision is rarer there", hint=hint)
@@ -323,7 +325,7 @@ def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, mad
     except SchemaError:
         message = f"the favourable true label of {title!r} is not evident from {list_values(words)}"
         raise SchemaError(message, hint=hint) from None
-    strength = _association(truth, label, made)
+    strength = _association(truth, label, decisions)
     evident = not plain or (adverse and not same)
     if strength <= -SIGNIFICANT:
         evidence = "the favourable decision is rarer there"
@@ -336,15 +338,15 @@ def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, mad
     raise SchemaError(f"the favourable true label of {title!r} may be {label!r} by its name, but {evidence}", hint=hint)
 
 
-def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) -> float:
+def _association(truth: OutcomeColumn, favourable: Value, decisions: DecisionLabels) -> float:
     """Compute the z-score of the association between favourable decisions and a true label.
 
     It is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
     """
     labels = truth.known_words((favourable,))
-    both_known = made.known & np.array([*(word in labels for word in truth.words), False])[truth.positions]
+    both_known = decisions.labelled & np.array([*(word in labels for word in truth.words), False])[truth.positions]
     match = np.array([*(word == favourable for word in truth.words), False])[truth.positions]
-    cells = 2 * made.favourable[both_known].astype(np.int64) + match[both_known]
+    cells = 2 * decisions.favourable[both_known].astype(np.int64) + match[both_known]
     weights = None if truth.coded.counts is None else truth.coded.counts[both_known]
     table: Floats = np.bincount(cells, weights=weights, minlength=4).astype(np.float64).reshape(2, 2)
     margins = np.concatenate([table.sum(axis=0), table.sum(axis=1)])
@@ -415,8 +417,8 @@ def infer_target(
     if kind != "label":
         return label_target(column, favourable, replace(outcome, kind=kind))
     check_number_of_labels(name, labels, minimum=2)
-    read = read_labels(column, favourable, unfavourable, others=outcome.kind == "label")
-    return {"name": name, "favourable": read.names[-1], "values": list(read.names)}
+    labelled = read_labels(column, favourable, unfavourable, complete=outcome.kind == "label")
+    return {"name": name, "favourable": labelled.names[-1], "values": list(labelled.names)}
 
 
 def label_target(
@@ -461,7 +463,7 @@ def order_labels(
                 hint="state it, worst first: `order=LABELS`",
             )
         order = labels
-    values = tuple(label if (known := find_value(label, labels)) is None else known for label in order)
+    values = tuple(label if (match := find_value(label, labels)) is None else match for label in order)
     absent = [label for label in labels if label not in values]
     if absent or len(set(values)) < len(values):
         fault = f"lacks {list_values(absent)}" if absent else "names a label twice"

@@ -218,7 +218,7 @@ def _encode(schema: Schema, table: Table, read_target: bool, without: Mapping[st
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans) -> Floats:
     """Encode a column; rows that are not known become NaN and may hold anything."""
-    written, edges = attribute.written, attribute.edges
+    format_, edges = attribute.written, attribute.edges
     if attribute.values is not None and edges is None:
         entries = column.look_up(_positions(attribute.values))
         unlisted = known & np.isnan(entries)
@@ -227,12 +227,12 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
                 f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}",
                 hint=f"the values are: {list_values(attribute.values)}; add them to the schema or correct the data",
             )
-    elif written is None:
+    elif format_ is None:
         entries = column.numbers(read_number)
         column.refuse(known & ~np.isfinite(entries), "a finite number", None)
     else:
-        entries = column.numbers(lambda value: written.read(value) if isinstance(value, str) else read_number(value))
-        expected = f"a finite number written like {written.write(attribute.last_number)!r}"
+        entries = column.numbers(lambda value: format_.read(value) if isinstance(value, str) else read_number(value))
+        expected = f"a finite number written like {format_.write(attribute.last_number)!r}"
         column.refuse(known & ~np.isfinite(entries), expected, "correct the value, or `written` in the schema")
     entries[~known] = np.nan
     if edges is not None:
@@ -323,11 +323,11 @@ def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
     """Convert values to the spelling and type of a pandas column, unless values would be lost."""
     import pandas as pd
 
-    written, column = attribute.written, like[attribute.name]
-    if written is not None and written.given == "number":
+    format_, column = attribute.written, like[attribute.name]
+    if format_ is not None and format_.given == "number":
         return values
     words = all(isinstance(value, str) for value in attribute.values or (0,))
-    if not words and written is None and pd.api.types.is_string_dtype(column.dtype):
+    if not words and format_ is None and pd.api.types.is_string_dtype(column.dtype):
         values = _spell_like(values, column)
     # Half-way midpoints and missing values do not fit into whole numbers.
     fractions = values.dtype.kind == "f" and not (values == np.round(values)).all()
@@ -421,7 +421,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
 
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
     """Return the values of entries, NaN if missing; numbers as in the data if the model reads words."""
-    missing, written = np.isnan(entries), attribute.written
+    missing, format_ = np.isnan(entries), attribute.written
     if attribute.edges is not None:
         domain: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
     elif attribute.values is not None:
@@ -434,8 +434,8 @@ def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
             values[missing] = np.nan
     else:
         values = entries.astype(np.int64) if attribute.kind == "integer" and not missing.any() else entries
-    if written is None or written.given == "number":
+    if format_ is None or format_.given == "number":
         return values
     words = np.empty(len(values), dtype=object)
-    words[:] = [np.nan if value != value else written.write(float(value)) for value in values]
+    words[:] = [np.nan if value != value else format_.write(float(value)) for value in values]
     return words

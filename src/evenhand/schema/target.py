@@ -91,8 +91,8 @@ class Target(BaseModel):
         column = name or self.name
         if self.favourable == NEITHER:
             return OutcomeReading(column=column)
-        others = tuple(word_of(value) for value in self.values or () if value != self.favourable)
-        return OutcomeReading(column=column, favourable=(word_of(self.favourable),), unfavourable=others)
+        unfavourable = tuple(word_of(value) for value in self.values or () if value != self.favourable)
+        return OutcomeReading(column=column, favourable=(word_of(self.favourable),), unfavourable=unfavourable)
 
     def require_labels(self, analysis: str) -> None:
         """Check that the target has a favourable label.

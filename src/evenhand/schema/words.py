@@ -133,7 +133,7 @@ def means_unknown(value: Any) -> bool:
 
 def means_no_outcome(value: Any) -> bool:
     """Return whether the word of an outcome says that there is none; ``declined`` and ``refused`` are outcomes."""
-    return means_unknown(value) and wanted(value) is None
+    return means_unknown(value) and means_wanted(value) is None
 
 
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
@@ -163,7 +163,7 @@ def is_adverse_name(name: str) -> bool | None:
     return not negated if adverse else good and negated
 
 
-def wanted(value: Any) -> bool | None:
+def means_wanted(value: Any) -> bool | None:
     """Return whether a label is plainly wanted (``approved``) or unwanted (``denied``); None if neither is plain."""
     word = truth_key(value) or value
     favourable, unfavourable = _means("favourable", word), _means("unfavourable", word)
