@@ -8,7 +8,7 @@ result does not depend on the order of the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -171,9 +171,7 @@ class CountedRows(Table):
     ) -> None:
         super().__init__(frame, counts)
         self.lazy, self.scores, self.selected = lazy, scores, selected
-
-    def _locator(self, name: str) -> Callable[[Any], str]:
-        return partial(locate_value, self.lazy, name)
+        self.locate = partial(locate_value, lazy)
 
 
 def is_lazy(frame: Any) -> bool:

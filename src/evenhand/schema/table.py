@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,18 @@ class Table:
         frame: narwhals data frame.
         counts: number of people per row, shape (n,); None for one each.
         location: name of the data in messages.
+        locate: function that locates the first row with a value of a column; None to use row numbers.
+        names: column names.
     """
+
+    locate: Callable[[str, Any], str] | None = None
 
     def __init__(self, frame: Any, counts: Integers | None = None, location: str = "data") -> None:
         import narwhals as nw
 
         self.frame = nw.from_native(frame, eager_only=True)
         self.counts, self.location = counts, location
+        self.names: list[str] = list(self.frame.columns)
         self._columns: dict[str, CodedColumn] = {}
 
     @classmethod
@@ -43,17 +48,9 @@ class Table:
 
     def __getitem__(self, name: str) -> CodedColumn:
         if name not in self._columns:
-            self._columns[name] = CodedColumn.read(self.frame[name], self.counts, self._locator(name))
+            locate = None if self.locate is None else partial(self.locate, name)
+            self._columns[name] = CodedColumn.read(self.frame[name], self.counts, locate)
         return self._columns[name]
-
-    @property
-    def names(self) -> list[str]:
-        """Column names."""
-        return list(self.frame.columns)
-
-    def _locator(self, name: str) -> Callable[[Any], str] | None:
-        """Return a function that locates the first row with a value of a column; None to use row numbers."""
-        return None
 
     def count(self, rows: Booleans) -> int:
         """Count the people in some rows."""
@@ -264,7 +261,7 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
         encoded = native.combine_chunks().dictionary_encode()
         words = encoded.dictionary.to_pylist()
         codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
-    elif isinstance(native.dtype, np.dtype) and any(type(value) not in (str, type(None)) for value in native):
+    elif isinstance(native.dtype, np.dtype):  # an array of Python objects, which are coded faster as such
         return None
     else:
         codes, distinct = pd.factorize(native)
@@ -276,7 +273,7 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
 
 
 def _empty_blanks(value: Any) -> Any:
-    return None if isinstance(value, str) and not value.strip() else value
+    return None if is_missing(value) or (isinstance(value, str) and not value.strip()) else value
 
 
 def parse_word(value: Any) -> Any:
