@@ -41,6 +41,14 @@ def test_rows_without_a_decision_are_left_out_and_counted_and_other_columns_are_
     assert found.people.is_known(["sex"]).tolist() == [True, True, True, False]
 
 
+def test_errors_count_rows_of_the_table_and_not_of_the_decisions():
+    frame = pd.DataFrame({"sex": ["F", "M", "F", "X"], "selected": [None, "yes", "no", "yes"]})
+    described = {"target": {"name": "selected", "favourable": "yes"}, "attributes": []}
+    described["attributes"].append({"name": "sex", "kind": "categorical", "values": ["F", "M"]})
+    with pytest.raises(DataError, match="'X'.*row 4"):
+        read(frame, schema=Schema.parse(described))
+
+
 def test_true_labels_need_not_be_written_like_decisions():
     frame = pd.DataFrame(TABLE).assign(hired=[0, 0, 1, 1, np.nan])
     found = read(frame, target="hired")
