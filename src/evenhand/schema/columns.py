@@ -79,12 +79,12 @@ class ColumnRoles:
             labels = read_column("y", self.y)
             target = self._name_labels(frame, columns, target, labels)
             check_index(data=frame, y=self.y)
-            frame, columns = add_columns(frame, {target: labels}, {target: "y"}), [*columns, target]
+            frame = add_columns(frame, {target: labels}, {target: "y"})
         if target is None:
             hint = "name its column: `target=NAME`; or pass a schema"
             raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
         table = Table(frame, location=location)
-        people = encode(self._resolve(table, target, columns, varied), table)
+        people = encode(self._resolve(table, target, varied), table)
         if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
             return people
         assert people.reading is not None  # ``encode`` sets it
@@ -107,7 +107,7 @@ class ColumnRoles:
             name += " (y)"
         return name
 
-    def _resolve(self, table: Table, target: str, columns: list[str], varied: bool) -> Schema:
+    def _resolve(self, table: Table, target: str, varied: bool) -> Schema:
         """Return the schema with the changes that the roles state, or infer one from the data."""
         names = list_protected(self.protected, self.schema)
         if target in names:

@@ -117,10 +117,9 @@ class RecordedDecisions:
         width = len(people.schema.attributes)
         parts = [people.individuals[:, :width], people.labels, self.selected, None if sums is None else sums.tenth]
         key = np.column_stack([np.asarray(part, dtype=np.float64) for part in parts if part is not None])
-        order = np.lexsort(key.T[::-1])
-        left, right = key[order][:-1], key[order][1:]
-        equal = (left == right) | (np.isnan(left) & np.isnan(right))
-        starts = np.flatnonzero(np.r_[True, ~equal.all(axis=1)])
+        cells = np.unique(np.nan_to_num(key, nan=np.inf), axis=0, return_inverse=True)[1].ravel()
+        order = np.argsort(cells, kind="stable")
+        starts = np.flatnonzero(np.diff(cells[order], prepend=-1))
         merged = people.at(order[starts])
         rows = np.arange(len(starts))
         if people.schema.carries_rows:
