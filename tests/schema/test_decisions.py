@@ -45,7 +45,7 @@ def test_errors_count_rows_of_the_table_and_not_of_the_decisions():
     frame = pd.DataFrame({"sex": ["F", "M", "F", "X"], "selected": [None, "yes", "no", "yes"]})
     described = {"target": {"name": "selected", "favourable": "yes"}, "attributes": []}
     described["attributes"].append({"name": "sex", "kind": "categorical", "values": ["F", "M"]})
-    with pytest.raises(DataError, match="'X'.*row 4"):
+    with pytest.raises(DataError, match=r"'X'.*row 4"):
         read(frame, schema=Schema.parse(described))
 
 
