@@ -253,12 +253,8 @@ def _move_passthrough(data: Any, location: str | None) -> Any:
     entries = data.get("attributes") if isinstance(data, dict) else None
     if not isinstance(entries, list | tuple):
         return data
-    attributes, names = [], []
-    for entry in entries:
-        if not isinstance(entry, dict) or entry.get("kind") != PASSTHROUGH:
-            attributes.append(entry)
-            continue
-        names.append(entry.get("name"))
+    columns = [entry for entry in entries if isinstance(entry, dict) and entry.get("kind") == PASSTHROUGH]
+    for entry in columns:
         for field, value in entry.items():
             if field not in ("name", "kind") and value not in (None, False):
                 raise SchemaError(
@@ -266,8 +262,10 @@ def _move_passthrough(data: Any, location: str | None) -> Any:
                     location=location,
                     hint=f"remove {field}, or choose another kind to vary or protect the attribute",
                 )
-    if not names:
+    if not columns:
         return data
+    names = [entry.get("name") for entry in columns]
+    attributes = [entry for entry in entries if entry not in columns]
     return data | {"attributes": attributes, "passthrough": [*data.get("passthrough", ()), *names]}
 
 
@@ -330,31 +328,33 @@ def schema_to_yaml(schema: Schema, proposals: Sequence[Proposal] = (), remarks: 
     """
     import yaml
 
-    def remark(name: str) -> str:
-        return f"  # {' '.join(remarks[name].split())}" if remarks and name in remarks else ""
-
     fields = schema.model_dump(mode="python", exclude_defaults=True)
     lines = [HEADER, f"target: {_flow_style(fields['target'])}\n"]
     if schema.missing_markers:
         lines.append(f"missing_markers: {_flow_style(schema.missing_markers)}\n")
+    columns = {attribute.name: attribute_to_yaml(attribute) for attribute in schema.attributes}
+    columns |= {name: f"  - {_flow_style({'name': name, 'kind': PASSTHROUGH})}" for name in schema.passthrough}
     lines.append("attributes:\n")
-    lines += [f"{attribute_to_yaml(attribute)}{remark(attribute.name)}\n" for attribute in schema.attributes]
-    lines += [f"  - {_flow_style({'name': name, 'kind': PASSTHROUGH})}{remark(name)}\n" for name in schema.passthrough]
+    lines += [f"{entry}{_comment((remarks or {}).get(name, ''))}\n" for name, entry in columns.items()]
     lines += [TO_CONFIRM] if proposals else []
     for key, kind in (("rules", str), ("dependencies", Dependency), ("links", Link)):
-        entries = fields.get(key, [])
-        proposed = [proposal for proposal in proposals if isinstance(proposal.entry, kind)]
-        if entries or proposed:
-            active = entries or any(proposal.accepted for proposal in proposed)
-            lines.append(f"{key}:\n" if active else f"# {key}:\n")
-            lines += [f"  - {_flow_style(entry)}\n" for entry in entries]
-            for proposal in proposed:
+        entries = [("", entry, "") for entry in fields.get(key, [])]
+        for proposal in proposals:
+            if isinstance(proposal.entry, kind):
                 entry = proposal.entry if isinstance(proposal.entry, str) else proposal.entry.model_dump()
-                evidence = " ".join(proposal.evidence.split())  # line breaks of values would end the comment
-                lines.append(f"{'' if proposal.accepted else '# '}  - {_flow_style(entry)}  # {evidence}\n")
+                entries.append(("" if proposal.accepted else "# ", entry, proposal.evidence))
+        if entries:
+            disabled = all(prefix for prefix, _, _ in entries)
+            lines.append(f"{'# ' if disabled else ''}{key}:\n")
+            lines += [f"{prefix}  - {_flow_style(entry)}{_comment(evidence)}\n" for prefix, entry, evidence in entries]
     text = "".join(lines)
     yaml.load(text, Loader=yaml_loader())
     return text
+
+
+def _comment(text: str) -> str:
+    # Line breaks of values would end the comment.
+    return f"  # {' '.join(text.split())}" if text else ""
 
 
 def attribute_to_yaml(attribute: Attribute) -> str:
