@@ -138,5 +138,5 @@ def test_types_follow_from_the_cells_in_every_format(tmp_path):
         frame = read_frame(source) if isinstance(source, Path) else source
         schema = ColumnRoles("outcome", ["group"]).read(frame).schema
         assert schema["code"].values == ("01", "02"), name
-        assert (schema["price"].kind, schema["price"].written.write(1.5)) == ("real", "1.50"), name
+        assert (schema["price"].kind, schema["price"].number_format.write(1.5)) == ("real", "1.50"), name
         assert schema.target.values == (0, 1), name

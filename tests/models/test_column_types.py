@@ -466,7 +466,7 @@ def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:
             "attributes": [
                 {"name": "zip", "kind": "integer", "lower": 0, "upper": 100},
                 {"name": "member", "kind": "categorical", "values": [True, False]},
-                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "written": {"given": "number"}},
+                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "number_format": {"model_input": "number"}},
             ],
         }
     )

@@ -324,7 +324,7 @@ def test_inputs_of_numbers_get_words_that_are_numbers_or_truth_values():
                 {"name": "state", "kind": "categorical", "values": ["01", "02", "10"]},
                 {"name": "version", "kind": "categorical", "values": ["3.10", "3.9"]},
                 {"name": "member", "kind": "categorical", "values": ["False", "True"]},
-                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "written": {"decimals": 2}},
+                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "number_format": {"decimals": 2}},
             ],
         }
     )

@@ -290,7 +290,7 @@ def test_a_column_that_is_no_attribute_is_named_with_a_proposal(name):
     schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
     assert (column in schema.passthrough) == (kind == "passthrough")
     assert kind == "passthrough" or schema[column].kind == kind
-    assert kind == "passthrough" or schema[column].unknown or schema[column].written is not None
+    assert kind == "passthrough" or schema[column].unknown or schema[column].number_format is not None
     asked = check_cells(schema, frame)
     assert list(map(str, asked[column])) == list(map(str, frame[column]))
 
@@ -470,8 +470,8 @@ def test_words_that_cannot_be_written_back_are_no_numbers(words):
 def test_any_guess_gives_back_every_word(amounts, before, after, separators, negative, lakhs):
     thousands, decimal = separators
     written = NumberFormat(
-        before=before,
-        after=after,
+        prefix=before,
+        suffix=after,
         thousands=thousands,
         lakhs=lakhs,
         decimal=decimal,
@@ -489,7 +489,7 @@ def test_any_guess_gives_back_every_word(amounts, before, after, separators, neg
 
 def test_a_model_gets_the_words_it_was_trained_on_or_their_numbers():
     frame = APPLICANTS.assign(wage=[f"{1 + i}.{i:03},50 €" for i in EACH])
-    with pytest.raises(EvenhandError, match=r"'1\.000,50 €': a number, `written`: '1\.000,50 €' is 1000\.5"):
+    with pytest.raises(EvenhandError, match=r"'1\.000,50 €': a number, `number_format`: '1\.000,50 €' is 1000\.5"):
         infer_schema(frame, target="hired", protected=["sex"])
     schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
     wage = schema["wage"]
@@ -503,7 +503,7 @@ def test_a_model_gets_the_words_it_was_trained_on_or_their_numbers():
         "2.001,50 €",
     ]
     described = schema.model_dump()
-    described["attributes"][-1]["written"]["given"] = "number"
+    described["attributes"][-1]["number_format"]["model_input"] = "number"
     numbers = evenhand.schema.decode(evenhand.schema.Schema.parse(described), people.individuals)["wage"]
     assert numbers.tolist()[:2] == [1234.567, 2001.5]
     with pytest.raises(EvenhandError, match=r"row 3: expected a finite number written like .60\.059,50 €., got"):

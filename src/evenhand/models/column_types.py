@@ -50,14 +50,14 @@ class ColumnConversion:
     Attributes:
         name: Name of the column.
         input: The column as the model expects it.
-        written: Format of its numbers, if the schema states one.
+        number_format: Format of its numbers, if the schema states one.
         unknown: Words that the schema reads as missing or unknown.
         whole: Whether its numbers are written as integers.
     """
 
     name: str
     input: ColumnInput
-    written: NumberFormat | None = None
+    number_format: NumberFormat | None = None
     unknown: frozenset[str] = frozenset()
     whole: bool = True
 
@@ -117,14 +117,14 @@ class ColumnConversion:
             return np.nan
         if self.input.type == "booleans":
             return read_truth(value)
-        number = read_number(value, self.written)
+        number = read_number(value, self.number_format)
         if number is None:
             raise ValueError
         return number
 
     def _find_category(self, value: Any) -> Any:
         for category in self.input.values or ():
-            number = None if isinstance(category, str) else read_number(value, self.written)
+            number = None if isinstance(category, str) else read_number(value, self.number_format)
             if (
                 value == category
                 or number == category
@@ -201,15 +201,15 @@ def plan_conversion(name: str, wanted: ColumnInput, schema: Schema, column: Any)
     """Plan the conversion of a column of a text table."""
     attribute = schema[name] if name in schema.names else None
     unknown = _unknown_words(attribute, schema)
-    plan = ColumnConversion(name, wanted, None if attribute is None else attribute.written, unknown)
+    plan = ColumnConversion(name, wanted, None if attribute is None else attribute.number_format, unknown)
     known = [value for value in column.dropna().unique().tolist() if not plan._is_unknown(value)]
     if wanted.type == "numbers" and known and all(_is_truth_word(value) for value in known):
-        plan = ColumnConversion(name, ColumnInput("booleans", missing=True), plan.written, unknown)
+        plan = ColumnConversion(name, ColumnInput("booleans", missing=True), plan.number_format, unknown)
     if column.dtype.kind == "f":
         whole = bool(column.isna().any()) and all(float(value).is_integer() for value in known)
     else:
         whole = all(not isinstance(value, str) or value.strip().lstrip("+-").isdigit() for value in known)
-    return ColumnConversion(name, plan.input, plan.written, unknown, whole)
+    return ColumnConversion(name, plan.input, plan.number_format, unknown, whole)
 
 
 def needs_conversion(name: str, wanted: ColumnInput, schema: Schema, column: Any) -> bool:
@@ -242,13 +242,13 @@ def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
     return plan.input if any(not is_missing(number) for number in numbers) else None
 
 
-def read_number(value: Any, written: NumberFormat | None = None) -> int | float | None:
+def read_number(value: Any, number_format: NumberFormat | None = None) -> int | float | None:
     """Read a number in any spelling, such as ``3.10`` and ``02134``; None if a word is not a finite number."""
     if isinstance(value, int | float):
         return value
     if not isinstance(value, str):
         return None
-    number = math.nan if written is None else written.read(value)
+    number = math.nan if number_format is None else number_format.read(value)
     number = words.read_number(value) if math.isnan(number) else number
     return number if math.isfinite(number) else None
 

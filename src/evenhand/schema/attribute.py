@@ -39,27 +39,27 @@ class NumberFormat(BaseModel):
     therefore receives the words of the data.
 
     Attributes:
-        before, after: Text around the digits, including spaces, e.g. ``"$"`` and ``" €"``.
+        prefix, suffix: Text around the digits, including spaces, e.g. ``"$"`` and ``" €"``.
         negative: Format of minus one: ``"($1)"``, ``"$-1"``, ``"1-"``. Default: a leading hyphen, ``"-$1"``.
         thousands: Thousands separator. Default: none.
         lakhs: Whether to group the digits above the thousands in pairs: 12,34,567.
         decimal: Decimal separator.
         decimals: Maximum number of decimals.
         fixed: Whether to keep trailing zeros.
-        given: Form of the column that the model was trained on: ``word`` or ``number``.
+        model_input: Form of the column that the model was trained on: ``word`` or ``number``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    before: StrictStr = ""
-    after: StrictStr = ""
+    prefix: StrictStr = ""
+    suffix: StrictStr = ""
     negative: Annotated[StrictStr, Field(pattern=r"^[^\d]*1[^\d]*$")] | None = None
     thousands: StrictStr = ""
     lakhs: StrictBool = False
     decimal: Literal[".", ","] = "."
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
     fixed: bool = True
-    given: Literal["word", "number"] = "word"
+    model_input: Literal["word", "number"] = "word"
 
     def read(self, word: str) -> float:
         """Parse a word; NaN if it does not have this format."""
@@ -82,7 +82,7 @@ class NumberFormat(BaseModel):
         integer, _, fraction = digits.partition(".")
         if self.lakhs:
             integer = re.sub(r"(?<=\d)(?=(\d\d)*\d{3}$)", ",", integer.replace(",", ""))
-        template = f"{self.before}1{self.after}"
+        template = f"{self.prefix}1{self.suffix}"
         if number < 0 and any(digit in "123456789" for digit in digits):
             template = self.negative or f"-{template}"
         prefix, _, suffix = template.partition("1")
@@ -120,14 +120,13 @@ def _guess_signs(affixes: set[tuple[str, str]]) -> NumberFormat:
     """
     unsigned = {pair: tuple(NEGATIVE.sub("", affix).strip() for affix in pair) for pair in affixes}
     positive = min(affixes, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))
-    before, after = positive
-    if len(affixes) == 1 and before.startswith("-"):
-        return NumberFormat(before=before[1:], after=after)
-    for prefix, suffix in affixes - {positive, (f"-{before}", after)}:
-        same = unsigned[prefix, suffix] == unsigned[positive]
-        if same and before.strip() in prefix and after.strip() in suffix:
-            return NumberFormat(before=before, after=after, negative=f"{prefix}1{suffix}")
-    return NumberFormat(before=before, after=after)
+    prefix, suffix = positive
+    if len(affixes) == 1 and prefix.startswith("-"):
+        return NumberFormat(prefix=prefix[1:], suffix=suffix)
+    for pair in affixes - {positive, (f"-{prefix}", suffix)}:
+        if unsigned[pair] == unsigned[positive] and prefix.strip() in pair[0] and suffix.strip() in pair[1]:
+            return NumberFormat(prefix=prefix, suffix=suffix, negative=f"{pair[0]}1{pair[1]}")
+    return NumberFormat(prefix=prefix, suffix=suffix)
 
 
 class AffineEncoding(BaseModel):
@@ -164,7 +163,7 @@ class Attribute(BaseModel):
         unknown: Values that mean "unknown", such as ``Prefer not to say``. With any list, even an empty one, missing
             values are unknown too. The model receives the original value. Rows with an unknown value are excluded from
             results by this attribute only.
-        written: Format of a number that the data store as text.
+        number_format: Format of a number that the data store as text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -179,7 +178,7 @@ class Attribute(BaseModel):
     protected: bool = False
     missing: Missing = "refuse"
     unknown: tuple[Value, ...] | None = None
-    written: NumberFormat | None = None
+    number_format: NumberFormat | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -209,8 +208,8 @@ class Attribute(BaseModel):
             )
         if self.unknown is not None and self.missing == "drop":
             raise ValueError("`unknown` keeps rows with missing values and `missing: drop` drops them: remove one")
-        if self.written is not None and self.is_discrete and self.edges is None:
-            raise ValueError(f"`written` requires a numeric attribute, got kind {self.kind}")
+        if self.number_format is not None and self.is_discrete and self.edges is None:
+            raise ValueError(f"`number_format` requires a numeric attribute, got kind {self.kind}")
         overlap = [value for value in self.unknown or () if value in (self.values or ())]
         if overlap:
             raise ValueError(f"{overlap[0]!r} is listed in both `values` and `unknown`: remove it from one")

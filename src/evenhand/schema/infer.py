@@ -2,7 +2,7 @@
 
 The model must receive the cells it was trained on. So most proposals pass a column to the model unchanged
 (``passthrough``), which suits identifiers, dates and texts. Amounts, percentages and decimals such as ``12.50`` become
-numbers that are written back as the same words (``written``).
+numbers that are written back as the same words (``number_format``).
 """
 
 from __future__ import annotations
@@ -419,11 +419,11 @@ class _Review:
         if entry is None or format_ is None:
             problem = f"has {'numbers in several spellings' if evident else plural}, such as {formatted[0]!r}"
             return self._passthrough(problem, "turn it into numbers")
-        entry |= {"written": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
+        entry |= {"number_format": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
         return self._propose(
             f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
             entry,
-            f"a number, `written`: {formatted[0]!r} is {numbers[0]:.12g}"
+            f"a number, `number_format`: {formatted[0]!r} is {numbers[0]:.12g}"
             + (f", unknown: {list_values(strays)}" if strays else ""),
             required=self.groups or not evident or not all(means_unknown(word) for word in words),
         )

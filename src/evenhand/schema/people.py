@@ -218,7 +218,7 @@ def _encode(schema: Schema, table: Table, read_target: bool, without: Mapping[st
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans) -> Floats:
     """Encode a column; rows that are not known become NaN and may hold anything."""
-    format_, edges = attribute.written, attribute.edges
+    format_, edges = attribute.number_format, attribute.edges
     if attribute.values is not None and edges is None:
         entries = column.look_up(_positions(attribute.values))
         unlisted = known & np.isnan(entries)
@@ -233,7 +233,7 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
     else:
         entries = column.numbers(lambda value: format_.read(value) if isinstance(value, str) else read_number(value))
         expected = f"a finite number written like {format_.write(attribute.last_number)!r}"
-        column.refuse(known & ~np.isfinite(entries), expected, "correct the value, or `written` in the schema")
+        column.refuse(known & ~np.isfinite(entries), expected, "correct the value, or `number_format` in the schema")
     entries[~known] = np.nan
     if edges is not None:
         inside = (entries >= edges[0]) & (entries <= edges[-1])
@@ -273,7 +273,7 @@ def _unusual_type(attribute: Attribute, table: Table) -> str | None:
     column = table[attribute.name]
     if column.array is None and any(map(is_unusual_number, column.values)):
         return "words" if attribute.is_discrete and attribute.edges is None else "numbers"
-    return None if attribute.written is None else "numbers"
+    return None if attribute.number_format is None else "numbers"
 
 
 def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any = None) -> Any:
@@ -323,8 +323,8 @@ def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
     """Convert values to the spelling and type of a pandas column, unless values would be lost."""
     import pandas as pd
 
-    format_, column = attribute.written, like[attribute.name]
-    if format_ is not None and format_.given == "number":
+    format_, column = attribute.number_format, like[attribute.name]
+    if format_ is not None and format_.model_input == "number":
         return values
     words = all(isinstance(value, str) for value in attribute.values or (0,))
     if not words and format_ is None and pd.api.types.is_string_dtype(column.dtype):
@@ -421,7 +421,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
 
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
     """Return the values of entries, NaN if missing; numbers as in the data if the model reads words."""
-    missing, format_ = np.isnan(entries), attribute.written
+    missing, format_ = np.isnan(entries), attribute.number_format
     if attribute.edges is not None:
         domain: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
     elif attribute.values is not None:
@@ -434,7 +434,7 @@ def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
             values[missing] = np.nan
     else:
         values = entries.astype(np.int64) if attribute.kind == "integer" and not missing.any() else entries
-    if format_ is None or format_.given == "number":
+    if format_ is None or format_.model_input == "number":
         return values
     words = np.empty(len(values), dtype=object)
     words[:] = [np.nan if value != value else format_.write(float(value)) for value in values]

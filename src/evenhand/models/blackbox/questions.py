@@ -122,8 +122,9 @@ def refusal_error(error: BaseException, *, location: str, asked: Any = None) -> 
         hint = "leave the values that the model has never seen out of the schema, or train it to take any"
     elif "could not convert string to float" in low:
         hint = (
-            "the model was trained on numbers and is given words of the data: say `given: number` beside `written`, "
-            "or give a function (module:function) that cleans the table as in training and asks the model"
+            "the model was trained on numbers and receives words of the data: set `model_input: number` in the "
+            "attribute's `number_format`, or pass a function (module:function) that cleans the table as in training "
+            "and calls the model"
         )
     elif "not fitted" in low:
         hint = "fit the model first"

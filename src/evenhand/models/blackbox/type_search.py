@@ -130,12 +130,12 @@ def _with_types(box: BoxT, types: ColumnTypes) -> BoxT:
 
 
 def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
-    """Return the types that a schema states: words for numbers that it lists as words, and ``given: number``."""
+    """Return the types that a schema states: words for numbers that it lists as words, and ``model_input: number``."""
     stated = {}
     for attribute in schema.attributes:
         words = attribute.values if attribute.edges is None else None
         is_number = attribute.name in frame.columns and frame[attribute.name].dtype.kind in "iuf"
-        if attribute.written is not None and attribute.written.given == "number":
+        if attribute.number_format is not None and attribute.number_format.model_input == "number":
             stated[attribute.name] = ColumnInput("numbers", missing=True)
         elif is_number and words is not None and all(isinstance(value, str) for value in words):
             stated[attribute.name] = ColumnInput("words", words)
