@@ -137,14 +137,14 @@ def audit_recorded_labels(
     )
     progress("done", 1.0)
     fingerprint = hashlib.sha256()
-    for part in (people.individuals, decisions.given.decided, decisions.given.truth):
+    for part in (people.individuals, decisions.decided, people.labels):
         fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
     reason = NO_FAVOURABLE if schema.target.kind == "labels" else "it compares how often one favourable label is given"
     return AuditResult(
         model=ModelCard(
             name=f"labels in column {schema.target.name!r}",
             type="decisions already made",
-            classes=tuple(map(str, decisions.given.names)),
+            classes=tuple(map(str, schema.target.values or ())),
             favourable=str(schema.target.favourable),
             label_only=True,
             white_box=False,

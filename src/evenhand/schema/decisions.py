@@ -154,48 +154,19 @@ class RecordedNumbers:
 
 
 @dataclass(frozen=True)
-class GivenLabels:
-    """Decided and true label of each row.
-
-    Attributes:
-        names: All labels, in order if they are ordinal.
-        decided: Positions of the decided labels in ``names``, shape (n,).
-        truth: Positions of the true labels, -1 where unknown, shape (n,); None without a column of true labels.
-        ordered: Whether the labels are ordinal.
-    """
-
-    names: tuple[Value, ...]
-    decided: Integers
-    truth: Integers | None
-    ordered: bool
-
-    def at(self, rows: Integers) -> GivenLabels:
-        """Select rows by position."""
-        return replace(self, decided=self.decided[rows], truth=None if self.truth is None else self.truth[rows])
-
-    def worst_first(self, favourable: Value) -> GivenLabels:
-        """Reverse ordinal labels whose first label is the favourable one."""
-        if not self.ordered or favourable != self.names[0]:
-            return self
-        highest = len(self.names) - 1
-        truth = None if self.truth is None else np.where(self.truth < 0, -1, highest - self.truth)
-        return replace(self, names=self.names[::-1], decided=highest - self.decided, truth=truth)
-
-
-@dataclass(frozen=True)
 class RecordedLabels:
     """Recorded decisions with several or ordinal labels.
 
     Attributes:
         people: Rows with a decided label. The attributes define the groups, and the target is the decision.
             ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
-        given: Decided and true labels.
+        decided: Positions of the decided labels in the values of the target, shape (n,).
         truth: Column of the true labels; None without one.
         undecided: Number of rows without a decided label, which are left out.
     """
 
     people: People
-    given: GivenLabels
+    decided: Integers
     truth: str | None = None
     undecided: int = 0
 
@@ -320,7 +291,7 @@ class DecisionRoles:
         labels = None if labels is None else labels[people.rows]
         return RecordedLabels(
             people=replace(people, labels=labels),
-            given=GivenLabels(tuple(target["values"]), decided[people.rows], labels, outcome.kind == "ordinal"),
+            decided=decided[people.rows],
             truth=self.target,
             undecided=table.count(decided < 0),
         )

@@ -18,8 +18,8 @@ from evenhand.schema.words import (
     find_variants,
     folded,
     is_adverse_name,
+    is_favourable_word,
     means_no_outcome,
-    means_wanted,
     outcome_key,
     plain_key,
     read_number,
@@ -67,7 +67,7 @@ class OutcomeColumn:
         Raises:
             DataError: if a cell is not a word, a number or a truth value, or the column is empty.
         """
-        labels = [label_of(value) for value in coded.values]
+        labels = [parse_label(value) for value in coded.values]
         key = outcome_key if coded.array is None else plain_value  # equal numbers have one spelling
         by_key: dict[Any, Value] = {}
         for label in sorted((label for label in labels if label is not None), key=sort_key):
@@ -261,7 +261,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
     if len(candidates) == 1 and plain_key(candidates[0]) is not None:
         # If all labels are true, false is a label too.
         candidates.append(opposite_label(candidates[0]))
-    verdicts = [means_wanted(label) for label in candidates]
+    verdicts = [is_favourable_word(label) for label in candidates]
     if len(candidates) == 2 and verdicts[0] is not verdicts[1]:
         position = verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)
         adverse = is_adverse_name(name) if _are_plain(candidates) else False
@@ -356,7 +356,7 @@ def _association(truth: OutcomeColumn, favourable: Value, decisions: DecisionLab
     return float(determinant * np.sqrt(table.sum() / margins.prod()))
 
 
-def label_of(value: Any) -> Value | None:
+def parse_label(value: Any) -> Value | None:
     """Parse the label in a cell: canonical numbers become numbers, and empty cells None."""
     label: Value | None = parse_word(value.strip() or None) if isinstance(value, str) else value
     return None if is_missing(label) else label

@@ -133,7 +133,7 @@ def means_unknown(value: Any) -> bool:
 
 def means_no_outcome(value: Any) -> bool:
     """Return whether the word of an outcome says that there is none; ``declined`` and ``refused`` are outcomes."""
-    return means_unknown(value) and means_wanted(value) is None
+    return means_unknown(value) and is_favourable_word(value) is None
 
 
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
@@ -163,8 +163,8 @@ def is_adverse_name(name: str) -> bool | None:
     return not negated if adverse else good and negated
 
 
-def means_wanted(value: Any) -> bool | None:
-    """Return whether a label is plainly wanted (``approved``) or unwanted (``denied``); None if neither is plain."""
+def is_favourable_word(value: Any) -> bool | None:
+    """Check whether a label is favourable, such as ``approved``, or not, such as ``denied``; None if unclear."""
     word = truth_key(value) or value
     favourable, unfavourable = _means("favourable", word), _means("unfavourable", word)
     return None if favourable == unfavourable else favourable

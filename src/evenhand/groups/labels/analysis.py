@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from evenhand.groups.result import GroupMetrics
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
-from evenhand.schema.decisions import GivenLabels, RecordedLabels
+from evenhand.schema.attribute import Value
+from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.people import People
 from evenhand.schema.target import NEITHER
 from evenhand.stats.quantity import Quantity
@@ -72,8 +73,8 @@ def measure_labels(
         )
     position = np.array([known.index(one) for one in scorer.classes], dtype=np.int64)
     decided = position[(ask_people(scorer, people.individuals) if reply is None else reply).labels]
-    given = GivenLabels(tuple(known), decided, people.labels, ordered=target.kind == "ordinal")
-    return _build_result(given.worst_first(target.favourable), people, names, config, started)
+    pairs = _LabelPairs(tuple(known), decided, people.labels, ordered=target.kind == "ordinal")
+    return _build_result(pairs.worst_first(target.favourable), people, names, config, started)
 
 
 def measure_recorded_labels(
@@ -93,8 +94,38 @@ def measure_recorded_labels(
     config = GroupConfig.of(config, settings)
     people = decisions.people
     names = people.schema.names if config.protected is None else config.protected
-    given = decisions.given.worst_first(people.schema.target.favourable)
-    return _build_result(given, people, names, config, started)
+    target = people.schema.target
+    pairs = _LabelPairs(target.values or (), decisions.decided, people.labels, ordered=target.kind == "ordinal")
+    return _build_result(pairs.worst_first(target.favourable), people, names, config, started)
+
+
+@dataclass(frozen=True)
+class _LabelPairs:
+    """Decided and true label of each row.
+
+    Attributes:
+        names: All labels, in order if they are ordinal.
+        decided: Positions of the decided labels in ``names``, shape (n,).
+        truth: Positions of the true labels, -1 where unknown, shape (n,); None without a column of true labels.
+        ordered: Whether the labels are ordinal.
+    """
+
+    names: tuple[Value, ...]
+    decided: Integers
+    truth: Integers | None
+    ordered: bool
+
+    def at(self, rows: Integers) -> _LabelPairs:
+        """Select rows by position."""
+        return replace(self, decided=self.decided[rows], truth=None if self.truth is None else self.truth[rows])
+
+    def worst_first(self, favourable: Value) -> _LabelPairs:
+        """Reverse ordinal labels whose first label is the favourable one."""
+        if not self.ordered or favourable != self.names[0]:
+            return self
+        highest = len(self.names) - 1
+        truth = None if self.truth is None else np.where(self.truth < 0, -1, highest - self.truth)
+        return replace(self, names=self.names[::-1], decided=highest - self.decided, truth=truth)
 
 
 def size_groups(labels: LabelMetrics) -> GroupMetrics:
@@ -122,33 +153,33 @@ def size_groups(labels: LabelMetrics) -> GroupMetrics:
 
 
 def _build_result(
-    given: GivenLabels, people: People, names: Sequence[str], config: GroupConfig, started: float
+    pairs: _LabelPairs, people: People, names: Sequence[str], config: GroupConfig, started: float
 ) -> LabelMetrics:
     schema = people.schema
     if not names:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
     references = find_references(config.reference, memberships)
-    labels = tuple(map(str, given.names))
+    labels = tuple(map(str, pairs.names))
     everybody = LabelCounts.tabulate(
-        np.zeros(len(people), dtype=np.int64), ["everybody"], given.decided, given.truth, len(labels)
+        np.zeros(len(people), dtype=np.int64), ["everybody"], pairs.decided, pairs.truth, len(labels)
     )
     return LabelMetrics(
         people=len(people),
         target=schema.target.name,
         labels=labels,
-        ordered=given.ordered,
+        ordered=pairs.ordered,
         min_group_size=config.min_group_size,
         overall=_describe_groups(
             everybody,
             [{}],
-            given,
+            pairs,
             config,
-            _cover_labels(given, np.zeros(len(people), dtype=np.int64), 1),
+            _cover_labels(pairs, np.zeros(len(people), dtype=np.int64), 1),
             confusions=True,
         )[0],
         breakdowns=tuple(
-            _build_breakdown([memberships[i] for i in chosen], given, references, config)
+            _build_breakdown([memberships[i] for i in chosen], pairs, references, config)
             for chosen in breakdown_positions(len(memberships))
         ),
         seed=config.seed,
@@ -161,25 +192,25 @@ def _rates_of_grade(counts: LabelCounts, grade: int, confidence: float) -> list[
 
 
 def _build_breakdown(
-    memberships: Sequence[Membership], given: GivenLabels, references: Mapping[str, str], config: GroupConfig
+    memberships: Sequence[Membership], pairs: _LabelPairs, references: Mapping[str, str], config: GroupConfig
 ) -> LabelBreakdown:
     known = np.logical_and.reduce([one.codes < len(one.known) for one in memberships])
     unknown = int((~known).sum())
     if unknown:
-        given = given.at(np.flatnonzero(known))
+        pairs = pairs.at(np.flatnonzero(known))
         memberships = [replace(one, codes=one.codes[known]) for one in memberships]
     group, keys = number_combinations([(one.codes, len(one.labels)) for one in memberships])
     values = [{one.name: one.labels[code] for one, code in zip(memberships, key, strict=True)} for key in keys.tolist()]
     counts = LabelCounts.tabulate(
-        group, [", ".join(one.values()) for one in values], given.decided, given.truth, len(given.names)
+        group, [", ".join(one.values()) for one in values], pairs.decided, pairs.truth, len(pairs.names)
     )
     reference = next((i for i, named in enumerate(values) if named.items() <= references.items()), None)
-    coverage = _cover_labels(given, group, len(keys))
-    groups = _describe_groups(counts, values, given, config, coverage, confusions=len(memberships) == 1)
+    coverage = _cover_labels(pairs, group, len(keys))
+    groups = _describe_groups(counts, values, pairs, config, coverage, confusions=len(memberships) == 1)
     comparison = LabelComparison(
         counts,
-        tuple(map(str, given.names)),
-        given.ordered,
+        tuple(map(str, pairs.names)),
+        pairs.ordered,
         config.confidence,
         config.min_group_size,
         reference,
@@ -193,27 +224,27 @@ def _build_breakdown(
     )
 
 
-def _cover_labels(given: GivenLabels, group: Integers, groups: int) -> Sequence[LabelCoverage | None]:
+def _cover_labels(pairs: _LabelPairs, group: Integers, groups: int) -> Sequence[LabelCoverage | None]:
     """Count the people with a true label in each group, by decided label; None where there is nothing missing."""
-    if given.truth is None or (given.truth >= 0).all():
+    if pairs.truth is None or (pairs.truth >= 0).all():
         return [None] * groups
-    return count_labels(group, groups, given.decided, list(map(str, given.names)), given.truth >= 0)
+    return count_labels(group, groups, pairs.decided, list(map(str, pairs.names)), pairs.truth >= 0)
 
 
 def _describe_groups(
     counts: LabelCounts,
     values: list[dict[str, str]],
-    given: GivenLabels,
+    pairs: _LabelPairs,
     config: GroupConfig,
     coverage: Sequence[LabelCoverage | None],
     *,
     confusions: bool,
 ) -> list[LabelGroup]:
-    names, level = list(map(str, given.names)), config.confidence
+    names, level = list(map(str, pairs.names)), config.confidence
     rates = {name: measure_label_rates(counts, i, level) for i, name in enumerate(names)}
-    grades = names[1:] if given.ordered else []
+    grades = names[1:] if pairs.ordered else []
     reached = {name: _rates_of_grade(counts, names.index(name), level) for name in grades}
-    over = measure_over_labels(counts, level, ordered=given.ordered)
+    over = measure_over_labels(counts, level, ordered=pairs.ordered)
     tables = counts.confused if confusions and counts.confused is not None else None
     return [
         LabelGroup(
