@@ -473,8 +473,8 @@ class DecisionRoles:
             truth is not None
             and favourable is not None
             and favourable_target is None
-            and decision.find(favourable) is None
-            and truth.find(favourable) is not None
+            and not decision.matches([favourable])
+            and truth.matches([favourable])
         ):
             favourable, favourable_target = None, favourable
         decisions = self._labels(decision, favourable, self.unfavourable)

@@ -94,10 +94,10 @@ class OutcomeColumn:
         by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
         return by_word.describe(np.isin(self.positions, positions))
 
-    def find(self, value: Value) -> Value | None:
-        """Return the word of the column that a configured value means; None if it does not occur."""
-        key = outcome_key(value)
-        return next((word for word in self.words if outcome_key(word) == key), None)
+    def matches(self, values: Iterable[Value]) -> list[Value]:
+        """Return the words of the column that some values mean."""
+        keys = set(map(outcome_key, values))
+        return [word for word in self.words if outcome_key(word) in keys]
 
     def encode(self, values: Sequence[Value]) -> Integers:
         """Return the position of each row's word in values, -1 where there is none, shape (n,)."""
@@ -113,7 +113,7 @@ class OutcomeColumn:
         """
         matches = []
         for value in configured:
-            match = self.find(value)
+            match = find_value(value, self.words)
             if match is None:
                 similar = next((word for word in self.words if folded(word) == folded(value)), None)
                 hint = "" if similar is None else f"did you mean {similar!r}? "
@@ -199,7 +199,7 @@ def read_labels(
     if favourable is None:
         favourable = propose_favourable(column.name, column.known_words())
         settled = "proposed"
-    match = column.find(favourable)
+    match = find_value(favourable, column.words)
     # If all labels are true, or all are false, the other label is known although it does not occur.
     opposite = plain_key(favourable) is not None and _are_plain(column.words)
     if match is None and settled == "stated" and not opposite:

@@ -394,9 +394,9 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
     """Return the schema with all labels of the target, and the position of each row's label, -1 where not kept."""
     target, labels = schema.target, OutcomeColumn.read(column)
-    stated = [match for value in target.values or () if (match := labels.find(value)) is not None]
+    stated = labels.matches(target.values or ())
     # Markers of missing values, and words for "unknown" that the target does not list as labels.
-    missing = [match for marker in schema.missing_markers if (match := labels.find(marker)) is not None]
+    missing = labels.matches(schema.missing_markers)
     missing += labels.unknown_words(stated) if stated else []
     labelled = labels.encode([word for word in labels.words if word not in missing]) >= 0
     column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
