@@ -296,7 +296,7 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
 
 
 def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | None) -> None:
-    """Check that arguments are names of columns, which they must be beside ``data``.
+    """Check that arguments are column names, as ``data`` requires.
 
     Raises:
         OptionError: An argument is neither a name nor None, or no mapping from attributes to groups to names.

@@ -177,7 +177,7 @@ class DecisionRoles:
 
     Attributes:
         decision: column of the decision; None if the score decides.
-        protected: columns that define the groups; by default those that the schema marks.
+        protected: columns that define the groups. Default: the protected attributes of the schema.
         target: column of the true label.
         score: column of the score of the favourable decision.
         weight: column of the sample weight.
@@ -241,7 +241,7 @@ class DecisionRoles:
             raise DataError(
                 f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
                 "lazy rows are counted by a single favourable decision",
-                hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
+                hint="name the `favourable=` label and use `kind=label`; or read a sample of the rows into memory",
             )
         if outcome.kind == "number":
             return self._read_numbers(table, decision, outcome)
@@ -359,7 +359,7 @@ class DecisionRoles:
             argument, plural = OPTIONS[option]
             raise OptionError(
                 f"{plural} are read for {reason}",
-                hint=f"leave `{argument}=` out; or name the `favourable=` label and say `kind=label`",
+                hint=f"leave `{argument}=` out; or name the `favourable=` label and use `kind=label`",
             )
 
     def _count(self, frame: Any, thresholds: Thresholds | None, location: str) -> CountedRows:
@@ -486,7 +486,7 @@ class DecisionRoles:
         return decisions, self._labels(truth, favourable_target, settled=settled)
 
     def _compare_scores(self, table: Table) -> DecisionLabels:
-        """Return which scores are above the median, or the threshold, as evidence of the favourable true label."""
+        """Mark the scores above the median, or at the threshold, as evidence of the favourable true label."""
         names = ("low score", "high score")
         if isinstance(table, CountedRows):
             scored = np.full(len(table), table.selected is not None)
@@ -549,7 +549,7 @@ def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> 
 
 
 def _refuse_codes(name: str, scores: Floats) -> None:
-    """Refuse scores such as -1 beside probabilities, which stand for scores that are not known.
+    """Refuse scores such as -1 among probabilities, which are codes for unknown scores.
 
     Raises:
         DataError: if there are such scores.
@@ -559,7 +559,7 @@ def _refuse_codes(name: str, scores: Floats) -> None:
     if len(outside) and len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
         counts = ", ".join(f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
         raise DataError(
-            f"column {name!r} has {counts} beside scores from 0 to 1, as codes for scores that are not known",
+            f"column {name!r} has codes for unknown scores among scores from 0 to 1: {counts}",
             hint="leave these rows out",
         )
 

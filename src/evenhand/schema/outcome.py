@@ -141,9 +141,9 @@ class OutcomeColumn:
             )
 
     def unknown_words(self, stated: Collection[Value]) -> list[Value]:
-        """Return the words and codes that mean "unknown", apart from those that are stated to be labels.
+        """List the words and codes that mean "unknown", except labels that are stated.
 
-        A number is a code for "unknown" beside 0 and 1 only.
+        A number is a code only if all other numbers are 0 and 1.
         """
         others = [word for word in self.words if word not in stated]
         unknown = [word for word in others if means_no_outcome(word)]
@@ -211,7 +211,7 @@ def read_labels(
         raise DataError(
             f"column {column.name!r} has words that are neither favourable nor unfavourable: {column.describe(left)}",
             hint=f"the favourable label is {(favourable if match is None else match)!r}; correct the data, or list all "
-            f"unfavourable labels: `unfavourable={left[0]}`; or say `kind=label` if every other label is unfavourable",
+            f"unfavourable labels: `unfavourable={left[0]}`; or use `kind=label` if every other label is unfavourable",
         )
     unfavourable = [*unfavourable, *left]
     if match is None and settled == "proposed":
@@ -387,7 +387,7 @@ def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: Outcome
         inferred = "number"
     kind = outcome.kind or ("ordinal" if outcome.order is not None else inferred)
     if kind != "number" and outcome.unit is not None:
-        hint = "leave it out, or say `kind=number`"
+        hint = "leave it out, or use `kind=number`"
         raise OptionError(f"a unit belongs to a number, and {column.name!r} holds labels", hint=hint)
     return kind, labels
 

@@ -141,7 +141,7 @@ def encode(
         frame: one row per person; columns that the schema does not name are ignored.
         location: name of the data in messages.
         read_target: whether to read the true labels if the data has them.
-        without: rows to leave out by what they lack, such as ``a decision``; masks of shape (n,).
+        without: masks of rows to leave out by the missing item, such as ``a decision``, shape (n,) each.
 
     Raises:
         DataError: if a column is missing, or a value is missing or outside its domain; the message names column,

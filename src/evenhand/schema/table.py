@@ -81,7 +81,7 @@ class CodedColumn:
     ) -> CodedColumn:
         """Read a narwhals Series.
 
-        Blank cells are missing, and beside numbers a word that is the canonical spelling of a number is that number.
+        Blank cells are missing. Among numbers, the canonical spelling of a number is a number.
 
         Args:
             series: the column.
@@ -104,7 +104,7 @@ class CodedColumn:
         return column._replace_values(parse_word) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
-        """Return the column with numbers in place of words, if every word is the canonical spelling of a number."""
+        """Convert the words to numbers, if every word is the canonical spelling of a number."""
         words = [value for value in self.values if isinstance(value, str)] if self.array is None else []
         numeric = words and not any(isinstance(parse_word(word), str) for word in words)
         return self._replace_values(parse_word) if numeric else self

@@ -33,7 +33,7 @@ def parse_number(word: str) -> int | float | None:
     are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not.
 
     Args:
-        word: the cell as it is written.
+        word: content of the cell.
 
     Returns:
         The number, or None if the word is not its canonical spelling, or is an integer beyond 2**53.
@@ -90,7 +90,7 @@ def outcome_key(value: Any) -> str:
 
 
 def folded(value: Any) -> str:
-    """Return a word without case, invisible characters and repeated blanks: words that share it look alike."""
+    """Fold the case of a word and remove invisible characters and repeated blanks, so that similar words are equal."""
     visible = "".join(
         letter for letter in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(letter) != "Cf"
     )
