@@ -21,8 +21,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.models import AdditiveNetwork, Subject, load_model
+from evenhand.models.blackbox.estimator import NumberModel
 from evenhand.models.blackbox.learnt_types import learnt_inputs
-from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.scorer import find_caution
@@ -427,7 +427,7 @@ def test_an_endpoint_that_refuses_numbers_receives_words(people: pd.DataFrame) -
         np.testing.assert_array_equal(selected(subject), people["level"] == "2")
         assert switches(subject) == {"level": "words"}
         assert "level" in find_caution(subject.scorer)
-        subject.scorer._connection.close()  # type: ignore[attr-defined]  # an endpoint has one
+        subject.scorer.connection.close()  # type: ignore[attr-defined]  # an endpoint has one
 
 
 def test_schemas_alone_state_values_in_the_types_that_encoders_learnt() -> None:

@@ -208,32 +208,12 @@ def test_imports_that_fail_say_why(here, code, source, message):
     assert message in str(caught.value)
 
 
-def test_a_module_is_that_of_the_current_directory(tmp_path, monkeypatch):
-    """Two directories have a module of the same name, and a helper beside it; whichever is current is read."""
-    for number, folder in enumerate(("first", "second")):
-        (tmp_path / folder / "lender_parts").mkdir(parents=True)
-        (tmp_path / folder / "lender_named_alike.py").write_text("from lender_parts.rate import score\n")
-        (tmp_path / folder / "lender_parts" / "__init__.py").write_text("")
-        rate = f"def score(frame): return 0 * frame['income'] + {number}"
-        (tmp_path / folder / "lender_parts" / "rate.py").write_text(rate)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for folder, score in (("first", 0.0), ("second", 1.0), ("second", 1.0), ("first", 0.0)):
-        monkeypatch.chdir(tmp_path / folder)
-        for source in ("lender_named_alike:score", "lender_parts.rate:score"):
-            assert favourable_score(load_model(source, WORDS), PEOPLE).tolist() == [score] * len(PEOPLE)
-    kept = sys.modules["lender_named_alike"]
-    load_model("lender_named_alike:score", WORDS)
-    assert sys.modules["lender_named_alike"] is kept  # the same file is not run again
-
-
-def test_a_file_here_does_not_take_the_place_of_what_is_installed(tmp_path, monkeypatch):
+def test_rejects_a_file_whose_module_name_is_taken(tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("def score(frame): return 0\n")
-    (tmp_path / "json.py").write_text("def score(frame): return 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("numpy", "json"):
-        with pytest.raises(ModelError, match=f"no 'score' in {name}"):
-            load_model(f"{name}:score", WORDS)
+    with pytest.raises(ModelError, match="another module 'numpy' is imported already"):
+        load_model("numpy:score", WORDS)
     assert sys.modules["numpy"] is np
 
 

@@ -28,7 +28,7 @@ endpoint_pool: list[HttpEndpoint] = []
 def _close():
     yield
     while endpoint_pool:
-        endpoint_pool.pop()._connection.close()
+        endpoint_pool.pop().connection.close()
 
 
 def income(instances):
@@ -238,12 +238,12 @@ JSON = st.recursive(
 @settings(max_examples=scaled(60), deadline=None)
 @given(item=JSON, every=st.booleans())
 def test_whatever_comes_is_understood_or_refused(item, every):
-    from evenhand.models.blackbox.http_endpoint import _parse_predictions
+    from evenhand.models.blackbox.http_endpoint import read_predictions
 
     try:
         items = [item] * 3 if every else ["yes", item, "no"]
-        endpoint = HttpEndpoint(WORDS, "http://localhost", ("no", "yes"), 1, "service")
-        reply = endpoint.read(_parse_predictions(items, ("no", "yes"), 1, "service"))
+        endpoint = HttpEndpoint(schema=WORDS, name="service", model="http://localhost", classes=("no", "yes"))
+        reply = endpoint.read(read_predictions(items, ("no", "yes"), 1, "service"))
     except ModelError:
         return
     assert reply.scores.shape == (3, 2)

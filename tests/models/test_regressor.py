@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evenhand.errors import BudgetError, ModelError, SchemaError, TrustError
 from evenhand.models import QuestionLedger, Subject, load_model, load_regressor
-from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.columns import ColumnRoles
 
 RNG = np.random.default_rng(0)
@@ -35,7 +35,7 @@ def test_a_pipeline_answers_as_it_does_itself():
     assert isinstance(regressor, Regressor)
     assert ask_numbers(regressor, READ.individuals, batch=7) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
     assert not regressor.can_vary
-    assert (regressor.name, regressor.kind, regressor.form) == ("Pipeline", "Pipeline", "frame")
+    assert (regressor.name, regressor.form) == ("Pipeline", "frame")
 
 
 def test_a_function_is_asked_with_a_frame_and_counted():
@@ -94,7 +94,7 @@ def nothing(frame):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (words, "no numbers"),
+        (words, "without numbers"),
         (too_many, r"answered with shape \(32, 2\)"),
         (nothing, "answered nan for individual 1"),
         (3, "a int is not a model that gives numbers"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
 from evenhand.models import Scorer, TreeEnsemble
-from evenhand.models.load import open_model
+from evenhand.models.load import LoadRequest, open_model
 from evenhand.models.trees.columns import category_codes, match_columns
 from evenhand.models.trees.ensemble import (
     ZERO_THRESHOLD,
@@ -108,7 +108,7 @@ def test_a_worked_example():
     np.testing.assert_array_equal(by_hand(divisor=2.0).raw(people)[:, 0], 0.5 + (np.array(raw) - 0.5) / 2)
     assert isinstance(model, Scorer)
     assert repr(model.nodes) == "Nodes(2 trees, 8 nodes)"
-    assert open_model(model, LOAN) is model
+    assert open_model(model, LoadRequest(LOAN)) is model
 
 
 def test_several_outputs():

@@ -22,8 +22,7 @@ from evenhand.core.typing import Floats, Progress
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.groups.result import GroupMetrics
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.regressor import ask_numbers
-from evenhand.models.scorer import find_caution
+from evenhand.models.scorer import ask_numbers, find_caution
 from evenhand.models.subject import Subject
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People

@@ -150,3 +150,14 @@ def format_duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes:,} min {rest} s"
+
+
+def summarize_error(error: BaseException, limit: int = 300) -> str:
+    """Return the type of an exception and the first line of its message.
+
+    >>> summarize_error(ValueError("no column\\nsee below"))
+    'ValueError: no column'
+    """
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip() if lines else ""
+    return f"{type(error).__name__}: {text[:limit]}" if text else type(error).__name__

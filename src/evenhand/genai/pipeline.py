@@ -274,7 +274,7 @@ def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]
             f"the function {name} would be run",
             hint="if you know where the configuration comes from: `trust=True`",
         )
-    from evenhand.models.blackbox.function import import_object
+    from evenhand.models.importing import import_object
 
     found = import_object(name, folder)
     if not callable(found):

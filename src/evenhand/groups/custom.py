@@ -17,7 +17,7 @@ from evenhand.groups.gaps import add_cautions, describe_simultaneity
 from evenhand.groups.membership import Membership
 from evenhand.groups.metrics import NO_LABEL
 from evenhand.groups.result import GroupMetrics
-from evenhand.models.blackbox.function import import_object
+from evenhand.models.importing import import_object
 from evenhand.stats.bootstrap import expanded_percentiles
 from evenhand.stats.level import bonferroni
 from evenhand.stats.metric_specs import GAP_NAMES, OVERALL_NAMES

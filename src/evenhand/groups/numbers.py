@@ -19,7 +19,7 @@ from evenhand.groups.label_coverage import HALVES, LabelCoverage, count_labels
 from evenhand.groups.membership import Membership, breakdown_positions, group_by_attribute
 from evenhand.groups.metrics import NO_WEIGHT, number_combinations
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
-from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema

@@ -39,7 +39,7 @@ from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants, find_real
 from evenhand.models.noise import RepeatCheck, can_vary
-from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema

@@ -24,7 +24,7 @@ from evenhand.individual.flips import merge_by_unprotected
 from evenhand.individual.search.config import NumberSearchConfig
 from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import RepeatCheck, can_vary
-from evenhand.models.regressor import Regressor
+from evenhand.models.scorer import Regressor
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People

@@ -19,9 +19,8 @@ from evenhand.core.text import format_count
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Floats, Integers
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
-from evenhand.models.regressor import Regressor
 from evenhand.models.replies import Reply, ReplyingScorer, join_replies
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels, unwrap_scorer
+from evenhand.models.scorer import BATCH_ROWS, Regressor, Scorer, WrappedScorer, predict_labels, unwrap_scorer
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, format_interval, format_value
 

@@ -9,7 +9,7 @@ caller has to state one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -19,7 +19,6 @@ from evenhand.core.text import format_count
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models import replies
-from evenhand.models.blackbox.questions import PROBE_COUNT
 from evenhand.models.replies import Reply, same_label, sigmoid, softmax
 from evenhand.population.independent import uniform_population
 from evenhand.schema.attribute import Value
@@ -35,19 +34,22 @@ ROUNDING = 1e-6
 """A probability may lie outside [0, 1] by this much."""
 
 DOMAIN_PEOPLE = 256
-"""Individuals drawn from the domain of the schema on which outputs are looked at."""
+"""Individuals drawn from the domain of the schema on which outputs are inspected."""
 
 DATA_PEOPLE = 500
-"""Rows of the data on which outputs are looked at."""
+"""Rows of the data on which outputs are inspected."""
+
+PROBE_COUNT = 32
+"""Individuals drawn from the domain on which a model is tried when it is loaded."""
 
 PAID_PEOPLE = 100
-"""Rows of the data on which the outputs of a model with a ledger are looked at, at most a quarter of its budget."""
+"""Rows of the data on which the outputs of a model with a ledger are inspected, at most a quarter of its budget."""
 
 FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
 """Maximum number of individuals that a model with a ledger is asked about before the analysis."""
 
 STANDARD_ERRORS = 4.0
-"""True labels contradict a reading from this many standard errors on."""
+"""Standard errors from which on true labels contradict a reading, and answers differ beyond noise."""
 
 SUPPORT_ERRORS = 2.0
 """True labels support a reading from this many standard errors on."""
@@ -266,63 +268,6 @@ def read_outputs(
     return reading
 
 
-@dataclass(frozen=True)
-class SettledOutputs:
-    """The meaning of the outputs of a model that is asked for a price, and the answers that settled it.
-
-    Attributes:
-        reading: the meaning of the outputs.
-        individuals: rows of the data that the model was asked about, of shape (m, attributes).
-        outputs: outputs for individuals of the domain, then for these rows, shape (n + m, k).
-        truth: as for ``ReferencePeople``, for the same individuals.
-    """
-
-    reading: OutputReading
-    individuals: Floats
-    outputs: Floats
-    truth: Integers
-
-
-def settle_outputs(
-    outputs: Floats,
-    ask: Callable[[Floats], Floats | None],
-    schema: Schema,
-    data: Any,
-    left: float,
-    classes: Sequence[Value],
-    favourable: int,
-    *,
-    stated: OutputKind | None,
-    location: str,
-) -> SettledOutputs:
-    """Infer the meaning of the outputs of a model with a ledger. It is also asked about some rows of the data.
-
-    It is not asked if all outputs are labels of the target.
-
-    Args:
-        outputs: outputs for individuals of the domain, shape (n, k).
-        ask: returns the outputs for individuals; None for labels.
-        schema, data: as for ``reference_people``.
-        left: number of individuals that the budget of the ledger still pays for.
-        classes, stated, location: as for ``read_outputs``.
-        favourable: position in ``classes`` of the favourable label, to which a single output refers.
-
-    Raises:
-        ModelError: as ``read_outputs``.
-    """
-    people = ReferencePeople(np.empty((0, 0)), np.empty(0, dtype=np.int64))
-    truth = np.full(len(outputs), -1, dtype=np.int64)
-    if not first_reading(outputs, classes).label_only:
-        people = reference_people(schema, data, rows=int(min(PAID_PEOPLE, left // 4)), drawn=0)
-        more = ask(people.individuals) if len(people.individuals) else None
-        if more is None or more.shape[1] != outputs.shape[1]:
-            people = ReferencePeople(people.individuals[:0], people.truth[:0])
-        else:
-            outputs, truth = np.concatenate([outputs, more]), np.concatenate([truth, people.truth])
-    reading = read_outputs(outputs, truth, classes, favourable, favourable, stated=stated, location=location)
-    return SettledOutputs(reading, people.individuals, outputs, truth)
-
-
 def check_output(stated: str | None) -> None:
     """Check the meaning of outputs that a caller states.
 
@@ -438,20 +383,6 @@ def _mean_in_errors(differences: Floats) -> float:
     if len(differences) < 2 or np.ptp(differences) == 0:
         return 0.0
     return float(differences.mean() / (differences.std(ddof=1) / math.sqrt(len(differences))))
-
-
-def check_finite(outputs: Floats, *, location: str) -> None:
-    """Check that all outputs (n, k) are finite numbers.
-
-    Raises:
-        ModelError: one is not.
-    """
-    wrong = ~np.isfinite(outputs).all(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ModelError(
-            f"the model gave {outputs[row].tolist()} for individual {row + 1} of a batch", location=location
-        )
 
 
 def first_reading(outputs: Floats, classes: Sequence[Value]) -> OutputReading:

@@ -149,6 +149,27 @@ def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) ->
     )
 
 
+def find_positions(labels: NDArray[Any], classes: list[Any], n: int, *, location: str) -> Integers:
+    """Convert labels that a model names itself into positions among its own classes, shape (n,).
+
+    Raises:
+        ModelError: There is not one label per individual, or a label is not among the classes.
+    """
+    if labels.shape not in ((n,), (n, 1)):
+        raise ModelError(
+            f"asked about {n} individuals, the model gave labels of shape {labels.shape}", location=location
+        )
+    position = {label: i for i, label in enumerate(classes)}
+    kinds, inverse = np.unique(labels.reshape(n), return_inverse=True)
+    unknown = [label for label in kinds.tolist() if label not in position]
+    if unknown:
+        raise ModelError(
+            f"the model gave the label {unknown[0]!r}, which is not among its own classes {list(position)}",
+            location=location,
+        )
+    return np.array([position[label] for label in kinds.tolist()], dtype=np.int64)[inverse]
+
+
 def label_reply(labels: Integers, classes: int) -> Reply:
     """Return a reply of labels alone, given as positions (n,)."""
     return Reply(np.eye(classes)[labels], labels, True)

@@ -52,6 +52,25 @@ class Scorer(Protocol):
         ...
 
 
+@runtime_checkable
+class Regressor(Protocol):
+    """A model that decides a number, such as a price, as a black box. One call takes the whole batch.
+
+    Attributes:
+        schema: Schema of the individuals. Its target is a number.
+        name: Name of the model in reports.
+    """
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def name(self) -> str: ...
+
+    def predict_numbers(self, individuals: Floats) -> Floats:
+        """Return the number of each individual (n, attributes), in the target's unit, shape (n,)."""
+        ...
+
+
 def find_caution(scorer: object) -> str:
     """Return the cautions about a model behind its wrappers, such as the column types that it receives."""
     scorer = unwrap_scorer(scorer)
@@ -141,13 +160,19 @@ def favourable_score(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_
     return np.concatenate(parts)[:, scorer.favourable] if parts else np.empty(0)
 
 
-def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
-    """Refuse an answer that is not an answer: wrong shape, NaN, infinite.
+def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
+    """Return the numbers of any number of individuals (n, attributes), asked in batches, shape (n,)."""
+    parts = [regressor.predict_numbers(individuals[at : at + batch]) for at in range(0, len(individuals), batch)]
+    return np.concatenate(parts) if parts else np.empty(0)
 
-    A binary model may answer with one column (n,) or (n, 1): the favourable class is then the second.
+
+def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
+    """Check scores about n individuals, and return them with shape (n, classes).
+
+    A binary model may give one column (n,) or (n, 1), which is of the second class.
 
     Raises:
-        ModelError: the answer cannot be used; the message says what came and what was expected.
+        ModelError: The shape is another one, or a score is NaN or infinite.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if classes == 2 and scores.shape in ((n,), (n, 1)):
@@ -159,12 +184,45 @@ def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
             f"expected ({n}, {classes}), one score per class",
             location=model,
         )
-    if not np.isfinite(scores).all():
-        row = int(np.argmax(~np.isfinite(scores).all(axis=1)))
-        raise ModelError(
-            f"the model answered {scores[row].tolist()} for individual {row + 1} of a batch", location=model
-        )
+    check_finite(scores, location=model)
     return scores
+
+
+def check_numbers(answer: Any, n: int, *, model: str) -> Floats:
+    """Convert a model's answer about n individuals to numbers (n,).
+
+    Raises:
+        ModelError: The answer is not one finite number per individual.
+    """
+    try:
+        numbers = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"asked about {n} individuals, the model answered without numbers ({type(answer).__name__})",
+            location=model,
+            hint="the target is a number; for a model that gives labels set `kind=label`",
+        ) from None
+    if numbers.shape not in ((n,), (n, 1)):
+        shape = "a single value" if numbers.shape == () else f"shape {numbers.shape}"
+        raise ModelError(
+            f"asked about {n} individuals, the model answered with {shape}; expected ({n},), one number each",
+            location=model,
+        )
+    check_finite(numbers.reshape(n, 1), location=model)
+    return numbers.reshape(n)
+
+
+def check_finite(outputs: Floats, *, location: str) -> None:
+    """Check that all outputs (n, k) are finite numbers.
+
+    Raises:
+        ModelError: An output is NaN or infinite.
+    """
+    wrong = ~np.isfinite(outputs).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        shown = outputs[row].tolist() if outputs.shape[1] > 1 else outputs[row, 0]
+        raise ModelError(f"the model answered {shown} for individual {row + 1} of a batch", location=location)
 
 
 # Models that take a fixed number of individuals at once.

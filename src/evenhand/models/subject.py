@@ -11,8 +11,7 @@ from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import load_model, load_regressor
 from evenhand.models.outputs import OutputKind, refuse_stated
-from evenhand.models.regressor import Regressor
-from evenhand.models.scorer import Scorer
+from evenhand.models.scorer import Regressor, Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque

@@ -11,15 +11,13 @@ import numpy as np
 from evenhand.core.http import redact_url
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.blackbox.function import import_object
-from evenhand.models.blackbox.number_model import NumberModel
+from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.importing import import_object
 from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model, load_regressor
 from evenhand.models.outputs import OutputKind
-from evenhand.models.regressor import Regressor
-from evenhand.models.scorer import Scorer, find_caution, unwrap_scorer
+from evenhand.models.scorer import Regressor, Scorer, find_caution, unwrap_scorer
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError, OptionError, TrustError
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import Item
-from evenhand.models.blackbox.questions import summarize_error
 
 Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand.core.config import check_configuration
+from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.backends.pictures import FitMethod, Pixels, decode_picture, fit_pixels
-from evenhand.models.blackbox.questions import summarize_error
 
 PictureLayout: TypeAlias = Literal["nchw", "nhwc"]
 ScoreKind: TypeAlias = Literal["probabilities", "softmax", "sigmoid"]

@@ -21,7 +21,7 @@ from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.search.texts import TextSearchResult
 from evenhand.models.blackbox.text_model import interpret_replies
-from evenhand.models.load import open_model
+from evenhand.models.load import LoadRequest, open_model
 from evenhand.schema.people import decode, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing
@@ -289,7 +289,7 @@ def replay_profiles(
     if schema.passthrough:  # everybody carries the row of their profile
         like = decode(schema, rows[:: compared.shape[1]]).assign(**{name: frame[name] for name in schema.passthrough})
         rows = np.column_stack([rows, np.repeat(np.arange(len(found)), compared.shape[1])])
-    scorer = open_model(model, schema, like=like, trust=trust)
+    scorer = open_model(model, LoadRequest(schema, like, trust))
     labels = models.predict_labels(scorer, rows).reshape(compared.shape)
     words = [
         ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))

@@ -11,11 +11,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models.blackbox.questions import plain_numbers, summarize_error
+from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.scorer import Scorer
 from evenhand.models.trees.columns import match_columns

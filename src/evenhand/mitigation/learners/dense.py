@@ -15,7 +15,7 @@ from evenhand.mitigation.descent import train_parameters
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import AdditiveNetwork, LineTerm, TableTerm, network_from_dense
-from evenhand.models.blackbox.questions import plain_numbers
+from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import AffineEncoding, Attribute
 

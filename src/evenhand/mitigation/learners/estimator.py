@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.interrupts import InterruptGuard
+from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError
 from evenhand.mitigation.learners.learner import file_ending, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
+from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.blackbox.questions import plain_numbers, summarize_error
 from evenhand.models.scorer import Scorer
 
 ENDINGS = (".skops", ".joblib", ".pkl")

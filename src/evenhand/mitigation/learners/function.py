@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from evenhand.core.interrupts import InterruptGuard
+from evenhand.core.text import summarize_error
 from evenhand.errors import EvenhandError, ModelError, OptionError
 from evenhand.mitigation.learners.dense import TrainedNetwork, plain_layers, write_npz
 from evenhand.mitigation.learners.estimator import ENDINGS, write_object
@@ -17,9 +18,8 @@ from evenhand.mitigation.learners.learner import file_ending, label_values, trai
 from evenhand.mitigation.learners.module import write_module
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.function import import_object
-from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.importing import import_object
 from evenhand.models.load import load_model
 from evenhand.models.scorer import Scorer
 from evenhand.schema.schema import Schema

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evenhand.core.text import summarize_error
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.descent import train_parameters
 from evenhand.mitigation.learners.dense import network_inputs
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.blackbox.torch_module import TorchModule, input_type
 from evenhand.models.load import load_model
 from evenhand.models.scorer import Scorer

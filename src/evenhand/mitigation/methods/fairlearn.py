@@ -150,7 +150,7 @@ class _ModelInputs:
     name: str
 
     def __call__(self, individuals: Floats) -> Any:
-        from evenhand.models.blackbox.questions import model_input
+        from evenhand.models.blackbox.base import model_input
 
         return model_input(
             self.schema,

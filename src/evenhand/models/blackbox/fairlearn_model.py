@@ -20,8 +20,6 @@ from evenhand.errors import ModelError
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import word_of
 
-CLASSIFIERS = frozenset({"ExponentiatedGradient", "GridSearch", "ThresholdOptimizer"})
-
 
 @dataclass(frozen=True, eq=False)
 class FairlearnClassifier:
@@ -80,12 +78,6 @@ class FairlearnClassifier:
                 hint="leave this group out of the data, or fit the model with it",
             )
         return {"sensitive_features": np.array([self.keys[row] for row in rows])}
-
-
-def is_fairlearn(model: Any) -> bool:
-    """Return whether a model is a classifier of fairlearn that needs an adapter."""
-    kind = type(model)
-    return kind.__module__.partition(".")[0] == "fairlearn" and kind.__name__ in CLASSIFIERS
 
 
 def adapt_fairlearn(model: Any, schema: Schema, *, name: str | None) -> FairlearnClassifier:

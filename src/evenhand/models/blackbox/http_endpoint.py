@@ -1,8 +1,8 @@
-"""A model behind an HTTP endpoint, as a black box.
+"""Black boxes behind an HTTP endpoint.
 
-Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual in the data's own words (``null`` where
-a value is missing; passthrough columns as they stand in the data, what JSON cannot hold as its text, dates in ISO 8601;
-at most 1,000 individuals per request)::
+Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual in the data's own words (``null`` for a
+missing value; passthrough columns as they stand in the data, values without a JSON form as their text, dates in ISO
+8601; at most 1,000 individuals per request)::
 
     {"instances": [{"age": 39, "sex": "Male"}, {"age": 50, "sex": "Female"}]}
 
@@ -20,11 +20,11 @@ where every prediction is one of
 
 The values decide whether numbers are probabilities (see ``evenhand.models.outputs``).
 
-All predictions of a response are of the same kind. None is asked about twice, but for some people to see whether the
-same person gets the same answer, and everybody where that is not so. A token in the environment variable
-``EVENHAND_HTTP_TOKEN`` is sent as ``Authorization: Bearer``; a user and a password in the URL are sent as basic
-authorization. Statuses 429, 500, 502, 503 and 504, broken connections and time-outs are tried again, and each try is
-charged to the ledger. Redirections are not followed.
+All predictions of a response are of the same kind. Each individual is sent once, except for some that are repeated to
+measure noise, and all of them if there is noise. A token in the environment variable ``EVENHAND_HTTP_TOKEN`` is sent as
+``Authorization: Bearer``; a user and a password in the URL are sent as basic authorization. Statuses 429, 500, 502, 503
+and 504, broken connections and time-outs are retried, and each try is charged to the ledger. Redirections are not
+followed.
 """
 
 from __future__ import annotations
@@ -39,111 +39,87 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.http import HttpClient, quote_answer, redact_url, split_url
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.questions import model_input, probe_individuals
-from evenhand.models.blackbox.type_search import settle_types, with_caution
-from evenhand.models.column_types import AS_READ, ColumnTypes
-from evenhand.models.ledger import QuestionLedger
-from evenhand.models.outputs import (
-    OutputKind,
-    OutputReading,
-    check_finite,
-    first_reading,
-    refuse_stated,
+from evenhand.models.blackbox.base import (
+    Answers,
+    LabelModel,
+    RowModel,
+    ask_reference_rows,
+    probe_individuals,
     settle_outputs,
 )
-from evenhand.models.replies import Reply, ReplyingScorer
-from evenhand.models.scorer import ask_once
+from evenhand.models.blackbox.type_search import apply_stated_types, search_types
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.outputs import OutputKind, refuse_stated
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import ask_once, check_finite
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing, plain_value
 
 
-@dataclass(frozen=True, eq=False)
-class HttpEndpoint(ReplyingScorer):
-    """A model that answers over HTTP (see the module for the wire format).
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HttpEndpoint(RowModel, LabelModel):
+    """A model that answers over HTTP (see the module for the wire format). ``model`` is its URL with credentials.
 
     Attributes:
-        schema: what its individuals are.
-        url: where to ask, credentials included.
-        classes: the labels of the target.
-        favourable: position of the favourable label in ``classes``.
-        name: how to call it in a report: the URL without credentials.
-        label_only: whether it replied with labels alone when first asked.
-        like: the user's data, whose passthrough columns and words for unknown values are sent.
-        types: Types of the columns of a text table that the endpoint expects.
-        reading: The meaning of numbers that it replies with; None until it is settled.
-        caution: What a reader must know about how it is asked.
-        timeout: seconds to wait for a connection, and again for an answer.
-        retries: how often to ask again.
-        backoff: seconds before the first of these; twice as long before each further one.
-        batch: individuals per request.
-        known: what it replied so far, by individual: the label's position, then the scores.
-        ledger: counts the individuals sent.
+        timeout: Time limit for a connection, and again for an answer, in seconds.
+        retries: Maximum number of retries.
+        backoff: Seconds before the first retry. Each further wait is twice as long.
+        batch: Individuals per request.
+        known: Answers so far, by individual: the label's position, then the scores.
     """
 
-    schema: Schema
-    url: str = field(repr=False)
-    classes: tuple[Value, ...]
-    favourable: int
-    name: str
-    label_only: bool = False
-    like: Any = field(default=None, repr=False)
-    types: ColumnTypes = AS_READ
-    reading: OutputReading | None = None
-    caution: str = ""
     timeout: float = 30.0
     retries: int = 4
     backoff: float = 0.5
     batch: int = 1000
     known: dict[bytes, Floats] = field(default_factory=dict, repr=False)
-    ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
 
     can_vary: ClassVar[bool] = True
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels; the same person is not asked about twice.
+        """Return scores and labels. Each individual is asked about once.
 
         Raises:
-            FetchError: the endpoint does not answer.
-            ModelError: what it answers is not a prediction.
+            FetchError: The endpoint does not answer.
+            ModelError: Its answer is not a prediction.
         """
-        answers = self._answers(individuals)
+
+        def ask(rows: Floats) -> Floats:
+            reply = self.reply_again(rows)
+            return np.column_stack([reply.labels, reply.scores])
+
+        answers = ask_once(individuals, self.known, ask, batch=self.batch, width=1 + len(self.classes))
         return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
 
     def reply_again(self, individuals: Floats) -> Reply:
         """Return the answers of one new request, whether these individuals are known or not."""
         return self.read(self.ask(individuals))
 
-    def ask(self, individuals: Floats) -> Predictions:
-        """Return the predictions of one new request."""
-        predictions = self._connection.predictions(_request_instances(self, individuals))
-        return _parse_predictions(predictions, self.classes, self.favourable, self.name)
+    def ask(self, individuals: Floats) -> Answers:
+        """Return the answers of one new request."""
+        return self._ask_rows(self.input(individuals))
 
-    def read(self, predictions: Predictions) -> Reply:
-        """Return the scores and labels of predictions."""
-        labels, outputs = predictions
-        if outputs is None:
-            assert labels is not None  # one of the two is there
-            return replies.label_reply(labels, len(self.classes))
-        reading = self.reading or first_reading(outputs, self.classes)
-        reply = reading.reply(outputs, self.classes, self.favourable, location=self.name)
-        return reply if labels is None else Reply(reply.scores, labels, False)
+    def answer_rows(self, rows: Any, n: int) -> Floats:
+        """Return labels and scores, shape (n, 1 + classes)."""
+        reply = self.read(self._ask_rows(rows))
+        return np.column_stack([reply.labels, reply.scores])
 
-    def _answers(self, individuals: Floats) -> Floats:
-        def ask(rows: Floats) -> Floats:
-            reply = self.reply_again(rows)
-            return np.column_stack([reply.labels, reply.scores])
-
-        return ask_once(individuals, self.known, ask, batch=self.batch, width=1 + len(self.classes))
+    def _ask_rows(self, rows: NDArray[Any]) -> Answers:
+        columns = self.schema.columns
+        instances = [dict(zip(columns, map(_json_cell, row), strict=True)) for row in rows.tolist()]
+        return read_predictions(self.connection.predictions(instances), self.classes, self.favourable, self.name)
 
     @cached_property
-    def _connection(self) -> ModelConnection:
-        return ModelConnection(self.url, self.name, self.timeout, self.retries, self.backoff, self.ledger)
+    def connection(self) -> ModelConnection:
+        """Connection to the endpoint, which charges the ledger."""
+        return ModelConnection(self.model, self.name, self.timeout, self.retries, self.backoff, self.ledger)
 
 
 def connect_model(
@@ -163,70 +139,62 @@ def connect_model(
     """Connect to a model behind an ``http://`` or ``https://`` URL and ask it about a few individuals.
 
     Args:
-        url: where to ask; may hold a user and a password.
-        schema: what its individuals are.
-        name: how to call it in a report; by default the URL without credentials.
-        like, timeout, retries, backoff, batch, ledger: see ``HttpEndpoint``.
+        url: URL of the endpoint. It may hold a user and a password.
+        schema: Schema of the individuals.
+        name: Name of the model in reports. By default the URL without credentials.
+        like, timeout, retries, backoff, batch, ledger: See ``HttpEndpoint``.
         untyped: Whether ``like`` is a text table. If the endpoint refuses its types, others are tried.
-        output: meaning of numbers that it replies with; None to decide it by their values.
+        output: Meaning of the returned numbers. None to decide it by their values.
 
     Raises:
-        FetchError: the endpoint does not answer.
-        ModelError: this is not a URL, what it answers is not a prediction, or the meaning of its numbers is open.
+        FetchError: The endpoint does not answer.
+        ModelError: The URL is not valid, or the answer is not a prediction, or the meaning of its numbers is open.
     """
-    name = name or redact_url(url)
     classes, favourable = replies.target_labels(schema)
-    options: dict[str, Any] = {"like": like, "timeout": timeout, "retries": retries, "backoff": backoff, "batch": batch}
-    options["ledger"] = QuestionLedger() if ledger is None else ledger
+    endpoint = HttpEndpoint(
+        schema=schema,
+        name=name or redact_url(url),
+        model=url,
+        like=like,
+        form="words",
+        columns=schema.columns,
+        classes=classes,
+        favourable=favourable,
+        timeout=timeout,
+        retries=retries,
+        backoff=backoff,
+        batch=batch,
+        ledger=QuestionLedger() if ledger is None else ledger,
+    )
     people = probe_individuals(schema)
-    endpoint = HttpEndpoint(schema, url, classes, favourable, name, **options)
-    accepted: list[Predictions] = []  # the last one is that of the types that are kept
+    accepted: list[Answers] = []  # the last ones belong to the types that are kept
+
+    def probe(candidate: HttpEndpoint) -> HttpEndpoint:
+        accepted.append(candidate.ask(people))
+        return candidate
+
     if untyped:
-        endpoint = settle_types(endpoint, {}, like, probe=lambda box: accepted.append(box.ask(people)))
-    predictions = accepted[-1] if accepted else endpoint.ask(people)
-    if predictions.outputs is None:
-        refuse_stated(output, name)
+        endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, probe, compare=False)
+    labels, outputs = answers = accepted[-1] if accepted else endpoint.ask(people)
+    if outputs is None:
+        refuse_stated(output, endpoint.name)
     else:
-        beside_labels = predictions.labels is not None
-        settled = settle_outputs(
-            predictions.outputs,
-            lambda individuals: endpoint.ask(individuals).outputs,
-            schema,
-            None if beside_labels else like,
-            endpoint.ledger.left,
-            classes,
-            favourable,
-            stated=output,
-            location=name,
+        endpoint = replace(endpoint, labelled=labels is not None)
+        rows, outputs, truth = ask_reference_rows(
+            endpoint, endpoint.ledger, outputs, None if endpoint.labelled else like
         )
-        people = np.concatenate([people, settled.individuals.reshape(-1, people.shape[1])])
-        predictions = Predictions(predictions.labels, settled.outputs)
-        single = settled.outputs.shape[1] == 1 and not beside_labels
-        caution = settled.reading.describe(classes[favourable]) if single else ""
-        endpoint = with_caution(replace(endpoint, reading=settled.reading), caution)
-    reply = endpoint.read(predictions)
-    endpoint = replace(endpoint, label_only=reply.label_only)
-    for i, row in enumerate(people):
-        endpoint.known[row.tobytes()] = np.concatenate([reply.labels[i : i + 1], reply.scores[i]])
+        endpoint = settle_outputs(endpoint, outputs, truth, output)
+        people, answers = np.concatenate([people, rows]), Answers(labels, outputs)
+    reply = endpoint.read(answers)
+    endpoint.known.update(
+        (row.tobytes(), answer)
+        for row, answer in zip(people, np.column_stack([reply.labels, reply.scores]), strict=True)
+    )
     return endpoint
 
 
-def _request_instances(endpoint: HttpEndpoint, individuals: Floats) -> list[dict[str, Any]]:
-    schema = endpoint.schema
-    words = model_input(
-        schema,
-        individuals,
-        "words",
-        like=endpoint.like,
-        columns=schema.columns,
-        types=endpoint.types,
-        location=endpoint.name,
-    )
-    return [dict(zip(schema.columns, map(_json_cell, row), strict=True)) for row in words.tolist()]
-
-
 def _json_cell(value: Any) -> Any:
-    """Return a cell of the data as JSON has it: what it has no form for is sent as its text."""
+    """Convert a cell of the data to JSON. A value without a JSON form becomes its text."""
     value = plain_value(value)
     if is_missing(value):
         return None
@@ -236,70 +204,87 @@ def _json_cell(value: Any) -> Any:
 
 
 class Predictions(NamedTuple):
-    """Predictions of an endpoint.
+    """Predictions of an endpoint, sorted by kind.
 
     Attributes:
-        labels: positions in the labels of the target, shape (n,); None without labels.
-        outputs: numbers, shape (n, k); None without numbers.
+        values: Labels or numbers, one per instance.
+        labels: Labels that are named as such.
+        scores: Scores of each instance.
     """
 
-    labels: Integers | None
-    outputs: Floats | None
+    values: list[Any] | None = None
+    labels: list[Any] | None = None
+    scores: list[Any] | None = None
 
 
-def _parse_predictions(predictions: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Predictions:
-    n = len(predictions)
+def sort_predictions(predictions: list[Any], name: str) -> Predictions:
+    """Sort the predictions of an endpoint by kind.
+
+    Raises:
+        ModelError: They are of different kinds, or objects without ``label`` and ``scores``.
+    """
     kinds = {dict if isinstance(item, dict) else list if isinstance(item, list) else object for item in predictions}
     if len(kinds) > 1:
         raise ModelError("the endpoint's predictions are of different kinds", location=name, hint=EXPECTED_FORMAT)
     if kinds == {list}:
-        return Predictions(None, _scores_per_class(predictions, classes, favourable, name))
+        return Predictions(scores=predictions)
     if kinds != {dict}:
-        array = np.empty(n, dtype=object)
-        array[:] = predictions
-        outputs = replies.numeric_outputs(array, n, classes, location=name)
-        if outputs is not None:
-            check_finite(outputs, location=name)
-            return Predictions(None, outputs)
-        return Predictions(replies.read_reply(array, n, classes, favourable, location=name).labels, None)
+        return Predictions(values=predictions)
     keys = {key for item in predictions for key in ("label", "scores") if key in item}
     if not keys or any(key not in item for item in predictions for key in keys):
         raise ModelError(
-            "the endpoint's predictions are objects, but not all with `label` or all with `scores`", location=name
+            "the endpoint's predictions are objects, but not all with `label` or all with `scores`",
+            location=name,
+            hint=EXPECTED_FORMAT,
         )
+    columns = {key: [item[key] for item in predictions] for key in keys}
+    return Predictions(None, columns.get("label"), columns.get("scores"))
+
+
+def read_predictions(predictions: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Answers:
+    """Read the predictions of an endpoint as labels of the target, numbers, or both.
+
+    Raises:
+        ModelError: They are neither.
+    """
+    kinds = sort_predictions(predictions, name)
+    if kinds.values is not None:
+        values = np.empty(len(predictions), dtype=object)
+        values[:] = predictions
+        outputs = replies.numeric_outputs(values, len(values), classes, location=name)
+        if outputs is None:
+            return Answers(replies.read_reply(values, len(values), classes, favourable, location=name).labels, None)
+        check_finite(outputs, location=name)
+        return Answers(None, outputs)
     labels = outputs = None
-    if "label" in keys:
-        positions = [replies.label_position(item["label"], classes, favourable, location=name) for item in predictions]
+    if kinds.labels is not None:
+        positions = [replies.label_position(label, classes, favourable, location=name) for label in kinds.labels]
         labels = np.array(positions, dtype=np.int64)
-    if "scores" in keys:
-        outputs = _scores_per_class([item["scores"] for item in predictions], classes, favourable, name)
-    return Predictions(labels, outputs)
+    if kinds.scores is not None:
+        outputs = _read_scores(kinds.scores, classes, favourable, name)
+    return Answers(labels, outputs)
 
 
-def _scores_per_class(rows: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Floats:
+def _read_scores(rows: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Floats:
     scores = np.empty((len(rows), len(classes)))
     for i, row in enumerate(rows):
-        given = list(row.values()) if isinstance(row, dict) else row
-        numeric = isinstance(given, list) and all(type(score) in (int, float) for score in given)
-        if not numeric or len(given) != len(classes):
-            shown = quote_answer(json.dumps(row))
+        values = list(row.values()) if isinstance(row, dict) else row
+        numeric = isinstance(values, list) and all(type(score) in (int, float) for score in values)
+        if not numeric or len(values) != len(classes):
             raise ModelError(
-                f"the endpoint scored an individual {shown}; expected {len(classes)} numbers",
+                f"the endpoint scored an individual {quote_answer(json.dumps(row))}; expected {len(classes)} numbers",
                 location=name,
                 hint=f"one score for each of {', '.join(map(repr, classes))}, in this order",
             )
-        order = (
-            [replies.label_position(label, classes, favourable, location=name) for label in row]
-            if row is not given
-            else ...
-        )
-        scores[i, order] = given
+        named = isinstance(row, dict)
+        order = [replies.label_position(label, classes, favourable, location=name) for label in row] if named else ...
+        scores[i, order] = values
     check_finite(scores, location=name)
     return scores
 
 
 TOKEN_VARIABLE = "EVENHAND_HTTP_TOKEN"
-"""The environment variable with a bearer token."""
+"""Environment variable with a bearer token."""
 
 EXPECTED_FORMAT = 'it must be {"predictions": [...]}, one label, score or list of scores per individual'
 
@@ -315,15 +300,13 @@ HINTS = {
 
 @dataclass(frozen=True, eq=False)
 class ModelConnection:
-    """An endpoint that takes ``{"instances": [...]}`` and gives ``{"predictions": [...]}``.
+    """Connection to an endpoint that takes ``{"instances": [...]}`` and gives ``{"predictions": [...]}``.
 
     Attributes:
-        url: where to ask, credentials included.
-        name: how to call it in a message: the URL without credentials.
-        timeout: seconds to wait for a connection, and again for an answer.
-        retries: how often to ask again.
-        backoff: seconds before the first of these; twice as long before each further one.
-        ledger: is charged for the instances of every try that reached the endpoint.
+        url: URL with credentials.
+        name: URL without credentials, for messages.
+        timeout, retries, backoff: See ``HttpEndpoint``.
+        ledger: Ledger that is charged for the instances of every try that reached the endpoint.
     """
 
     url: str = field(repr=False)
@@ -334,14 +317,33 @@ class ModelConnection:
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
 
     def predictions(self, instances: list[dict[str, Any]]) -> list[Any]:
-        """Return what the endpoint says about each instance, in their order.
+        """Return the prediction for each instance, in their order.
 
         Raises:
-            FetchError: the endpoint does not answer.
-            ModelError: what it answers is not a list of as many predictions.
-            BudgetError: the budget does not pay for them, or for trying again.
+            FetchError: The endpoint does not answer.
+            ModelError: Its answer is not a list of as many predictions.
+            BudgetError: The budget does not pay for them, or for a retry.
         """
-        return self._parse_predictions(self._post(instances), len(instances))
+        body = self._post(instances)
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ModelError(
+                f"the endpoint's answer is not JSON: {quote_answer(body)}", location=self.name, hint=EXPECTED_FORMAT
+            ) from None
+        predictions = answer.get("predictions") if isinstance(answer, dict) else None
+        if not isinstance(predictions, list):
+            raise ModelError(
+                f"the endpoint's answer has no list of predictions: {quote_answer(body)}",
+                location=self.name,
+                hint=EXPECTED_FORMAT,
+            )
+        if len(predictions) != len(instances):
+            raise ModelError(
+                f"asked about {len(instances)} individuals, the endpoint gave {len(predictions)} predictions",
+                location=self.name,
+            )
+        return predictions
 
     def close(self) -> None:
         """Close the open connections."""
@@ -349,7 +351,7 @@ class ModelConnection:
 
     @cached_property
     def _client(self) -> HttpClient:
-        # A model answers the same however often it is asked, so late answers are asked for again.
+        # A model answers the same however often it is asked, so a request that timed out is sent again.
         return HttpClient(
             "the endpoint",
             self.name,
@@ -371,25 +373,11 @@ class ModelConnection:
             headers["Authorization"] = f"Basic {b64encode(auth.encode('latin-1', 'replace')).decode()}"
         secrets = [token, *(auth or "").split(":", 1)[1:]]
         body = json.dumps({"instances": instances}, allow_nan=False).encode()
-        count = lambda tries: self.ledger.charge(tries * len(instances))  # noqa: E731 - it is read where it is handed on
-        return self._client.ask("POST", str(parts.url), headers, secrets, body, count=count)
-
-    def _parse_predictions(self, body: bytes, n: int) -> list[Any]:
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            raise ModelError(
-                f"the endpoint's answer is not JSON: {quote_answer(body)}", location=self.name, hint=EXPECTED_FORMAT
-            ) from None
-        predictions = answer.get("predictions") if isinstance(answer, dict) else None
-        if not isinstance(predictions, list):
-            raise ModelError(
-                f"the endpoint's answer has no list of predictions: {quote_answer(body)}",
-                location=self.name,
-                hint=EXPECTED_FORMAT,
-            )
-        if len(predictions) != n:
-            raise ModelError(
-                f"asked about {n} individuals, the endpoint gave {len(predictions)} predictions", location=self.name
-            )
-        return predictions
+        return self._client.ask(
+            "POST",
+            str(parts.url),
+            headers,
+            secrets,
+            body,
+            count=lambda tries: self.ledger.charge(tries * len(instances)),
+        )

@@ -1,4 +1,4 @@
-"""ONNX models as black boxes, run by onnxruntime.
+"""Black boxes of ONNX, run by onnxruntime.
 
 The graph names the attribute of each input and, in some models, the labels. The values of the scores decide whether
 they are probabilities (see ``evenhand.models.outputs``).
@@ -14,98 +14,85 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.questions import probe_individuals, refusal_error, summarize_error
-from evenhand.models.outputs import OutputKind, OutputReading, check_finite, read_outputs, reference_people
+from evenhand.models.blackbox.base import Answers, LabelModel, probe_individuals, refusal_error, settle_outputs
+from evenhand.models.outputs import OutputKind, OutputReading, reference_people
 from evenhand.models.readers.onnx_signature import (
     OnnxOutputs,
     attribute_for_input,
     check_inputs,
+    encoded_attributes,
     find_outputs,
     input_feeds,
     input_layout,
 )
-from evenhand.models.replies import Reply, ReplyingScorer, match_labels, same_label
-from evenhand.models.scorer import ask_in_batches
-from evenhand.schema.attribute import Value
+from evenhand.models.replies import MatchedLabels, match_labels, same_label
+from evenhand.models.scorer import ask_in_batches, check_finite
+from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 
 
-@dataclass(frozen=True, eq=False)
-class OnnxModel(ReplyingScorer):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OnnxModel(LabelModel):
     """An ONNX model. It takes one tensor with all attributes, or one input per attribute, by name.
 
     One tensor of numbers gets each attribute by its encoding in the schema; one of strings gets the data's own words.
     An input of its own gets the attribute's word or number as it stands in the data, or, where the input is numeric and
-    the values are words, the number that the encoding gives. Labels are the model's own where it gives them; else the
-    scores decide.
+    the values are words, the number that the encoding gives. Labels are the model's own where it gives them; otherwise
+    the scores decide.
 
     Attributes:
-        schema: what its individuals are.
-        source: the file, or its content.
-        classes: the labels, in the order of the scores.
-        favourable: position of the favourable label in ``classes``.
-        name: how to call it in a report.
-        session: the running model.
-        reads: its outputs with labels and scores.
-        reading: the meaning of its scores; None without scores.
-        rows: the number of individuals that a model exported for a fixed number takes at once.
-        guessed: whether the model answers with numbers that are not labels of the target.
-        caution: assumptions about its outputs, for reports.
+        source: File, or its content.
+        session: Running model.
+        reads: Outputs with labels and scores.
+        rows: Number of individuals per run if the model was exported for a fixed number.
     """
 
-    schema: Schema
     source: Path | bytes
-    classes: tuple[Value, ...]
-    favourable: int
-    name: str
     session: Any
     reads: OnnxOutputs
-    reading: OutputReading | None = None
     rows: int | None = None
-    guessed: bool = False
-    caution: str = ""
 
     @property
-    def label_only(self) -> bool:
-        """Whether the model gives labels and nothing else."""
-        return self.reading is None or (self.reading.label_only and self.reads.label is None)
+    def output_class(self) -> int:
+        """Position of the label that a single score refers to."""
+        return 1
 
-    def reply(self, individuals: Floats) -> Reply:
-        """Return the scores and labels with one run."""
-        labels, raw = self.run(individuals)
-        if self.reading is None:
-            return replies.label_reply(labels, len(self.classes))
-        reply = self.reading.reply(raw, self.classes, 1, location=self.name)
-        return reply if self.reads.label is None else Reply(reply.scores, labels, False)
+    @property
+    def encoded_attributes(self) -> Sequence[Attribute]:
+        """Attributes that the model receives as numbers by their encoding."""
+        return encoded_attributes(self.session, self.schema)
 
-    def run(self, individuals: Floats) -> tuple[Integers, Floats]:
-        """Return positions of labels (0 without a label output), shape (n,), and raw scores, shape (n, scores).
+    def ask(self, individuals: Floats) -> Answers:
+        """Return labels and scores of one run, as far as the model gives them.
 
         Raises:
-            ModelError: the model fails, or gives scores that are not finite.
+            ModelError: The model fails, or gives scores that are not finite.
         """
-        given = ask_in_batches(self._run, individuals, self.rows)
-        labels, raw = given[:, 0].astype(np.int64), given[:, 1:]
-        check_finite(raw, location=self.name)
-        return labels, raw
+        results = ask_in_batches(self._run, individuals, self.rows)
+        check_finite(results[:, 1:], location=self.name)
+        return Answers(
+            None if self.reads.label is None else results[:, 0].astype(np.int64),
+            None if self.reads.score is None else results[:, 1:],
+        )
 
     def _run(self, individuals: Floats) -> Floats:
-        """Return label positions (0 if the model gives none) and raw scores, shape (n, 1 + scores)."""
-        asked = input_feeds(self.session, self.schema, individuals, self.name)
-        wanted = [name for name in (self.reads.label, self.reads.score) if name is not None]
+        """Return label positions (0 if the model gives none) and scores, shape (n, 1 + scores)."""
+        feeds = input_feeds(self.session, self.schema, individuals, self.name)
+        names = [name for name in (self.reads.label, self.reads.score) if name is not None]
         try:
-            given = dict(zip(wanted, self.session.run(wanted, asked), strict=True))
+            results = dict(zip(names, self.session.run(names, feeds), strict=True))
         except Exception as error:
             raise refusal_error(error, location=self.name) from error
         n = len(individuals)
         positions, scores = np.zeros(n, dtype=np.int64), np.empty((n, 0))
         if self.reads.label is not None:
-            positions = self._positions(np.asarray(given[self.reads.label]), n)
+            positions = self._positions(np.asarray(results[self.reads.label]), n)
         if self.reads.score is not None:
-            scores = self._raw_scores(given[self.reads.score], n)
+            scores = self._raw_scores(results[self.reads.score], n)
         return np.column_stack([positions, scores])
 
     def _positions(self, labels: NDArray[Any], n: int) -> Integers:
@@ -116,16 +103,7 @@ class OnnxModel(ReplyingScorer):
             return np.where(labels == 1, self.favourable, 1 - self.favourable).astype(np.int64)
         if self.reads.names is None:
             return replies.read_reply(labels, n, self.classes, self.favourable, location=self.name).labels
-        position = {name: i for i, name in enumerate(self.reads.names)}
-        kinds, inverse = np.unique(labels, return_inverse=True)
-        unknown = [label for label in kinds.tolist() if label not in position]
-        if unknown or len(labels) != n:
-            raise ModelError(
-                f"the model gave {len(labels)} labels for {n} individuals, among them {kinds.tolist()[:5]}; its own "
-                f"classes are {list(position)}",
-                location=self.name,
-            )
-        return np.array([position[label] for label in kinds.tolist()], dtype=np.int64)[inverse]
+        return replies.find_positions(labels, list(self.reads.names), n, location=self.name)
 
     def _raw_scores(self, scores: Any, n: int) -> Floats:
         if isinstance(scores, list):
@@ -148,15 +126,15 @@ def open_onnx(
     """Open an ONNX model.
 
     Args:
-        source: a file, or its content.
-        schema: what its individuals are.
-        data: data frame on which the outputs are looked at, besides the domain of the schema.
-        name: how to call it in a report.
-        output: meaning of its scores; None to decide it by their values.
+        source: File, or its content.
+        schema: Schema of the individuals.
+        data: Data frame on which the outputs are inspected, besides the domain of the schema.
+        name: Name of the model in reports.
+        output: Meaning of its scores. None to decide it by their values.
 
     Raises:
-        ModelError: it is damaged, takes other inputs than the schema describes, or gives other labels; or the meaning
-            of its scores is open.
+        ModelError: The model is damaged, takes other inputs than the schema describes, or gives other labels; or the
+            meaning of its scores is open.
         MissingExtraError: onnx or onnxruntime is not installed.
     """
     name = name or (source.name if isinstance(source, Path) else "ONNX model")
@@ -184,29 +162,38 @@ def open_onnx(
             location=name,
             hint="the file may be truncated, or newer than onnxruntime: export it again, with an older opset",
         ) from error
-    guessed = False
     if reads.names is not None:
-        classes, favourable, guessed = match_labels(schema, reads.names, location=name)
+        labels = match_labels(schema, reads.names, location=name)
     else:
         classes, favourable = replies.target_labels(schema)
         guessed = reads.position or (_gives_numbers(session, reads.label) and _lacks_zero_one(classes))
-    scorer = OnnxModel(schema, source, classes, favourable, name, session, reads, rows=rows, guessed=guessed)
+        labels = MatchedLabels(classes, favourable, guessed)
+    model = OnnxModel(
+        schema=schema,
+        name=name,
+        source=source,
+        session=session,
+        reads=reads,
+        rows=rows,
+        labelled=reads.label is not None,
+        **labels._asdict(),
+    )
     if reads.score is None:
-        scorer.reply(probe_individuals(schema))
-        return scorer
+        model.ask(probe_individuals(schema))
+        return model
     people = reference_people(schema, data)
-    labels, scores = scorer.run(people.individuals)
-    count = scores.shape[1]
+    answers = model.ask(people.individuals)
+    assert answers.outputs is not None  # there is an output with scores
+    count = answers.outputs.shape[1]
     if reads.names is None:
         classes, favourable = replies.labels_of_outputs(schema, count, location=name)
-    if count != len(classes) and not (count == 1 and len(classes) == 2):
-        raise ModelError(f"the model gives {count} scores for its {len(classes)} labels", location=name)
-    scorer = replace(scorer, classes=classes, favourable=favourable)
-    if reads.label is not None:
-        return _explain_labels(scorer, labels, scores)
+        model = replace(model, classes=classes, favourable=favourable)
+    if count != len(model.classes) and not (count == 1 and len(model.classes) == 2):
+        raise ModelError(f"the model gives {count} scores for its {len(model.classes)} labels", location=name)
+    if answers.labels is not None:
+        return _explain_labels(model, answers.labels, answers.outputs)
     truth = people.truth if reads.names is None else np.full_like(people.truth, -1)
-    reading = read_outputs(scores, truth, classes, 1, favourable, stated=output, location=name)
-    return replace(scorer, reading=reading, caution=reading.describe(classes[1]) if count == 1 else "")
+    return settle_outputs(model, answers.outputs, truth, output)
 
 
 def _gives_numbers(session: Any, label: str | None) -> bool:
@@ -220,7 +207,7 @@ def _lacks_zero_one(classes: Sequence[Value]) -> bool:
     return len(classes) == 2 and not any(same_label(number, label) for number in (0, 1) for label in classes)
 
 
-def _explain_labels(scorer: OnnxModel, labels: Integers, scores: Floats) -> OnnxModel:
+def _explain_labels(model: OnnxModel, labels: Integers, scores: Floats) -> OnnxModel:
     """Return a model that gives labels beside scores, with a reading of the scores that explains the labels.
 
     Margins of another order than the labels, as of a support vector machine exported by skl2onnx, are left out.
@@ -228,12 +215,12 @@ def _explain_labels(scorer: OnnxModel, labels: Integers, scores: Floats) -> Onnx
     evidence = "the labels that the model gives"
     for reading in (OutputReading("probability", evidence), OutputReading("score", evidence)):
         try:
-            explained = reading.reply(scores, scorer.classes, 1, location=scorer.name).labels
+            explained = reading.reply(scores, model.classes, model.output_class, location=model.name).labels
         except ModelError:
             continue
         if np.array_equal(explained, labels) or (scores.shape[1] > 1 and reading.kind == "probability"):
-            return replace(scorer, reading=reading)
-    return replace(scorer, reads=replace(scorer.reads, score=None))
+            return replace(model, reading=reading)
+    return replace(model, reads=replace(model.reads, score=None))
 
 
 def _read_graph(source: Path | bytes) -> Any:

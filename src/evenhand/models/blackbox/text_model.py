@@ -17,15 +17,16 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
 from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
-from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
+from evenhand.models.importing import import_object
 from evenhand.models.language.scorer import TEXT_QUESTIONS, open_text_file
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
-from evenhand.models.outputs import OutputKind, check_finite, read_outputs
+from evenhand.models.outputs import OutputKind, read_outputs
 from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_reply
+from evenhand.models.scorer import check_finite
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed
 from evenhand.stats.repetition import Repetition, confirm_repeats

@@ -1,4 +1,4 @@
-"""Column types of a text table that a black box expects: stated by the model, or found by asking it.
+"""Column types of a text table that a black box expects: stated by schema or model, or found by asking the model.
 
 A model that refuses a type raises an exception. A comparison such as ``level == "2"`` is never true for numbers and
 raises none: the answers of such a model do not depend on the column until it holds words.
@@ -6,22 +6,25 @@ raises none: the answers of such a model do not depend on the column until it ho
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import DataError, FetchError, ModelError
-from evenhand.models.blackbox.questions import NOISE_ERRORS
-from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes, needs_conversion, other_input
-from evenhand.models.ledger import QuestionLedger
+from evenhand.models.column_types import AS_READ, ColumnInput, needs_conversion, other_input
+from evenhand.models.outputs import STANDARD_ERRORS
 from evenhand.models.scorer import BATCH_ROWS
 from evenhand.schema.people import encode
 from evenhand.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from evenhand.models.blackbox.base import RowModel
+
+ModelT = TypeVar("ModelT", bound="RowModel")
 
 MAX_ROWS = 1000
 """Rows of the data on which reactions to a column are checked."""
@@ -51,82 +54,68 @@ REFUSED_STATUSES = (400, 422)
 """Statuses of an endpoint that refuses its input."""
 
 
-class TypedBox(Protocol):
-    """A black box that is asked with the columns of a text table."""
-
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def types(self) -> ColumnTypes: ...
-    @property
-    def caution(self) -> str: ...
-    @property
-    def ledger(self) -> QuestionLedger: ...
-
-
-BoxT = TypeVar("BoxT", bound=TypedBox)
-
-
-def settle_types(
-    box: BoxT,
-    inputs: Mapping[str, ColumnInput],
-    frame: Any,
-    *,
-    probe: Callable[[BoxT], object] | None = None,
-    answers: Callable[[BoxT, Any], Floats] | None = None,
-) -> BoxT:
-    """Give a black box the types of the columns of a text table that it expects.
-
-    The schema and the model state them, or else the model is asked.
+def apply_stated_types(model: ModelT, inputs: Mapping[str, ColumnInput], frame: Any) -> ModelT:
+    """Give a model the column types of a text table that the schema and the model state.
 
     Args:
-        box: The black box.
-        inputs: The types that the model states, by column.
+        model: The model.
+        inputs: Column types that the model states, by column.
         frame: The text table.
-        probe: Asks a box about a few individuals. None if only stated types are used.
-        answers: Answers of a box about the rows of a frame, shape (n, k). None if only refusals are looked at.
 
     Raises:
-        ModelError: A value of the table has no equivalent in a stated type, or the model refuses every combination of
-            types that was tried.
+        ModelError: A value of the table has no equivalent in a stated type.
     """
-    schema = box.schema
-    stated = {
-        name: wanted for name, wanted in (_schema_inputs(schema, frame) | dict(inputs)).items() if name in frame.columns
-    }
-    wanted = {name: given for name, given in stated.items() if needs_conversion(name, given, schema, frame[name])}
-    if wanted:
-        types = AS_READ.with_inputs(wanted, schema, frame)
-        rows = _kept_rows(schema, frame)
-        types.convert((frame if rows is None else frame.iloc[rows])[list(wanted)], box.name)
-        box = _with_types(box, types)
-    if probe is None:
-        return box
+    schema = model.schema
+    stated = _stated_inputs(schema, inputs, frame)
+    wanted = {name: column for name, column in stated.items() if needs_conversion(name, column, schema, frame[name])}
+    if not wanted:
+        return model
+    types = AS_READ.with_inputs(wanted, schema, frame)
+    rows = _kept_rows(schema, frame)
+    types.convert((frame if rows is None else frame.iloc[rows])[list(wanted)], model.name)
+    return replace(model, types=types)
+
+
+def search_types(
+    model: ModelT,
+    inputs: Mapping[str, ColumnInput],
+    frame: Any,
+    probe: Callable[[ModelT], object],
+    *,
+    compare: bool,
+) -> ModelT:
+    """Find the column types of a text table that are not stated, by asking a model.
+
+    Args:
+        model: The model, with the types that are stated.
+        inputs: Column types that the model states, by column.
+        frame: The text table.
+        probe: Asks a model about a few individuals.
+        compare: Whether answers about rows of the table are compared. Otherwise only refusals count.
+
+    Raises:
+        ModelError: The model refuses every combination of types that was tried.
+    """
+    schema = model.schema
+    stated = _stated_inputs(schema, inputs, frame)
     unstated = [name for name in schema.columns if name in frame.columns and name not in stated]
     others = {name: other_input(name, schema, frame[name]) for name in unstated}
-    search = _TypeSearch(box, frame, {name: other for name, other in others.items() if other is not None}, probe)
+    search = _TypeSearch(model, frame, {name: other for name, other in others.items() if other is not None}, probe)
     if not search.others:
-        return box
-    error = search.refusal(box)
-    found: BoxT = box
+        return model
+    error = search.refusal(model)
+    result: ModelT = model
     if error is not None:
-        found = search.accepted(error, MAX_ENDPOINT_QUESTIONS if answers is None else MAX_QUESTIONS)
-    elif answers is not None:
-        found = search.reacting(answers)
-    return found
+        result = search.find_accepted(error, MAX_QUESTIONS if compare else MAX_ENDPOINT_QUESTIONS)
+    elif compare:
+        result = search.find_used()
+    return result
 
 
-def with_caution(box: BoxT, text: str) -> BoxT:
-    """Add a sentence to what a reader must know about how a model is asked."""
-    changed: BoxT = dataclasses.replace(box, caution=" ".join(filter(None, [box.caution, text])))  # type: ignore[type-var]  # a Protocol
-    return changed
-
-
-def _with_types(box: BoxT, types: ColumnTypes) -> BoxT:
-    changed: BoxT = dataclasses.replace(box, types=types)  # type: ignore[type-var]  # a Protocol
-    return changed
+def _stated_inputs(schema: Schema, inputs: Mapping[str, ColumnInput], frame: Any) -> dict[str, ColumnInput]:
+    """Return the types that the schema and the model state, of the columns of a frame."""
+    stated = _schema_inputs(schema, frame) | dict(inputs)
+    return {name: column for name, column in stated.items() if name in frame.columns}
 
 
 def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
@@ -152,32 +141,33 @@ def _kept_rows(schema: Schema, frame: Any) -> Any:
 
 @dataclass
 class _TypeSearch:
-    """A search for the types of some columns.
+    """Search for the types of some columns.
 
     Attributes:
-        box: The black box, with the types that are stated.
-        frame: The text table.
+        model: Model with the types that are stated.
+        frame: Text table.
         others: The other type that each column may have.
-        probe: Asks a box about a few individuals.
-        questions: Calls so far.
+        probe: Asks a model about a few individuals.
+        questions: Number of calls so far.
     """
 
-    box: Any
+    model: Any
     frame: Any
     others: Mapping[str, ColumnInput]
     probe: Callable[[Any], object]
     questions: int = 0
 
-    def switch(self, names: Iterable[str]) -> Any:
-        """Return the box with the other type of some columns."""
+    def switch(self, names: Iterable[str], model: Any = None) -> Any:
+        """Return the model with the other type of some columns."""
+        model = model or self.model
         inputs = {name: self.others[name] for name in names}
-        return _with_types(self.box, self.box.types.with_inputs(inputs, self.box.schema, self.frame))
+        return replace(model, types=model.types.with_inputs(inputs, model.schema, self.frame))
 
-    def refusal(self, box: Any) -> ModelError | FetchError | None:
-        """Ask a box about a few individuals and return its refusal; None if it answers."""
+    def refusal(self, model: Any) -> ModelError | FetchError | None:
+        """Ask a model about a few individuals. Return its refusal, or None if it answers."""
         self.questions += 1
         try:
-            self.probe(box)
+            self.probe(model)
         except ModelError as error:
             return error
         except FetchError as error:
@@ -186,38 +176,42 @@ class _TypeSearch:
             return error
         return None
 
-    def accepted(self, error: ModelError | FetchError, most: int) -> Any:
-        """Return the box with the types that it accepts.
+    def find_accepted(self, error: ModelError | FetchError, limit: int) -> Any:
+        """Return the model with the types that it accepts.
+
+        Args:
+            error: Refusal of the types as they are.
+            limit: Maximum number of calls, twice that in the last step.
 
         Raises:
-            ModelError: It refuses every combination that was tried.
+            ModelError: The model refuses every combination that was tried.
         """
         first, switched = error, list[str]()
         # Columns that the message names come first.
         order = sorted(self.others, key=lambda name: name not in str(error))
         pending = order
-        while pending and self.questions < most:
+        while pending and self.questions < limit:
             name, pending = pending[0], pending[1:]
-            after = self.refusal(self.switch([*switched, name]))
-            if after is None:
+            refusal = self.refusal(self.switch([*switched, name]))
+            if refusal is None:
                 return self.switch([*switched, name])
-            if after.message != error.message:
-                switched, error = [*switched, name], after
+            if refusal.message != error.message:
+                switched, error = [*switched, name], refusal
                 pending = [other for other in order if other not in switched]
         # The same message may come from one column after the other, so they are also switched together.
         for kinds in ({"words"}, {"numbers", "booleans"}, {"words", "numbers", "booleans"}):
             names = [name for name, other in self.others.items() if other.type in kinds]
             if names and self.refusal(self.switch(names)) is None:
-                return self.switch(self._needed(names, 2 * most))
+                return self.switch(self._find_needed(names, 2 * limit))
         raise first
 
-    def _needed(self, names: Sequence[str], most: int) -> list[str]:
-        """Return the columns that must be switched, of those with which the box answers."""
+    def _find_needed(self, names: Sequence[str], limit: int) -> list[str]:
+        """Return the columns that must be switched, among those with which the model answers."""
         needed, size = list(names), max(1, len(names) // 2)
-        while self.questions < most:
+        while self.questions < limit:
             for start in range(0, len(needed), size):
                 rest = [*needed[:start], *needed[start + size :]]
-                if self.questions < most and self.refusal(self.switch(rest)) is None:
+                if self.questions < limit and self.refusal(self.switch(rest)) is None:
                     needed = rest
                     break
             else:
@@ -226,51 +220,50 @@ class _TypeSearch:
                 size //= 2
         return needed
 
-    def reacting(self, answers: Callable[[Any, Any], Floats]) -> Any:
-        """Return the box with the types on which its answers depend.
+    def find_used(self) -> Any:
+        """Return the model with the types on which its answers depend.
 
-        Columns that the box ignores as they were read get their other types if the box answers then and depends on
-        them.
+        A column that the model ignores as it was read gets its other type if the model answers then and depends on it.
         """
         rows = self._sample_rows()
         if rows is None:
-            return with_caution(
-                self.box,
-                f"The types of {', '.join(self.others)} were taken from the table: the budget or the width of the "
-                "table is too small to check them with the model.",
+            return replace(
+                self.model,
+                caution=f"The types of {', '.join(self.others)} were taken from the table: the budget or the width of "
+                "the table is too small to check them with the model.",
             )
-        reactions = _Reactions(rows, answers)
-        depends = reactions.measure(self.box, list(self.others), confirm=False)
+        reactions = _Reactions(rows)
+        depends = reactions.measure(self.model, list(self.others), confirm=False)
         ignored = [name for name, reacts in zip(self.others, depends, strict=True) if not reacts]
         accepted = self._accepted_columns(ignored)
         after = reactions.measure(self.switch(accepted), accepted, confirm=True) if accepted else []
-        switched = [name for name, reacts in zip(accepted, after, strict=True) if reacts]
-        box = self.switch(switched) if switched else self.box
-        differing = self._find_differing(box, ignored, reactions)
+        model = self.switch(name for name, reacts in zip(accepted, after, strict=True) if reacts)
+        differing = self._find_differing(model, ignored, reactions)
         if not differing:
-            return box
+            return model
         other = "; ".join(f"{name} as {self.others[name].type}" for name in differing)
-        return with_caution(
-            box,
-            f"The model answers differently if it receives {other}. The types of the table were kept. If the model was "
-            "trained on other types, give the data as a data frame or a Parquet file with the types of the training.",
+        return replace(
+            model,
+            caution=f"The model answers differently if it receives {other}. The types of the table were kept. If the "
+            "model was trained on other types, give the data as a data frame or a Parquet file with the types of the "
+            "training.",
         )
 
     def _sample_rows(self) -> Any:
-        """Return rows of the table that the schema keeps; None if there may be too few of them."""
-        ledger, blocks = self.box.ledger, len(self.others) + 4
-        most = min(MAX_ROWS, MAX_CELLS // (blocks * len(self.frame.columns)))
+        """Sample rows of the table that the schema keeps. None if there may be too few of them."""
+        ledger, blocks = self.model.ledger, len(self.others) + 4
+        limit = min(MAX_ROWS, MAX_CELLS // (blocks * len(self.frame.columns)))
         if ledger.budget is not None:
-            most = min(most, int(BUDGET_SHARE * ledger.left) // (3 * blocks))
-        if most < min(MIN_ROWS, len(self.frame)):
+            limit = min(limit, int(BUDGET_SHARE * ledger.left) // (3 * blocks))
+        if limit < min(MIN_ROWS, len(self.frame)):
             return None
-        places = np.random.default_rng(0).permutation(len(self.frame))[:most]
+        places = np.random.default_rng(0).permutation(len(self.frame))[:limit]
         sample = self.frame.iloc[places].reset_index(drop=True)
-        kept = _kept_rows(self.box.schema, sample)
+        kept = _kept_rows(self.model.schema, sample)
         return None if kept is None else sample.iloc[kept].reset_index(drop=True)
 
     def _accepted_columns(self, names: list[str]) -> list[str]:
-        """Return the columns whose other types the box accepts, found by halving."""
+        """Return the columns whose other types the model accepts, found by halving."""
         self.questions, accepted, pending = 0, list[str](), [names]
         while pending and self.questions < MAX_QUESTIONS:
             group = pending.pop()
@@ -282,13 +275,12 @@ class _TypeSearch:
                 pending += [group[len(group) // 2 :], group[: len(group) // 2]]
         return accepted
 
-    def _find_differing(self, box: Any, ignored: Sequence[str], reactions: _Reactions) -> list[str]:
-        """Return the columns that the box accepts in their other types, with answers that tell neither type wrong."""
+    def _find_differing(self, model: Any, ignored: Sequence[str], reactions: _Reactions) -> list[str]:
+        """Return the columns that the model accepts in both types, with different answers that rule out neither."""
         differing = []
-        for name in [name for name in self.others if name not in box.types.conversions][:MAX_COMPARED]:
-            types = box.types.with_inputs({name: self.others[name]}, box.schema, self.frame)
-            other = dataclasses.replace(box, types=types)
-            if not reactions.differ(box, other):
+        for name in [name for name in self.others if name not in model.types.conversions][:MAX_COMPARED]:
+            other = self.switch([name], model)
+            if not reactions.differ(model, other):
                 continue
             # A model that ignores the column in its other type was not trained on it.
             if name in ignored or reactions.measure(other, [name], confirm=True)[0]:
@@ -298,21 +290,19 @@ class _TypeSearch:
 
 @dataclass
 class _Reactions:
-    """Answers of a model about rows of a table, and their differences beyond its own noise.
+    """Answers of models about rows of a table, and their differences beyond noise.
 
     Attributes:
         rows: The rows.
-        answers: Answers of a box about the rows of a frame.
     """
 
     rows: Any
-    answers: Callable[[Any, Any], Floats]
 
-    def measure(self, box: Any, names: Sequence[str], *, confirm: bool) -> list[bool]:
+    def measure(self, model: Any, names: Sequence[str], *, confirm: bool) -> list[bool]:
         """Return for each column whether the answers change if its cells are permuted among the rows.
 
         Args:
-            box: The black box.
+            model: The model.
             names: The columns.
             confirm: Whether to ask again, so that the noise of a model is not taken for a reaction.
         """
@@ -324,42 +314,44 @@ class _Reactions:
             cells = self.rows[name].iloc[rng.permutation(len(self.rows))].reset_index(drop=True)
             blocks.append(self.rows.assign(**{name: cells}))
         table = pd.concat(blocks, ignore_index=True)
-        first = self._ask_blocks(box, table)
+        first = self._ask_blocks(model, table)
         changes = [_count_changes(first[0], block) for block in first[1:]]
         if not confirm or not any(changes):
             return [count > 0 for count in changes]
-        second = self._ask_blocks(box, table)
-        own = [_count_changes(block, again) for block, again in zip(first, second, strict=True)]
+        second = self._ask_blocks(model, table)
+        noise = [_count_changes(block, again) for block, again in zip(first, second, strict=True)]
         return [
-            _is_clear(min(count, _count_changes(second[0], second[i])), own[0] + own[i])
+            _is_clear(min(count, _count_changes(second[0], second[i])), noise[0] + noise[i])
             for i, count in enumerate(changes, start=1)
         ]
 
-    def _ask_blocks(self, box: Any, table: Any) -> list[Floats]:
-        answers, size = self._ask(box, table), len(self.rows)
+    def _ask_blocks(self, model: Any, table: Any) -> list[Floats]:
+        answers, size = _ask_batches(model, table), len(self.rows)
         return [answers[at : at + size] for at in range(0, len(answers), size)]
 
-    def differ(self, box: Any, other: Any) -> bool:
-        """Return whether two boxes answer differently; no if the second refuses."""
+    def differ(self, model: Any, other: Any) -> bool:
+        """Return whether two models answer differently. False if the second refuses."""
         rows = self.rows.head(COMPARED_ROWS)
         try:
-            theirs = [self._ask(other, rows) for _ in range(2)]
+            others = [_ask_batches(other, rows) for _ in range(2)]
         except ModelError:
             return False
-        ours = [self._ask(box, rows) for _ in range(2)]
-        changes = min(_count_changes(one, two) for one, two in zip(ours, theirs, strict=True))
-        return _is_clear(changes, _count_changes(*ours) + _count_changes(*theirs))
+        answers = [_ask_batches(model, rows) for _ in range(2)]
+        changes = min(_count_changes(first, second) for first, second in zip(answers, others, strict=True))
+        return _is_clear(changes, _count_changes(*answers) + _count_changes(*others))
 
-    def _ask(self, box: Any, table: Any) -> Floats:
-        parts = [self.answers(box, table.iloc[at : at + BATCH_ROWS]) for at in range(0, len(table), BATCH_ROWS)]
-        return np.concatenate(parts)
+
+def _ask_batches(model: Any, table: Any) -> Floats:
+    return np.concatenate(
+        [model.answer_frame(table.iloc[at : at + BATCH_ROWS]) for at in range(0, len(table), BATCH_ROWS)]
+    )
 
 
 def _count_changes(first: Floats, second: Floats) -> int:
-    """Return the number of rows with other answers; numbers may differ by rounding."""
+    """Count the rows with different answers. Numbers may differ by rounding."""
     return int((~np.isclose(first, second, rtol=1e-9, atol=1e-12)).any(axis=1).sum())
 
 
-def _is_clear(changes: int, own: int) -> bool:
+def _is_clear(changes: int, noise: int) -> bool:
     """Return whether there are more changes than a noisy model makes by itself."""
-    return changes > 0 if own == 0 else changes - own > NOISE_ERRORS * math.sqrt(changes + own)
+    return changes > 0 if noise == 0 else changes - noise > STANDARD_ERRORS * math.sqrt(changes + noise)

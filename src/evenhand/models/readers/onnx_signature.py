@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
-from evenhand.models.blackbox.questions import plain_numbers
+from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.column_types import read_number
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import decode

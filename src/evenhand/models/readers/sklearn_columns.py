@@ -38,8 +38,8 @@ from evenhand.models.additive.cells import (
 )
 from evenhand.models.additive.network import MonotoneCurve
 from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.blackbox.number_model import NumberModel
-from evenhand.models.blackbox.questions import model_input, refusal_error
+from evenhand.models.blackbox.estimator import NumberModel
+from evenhand.models.blackbox.base import model_input, refusal_error
 from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 

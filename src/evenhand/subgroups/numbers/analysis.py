@@ -18,7 +18,7 @@ from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Progress
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.models.ledger import QuestionLedger, find_ledger
-from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People
 from evenhand.schema.target import Target

@@ -1,0 +1,515 @@
+"""Black boxes: models that are asked about batches of individuals.
+
+``RowModel`` turns individuals into the rows that a model takes, ``LabelModel`` interprets what it returns. When a model
+is loaded, ``settle_input`` finds the form and the column types with which it answers, and ``settle_outputs`` the
+meaning of its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from evenhand.core.text import summarize_error
+from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.errors import DataError, EvenhandError, ModelError
+from evenhand.models.blackbox.type_search import apply_stated_types, search_types
+from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.outputs import (
+    PAID_PEOPLE,
+    PROBE_COUNT,
+    STANDARD_ERRORS,
+    OutputKind,
+    OutputReading,
+    first_reading,
+    read_outputs,
+    reference_people,
+)
+from evenhand.models.replies import Reply, ReplyingScorer, label_reply
+from evenhand.population.independent import uniform_population
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.people import decode, encode
+from evenhand.schema.table import is_missing
+from evenhand.schema.schema import Schema
+
+InputForm: TypeAlias = Literal["frame", "words", "numbers"]
+"""A data frame in the data's own words, an array of the same words, or an array of each attribute's encoding."""
+
+FORMS: dict[InputForm, str] = {
+    "frame": "a data frame",
+    "words": "a bare array of the data's own words",
+    "numbers": "a bare array of numbers",
+}
+CANNOT_ASK = "the model cannot be asked: "
+
+COMPARED_PEOPLE = 1000
+"""Rows of the user's data on which a model must decide the same before and after encoding by the schema."""
+
+
+class Answers(NamedTuple):
+    """Answers of a model about n individuals.
+
+    Attributes:
+        labels: Positions in the classes, shape (n,). None without labels.
+        outputs: Numbers, shape (n, k). None without numbers.
+    """
+
+    labels: Integers | None
+    outputs: Floats | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelModel(ReplyingScorer):
+    """Model whose answers are labels, numbers that stand for labels, or both.
+
+    Attributes:
+        schema: Schema of the individuals.
+        name: Name of the model in reports.
+        classes: Labels, in the order of the scores.
+        favourable: Position of the favourable label in ``classes``.
+        reading: Meaning of the numbers. None if the model returns labels only, or before it is settled.
+        labelled: Whether the model returns labels beside its numbers.
+        guessed: Whether the model returns 0 and 1, and 1 was taken for the favourable label.
+        caution: Assumptions about inputs and outputs, for reports.
+    """
+
+    schema: Schema
+    name: str
+    classes: tuple[Value, ...] = ()
+    favourable: int = 1
+    reading: OutputReading | None = None
+    labelled: bool = False
+    guessed: bool = False
+    caution: str = ""
+
+    @property
+    def label_only(self) -> bool:
+        """Whether the scores are only the labels, one-hot."""
+        return self.reading is None or (self.reading.label_only and not self.labelled)
+
+    @property
+    def output_class(self) -> int:
+        """Position of the label that a single output refers to."""
+        return self.favourable
+
+    @property
+    def encoded_attributes(self) -> Sequence[Attribute]:
+        """Attributes that the model receives as numbers by their encoding."""
+        return ()
+
+    @abstractmethod
+    def ask(self, individuals: Floats) -> Answers:
+        """Ask the model about individuals (n, attributes).
+
+        Raises:
+            EvenhandError: The model fails, or its answers cannot be read.
+        """
+
+    def read(self, answers: Answers) -> Reply:
+        """Interpret answers as scores and labels."""
+        labels, outputs = answers
+        if outputs is None:
+            assert labels is not None  # one of the two is there
+            return label_reply(labels, len(self.classes))
+        reading = self.reading or first_reading(outputs, self.classes)
+        reply = reading.reply(outputs, self.classes, self.output_class, location=self.name)
+        return reply if labels is None else Reply(reply.scores, labels, False)
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return the scores and labels with one question."""
+        return self.read(self.ask(individuals))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowModel(ABC):
+    """Model that is asked with rows of a table.
+
+    Attributes:
+        schema: Schema of the individuals.
+        name: Name of the model in reports.
+        model: The model itself: an estimator, a function, or the URL of an endpoint.
+        like: Frame whose type, column types and passthrough columns the rows take over.
+        form: Form of the rows.
+        columns: Columns of the rows, in order. None for all columns of the schema.
+        types: Column types that the model expects, where a text table does not state them.
+        ledger: Counts the individuals that the model was asked about.
+        caution: Assumptions about inputs and outputs, for reports.
+    """
+
+    schema: Schema
+    name: str
+    model: Any = field(repr=False)
+    like: Any = field(default=None, repr=False)
+    form: InputForm = "frame"
+    columns: tuple[str, ...] | None = None
+    types: ColumnTypes = AS_READ
+    ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+    caution: str = ""
+
+    @abstractmethod
+    def answer_rows(self, rows: Any, n: int) -> Floats:
+        """Return the decision about each of n rows, then scores if there are any, shape (n, k). Charges the ledger.
+
+        Raises:
+            ModelError: The model fails, or its answers cannot be read.
+        """
+
+    def answer(self, individuals: Floats) -> Floats:
+        """Return decisions and scores of individuals, as ``answer_rows``."""
+        return self.answer_rows(self.input(individuals), len(individuals))
+
+    def answer_frame(self, frame: Any) -> Floats:
+        """Return decisions and scores of the rows of a frame as they stand, without encoding by the schema."""
+        import narwhals as nw
+
+        table = nw.from_native(frame, eager_only=True).select(list(self.columns or self.schema.columns))
+        return self.answer_rows(self.types.convert(table.to_native(), self.name), len(table))
+
+    def input(self, individuals: Floats) -> Any:
+        """Build the rows for individuals (n, attributes)."""
+        return model_input(
+            self.schema,
+            individuals,
+            self.form,
+            like=self.like,
+            columns=self.columns,
+            types=self.types,
+            location=self.name,
+        )
+
+    def call(self, function: Callable[[Any], Any], rows: Any) -> Any:
+        """Call a function of the model, and report its exceptions as ``ModelError``."""
+        try:
+            return function(rows)
+        except EvenhandError:
+            raise
+        except Exception as error:
+            raise refusal_error(error, location=self.name, asked=rows) from error
+
+    def explain(self, error: ModelError) -> ModelError:
+        """Return an error of the model in terms of the data, if its cause is known."""
+        return error
+
+
+RowT = TypeVar("RowT", bound=RowModel)
+LabelT = TypeVar("LabelT", bound=LabelModel)
+ModelT = TypeVar("ModelT", bound=RowModel | LabelModel)
+
+
+def add_caution(model: ModelT, text: str) -> ModelT:
+    """Add a sentence to the cautions of a model."""
+    return replace(model, caution=" ".join(filter(None, [model.caution, text])))
+
+
+def probe_individuals(schema: Schema) -> Floats:
+    """Draw individuals from the whole domain, always the same, shape (PROBE_COUNT, attributes)."""
+    return uniform_population(schema).sample(PROBE_COUNT, np.random.default_rng(0))
+
+
+# Rows that a model is asked with.
+
+
+def model_input(
+    schema: Schema,
+    individuals: Floats,
+    form: InputForm,
+    *,
+    like: Any,
+    columns: Sequence[str] | None = None,
+    types: ColumnTypes = AS_READ,
+    location: str,
+) -> Any:
+    """Convert individuals (n, attributes) into the form that a model takes.
+
+    Args:
+        schema: Schema of the individuals.
+        individuals: The individuals.
+        form: Form of the rows.
+        like: Frame whose type and column types are used for ``frame``.
+        columns: Columns of the frame or of the words, in order. By default every attribute.
+        types: Types of the columns of a text table that the model expects.
+        location: Name of the model in messages.
+
+    Raises:
+        ModelError: An attribute whose encoding has no number for missing values has one, or the passthrough columns
+            that the model takes are not there.
+    """
+    if form == "numbers":
+        return plain_numbers(schema, individuals, location=location)
+    frame = decode(schema, individuals, like=like if form == "frame" or types else None, rows=like)
+    if columns is None and form == "words":
+        columns = schema.names
+    if columns is not None:
+        if like is None and any(name in schema.passthrough for name in columns):
+            raise ModelError(
+                f"the model takes passthrough columns ({', '.join(schema.passthrough)}), which only the data have",
+                location=location,
+                hint="give the data too: `data=FILE`",
+            )
+        import narwhals as nw
+
+        frame = nw.from_native(frame, eager_only=True).select(list(columns)).to_native()
+    frame = types.convert(frame, location)
+    return frame if form == "frame" else frame.to_numpy(dtype=object)
+
+
+def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floats:
+    """Convert individuals (n, attributes) into numbers (n, schema.width). NaN stands for a missing number or code.
+
+    Raises:
+        ModelError: An attribute whose encoding has no number for missing values has one.
+    """
+    for i, attribute in enumerate(schema.attributes):
+        if (attribute.encoding == "one-hot" or isinstance(attribute.encoding, tuple)) and np.isnan(
+            individuals[:, i]
+        ).any():
+            raise ModelError(
+                f"attribute {attribute.name!r} has missing values, and its encoding has no number for them",
+                location=location,
+                hint=f"set `missing: drop` for {attribute.name!r} in the schema",
+            )
+    return schema.inputs(individuals)
+
+
+def refusal_error(error: BaseException, *, location: str, asked: Any = None) -> ModelError:
+    """Convert the exception of a model into an error with a hint.
+
+    Args:
+        error: Exception that the model raised.
+        location: Name of the model in messages.
+        asked: Frame or array that the model was asked with.
+    """
+    text = summarize_error(error)
+    low = text.lower()
+    if re.search(r"\bnan\b|isnan|missing value", low):
+        hint = (
+            "the model takes no missing values: set `missing: drop` for those attributes in the schema"
+            if asked is None or _has_missing(asked)
+            else "no value is missing; some columns have other types than in training: give a data frame with the "
+            "types of the training, or a function (module:function) that converts the table as in training"
+        )
+    elif "unknown categor" in low or "unseen label" in low:
+        hint = "remove the values that the model has never seen from the schema, or train it to accept any value"
+    elif "could not convert string to float" in low:
+        hint = (
+            "the model was trained on numbers and receives words of the data: set `given: number` beside `written`, "
+            "or give a function (module:function) that cleans the table as in training and asks the model"
+        )
+    elif "not fitted" in low:
+        hint = "fit the model first"
+    else:
+        hint = "a model must answer for everyone that the schema describes: its attributes, their order and encodings"
+    return ModelError(f"{CANNOT_ASK}{text}", location=location, hint=hint)
+
+
+def _has_missing(rows: Any) -> bool:
+    """Return whether a frame or array has missing values."""
+    import narwhals as nw
+
+    table = nw.from_native(rows, eager_only=True, pass_through=True)
+    if isinstance(table, nw.DataFrame):
+        return any(is_missing(value) for name in table.columns for value in table[name].to_list())
+    return any(map(is_missing, np.asarray(rows, dtype=object).ravel().tolist()))
+
+
+# How a model is asked, settled when it is loaded.
+
+
+def settle_input(
+    model: RowT,
+    forms: Sequence[InputForm],
+    inputs: Mapping[str, ColumnInput],
+    probe: Callable[[RowT], RowT],
+    *,
+    untyped: bool,
+    learnt: InputForm | None = None,
+) -> RowT:
+    """Set the form and the column types with which a model answers.
+
+    Args:
+        model: The model.
+        forms: Forms of its rows, the likeliest first.
+        inputs: Column types that the model states, by column.
+        probe: Asks a model about a few individuals, and returns it with what its answers show.
+        untyped: Whether ``like`` is a text table. Column types that are not stated are then found by asking.
+        learnt: Form that the model was fitted on, if it can be told.
+
+    Raises:
+        ModelError: The model refuses every form, or decides people differently than as they stand in the data.
+    """
+    refused: list[ModelError] = []
+    for form in forms:
+        candidate = replace(model, form=form)
+        try:
+            if form != "numbers" and (untyped or model.like is None):
+                frame = decode(model.schema, probe_individuals(model.schema)) if model.like is None else model.like
+                candidate = apply_stated_types(candidate, inputs, frame)
+            if form != "numbers" and untyped and model.like is not None:
+                candidate = search_types(candidate, inputs, model.like, probe, compare=form == "frame")
+            candidate = probe(candidate)
+        except ModelError as error:
+            refused.append(candidate.explain(error))
+            continue
+        if form == "frame" and model.like is not None:
+            _check_same_people(candidate)
+        if refused:
+            return add_caution(candidate, _describe_retry(form, forms[0], refused[0]))
+        guessed = len(forms) > 1 and form != "frame" and learnt is None
+        return add_caution(candidate, _describe_guess(candidate, forms[1])) if guessed else candidate
+    attempts = [f"asked with {FORMS[form]}: {error.message}" for form, error in zip(forms, refused, strict=True)]
+    message = refused[0].message if len(refused) == 1 else "; ".join(attempts)
+    raise ModelError(message, location=model.name, hint=refused[0].hint)
+
+
+def _describe_retry(form: InputForm, first: InputForm, error: ModelError) -> str:
+    """Describe that a model is asked in another form than the likeliest one.
+
+    The columns of an array are taken by position, and nothing shows whether the model means the same ones.
+    """
+    reason = error.message.removeprefix(CANNOT_ASK)
+    return (
+        f"The model was asked with {FORMS[form]}, columns in the order of the schema, because with {FORMS[first]} "
+        f"it failed: {reason}. If it expects other columns, all results about it are wrong."
+    )
+
+
+def _describe_guess(model: RowModel, other: InputForm) -> str:
+    """Describe that a model answers differently in another form. Empty if it does not, or refuses the other form."""
+    people = probe_individuals(model.schema)
+    try:
+        differs = _differ(model.answer(people)[:, 0], replace(model, form=other).answer(people)[:, 0])
+    except ModelError:
+        return ""
+    if not differs.any():
+        return ""
+    return (
+        f"The model was fitted on a bare array, and nothing shows of what: it takes {FORMS['words']} and "
+        f"{FORMS['numbers']}, and answers differently about {differs.sum()} of {len(differs)} individuals. It was "
+        "asked with the words. If it was trained on numbers, all results about it are wrong: fit it on a data frame, "
+        "which names its columns, or give it as module:function, which is asked with a data frame and encodes it "
+        "itself."
+    )
+
+
+def _check_same_people(model: RowModel) -> None:
+    """Check that a model decides people the same before and after encoding by the schema.
+
+    A stray space, a capital letter or a marker of missing values that the schema normalises, and the model knows, would
+    otherwise change its answers. Bins change what the model receives on purpose, so nothing is compared then. Only
+    people whose words the schema changes are asked about, in both forms. A model that answers differently each time may
+    differ as often as its answers to the same rows do.
+
+    Raises:
+        ModelError: Some people are decided differently.
+    """
+    import narwhals as nw
+
+    schema, table = model.schema, nw.from_native(model.like, eager_only=True)
+    absent = set(schema.columns) - set(table.columns)
+    if absent or any(attribute.edges is not None for attribute in schema.attributes):
+        return  # a frame that does not fit the schema is only a template
+    rows = table.select([name for name in table.columns if name in schema.columns]).head(COMPARED_PEOPLE)
+    try:
+        people = encode(schema, rows.to_native())
+        before = rows[people.rows.tolist()]
+        after = nw.from_native(decode(schema, people.individuals, like=rows.to_native()), eager_only=True)
+        # Passthrough columns are the data's own.
+        changed = _changed_rows(before.select(list(schema.names)), after.select(list(schema.names)))
+        if not changed:
+            return
+        frames = [frame[changed].to_native() for frame in (before, after)]
+        decisions = [model.answer_frame(frames[0])[:, 0]]
+    except (DataError, ModelError):
+        return
+    decisions.append(model.answer_frame(frames[1])[:, 0])
+    different = np.flatnonzero(_differ(*decisions))
+    if not len(different):
+        return
+    again = [model.answer_frame(frame)[:, 0] for frame in frames]
+    own = sum(int(_differ(first, second).sum()) for first, second in zip(decisions, again, strict=True))
+    both = len(different) + int(_differ(*again).sum())
+    if own and both - own <= STANDARD_ERRORS * math.sqrt(both + own):
+        return
+    raise ModelError(
+        f"described by the schema, {len(different):,} of {len(people):,} people are decided differently than as they "
+        f"stand in the data, the first in row {int(people.rows[changed[different[0]]]) + 1}",
+        location=model.name,
+        hint="the schema's values must be the words the model was trained on: check spaces, and markers of missing "
+        "values that it knows as values",
+    )
+
+
+def _differ(answers: Floats, others: Floats) -> Booleans:
+    """Return which decisions (n,) differ. Numbers may differ by rounding."""
+    return np.asarray(~np.isclose(answers, others, rtol=1e-9, atol=1e-12))
+
+
+def _changed_rows(before: Any, after: Any) -> list[int]:
+    """Return the rows that differ between two frames: all of them if a column has another type."""
+    changed = np.zeros(len(before), dtype=np.bool_)
+    for name in before.columns:
+        column, other = before[name], after[name]
+        if column.dtype != other.dtype:
+            return list(range(len(before)))
+        missing = (column.is_null() & other.is_null()).to_numpy()
+        changed |= ~(missing | np.asarray((column == other).fill_null(value=False).to_numpy(), dtype=np.bool_))
+    return [int(row) for row in np.flatnonzero(changed)]
+
+
+# The meaning of a model's numbers, settled when it is loaded.
+
+
+def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: OutputKind | None) -> LabelT:
+    """Set the meaning of a model's outputs.
+
+    Args:
+        model: The model.
+        outputs: Outputs for individuals, shape (n, k).
+        truth: Their true labels (see ``ReferencePeople``), shape (n,).
+        stated: Meaning that the caller states. None to decide it by values and true labels.
+
+    Raises:
+        ModelError: As ``read_outputs``.
+    """
+    reading = read_outputs(
+        outputs, truth, model.classes, model.output_class, model.favourable, stated=stated, location=model.name
+    )
+    single = outputs.shape[1] == 1 and not model.labelled
+    return add_caution(
+        replace(model, reading=reading), reading.describe(model.classes[model.output_class]) if single else ""
+    )
+
+
+def ask_reference_rows(
+    model: LabelModel, ledger: QuestionLedger, outputs: Floats, data: Any
+) -> tuple[Floats, Floats, Integers]:
+    """Ask a model with a price about some rows of the data, to settle the meaning of its outputs.
+
+    It is not asked if all its outputs are labels of the target.
+
+    Args:
+        model: The model.
+        ledger: Ledger of the model. At most a quarter of its budget is used.
+        outputs: Outputs for individuals of the domain, shape (n, k).
+        data: Data frame, or None.
+
+    Returns:
+        The m rows, shape (m, attributes); the outputs for the individuals of the domain and then for these rows,
+        shape (n + m, k); and the true labels of the same individuals, shape (n + m,).
+    """
+    unknown = np.full(len(outputs), -1, dtype=np.int64)
+    nobody = np.empty((0, len(model.schema.attributes)))
+    if first_reading(outputs, model.classes).label_only:
+        return nobody, outputs, unknown
+    people = reference_people(model.schema, data, rows=int(min(PAID_PEOPLE, ledger.left // 4)), drawn=0)
+    answers = model.ask(people.individuals).outputs if len(people.individuals) else None
+    if answers is None or answers.shape[1] != outputs.shape[1]:
+        return nobody, outputs, unknown
+    return people.individuals, np.concatenate([outputs, answers]), np.concatenate([unknown, people.truth])

@@ -1,0 +1,77 @@
+"""Import the object that ``module:name`` names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from evenhand.core.text import summarize_error
+from evenhand.errors import ModelError
+
+
+def import_object(source: str, folder: Path | None = None) -> Any:
+    """Import the object that ``module:name`` names, as ``uvicorn`` does: the folder is put on ``sys.path``.
+
+    Args:
+        source: Module and name.
+        folder: Folder of the module. By default the current directory.
+
+    Raises:
+        ModelError: There is no such module or name, or importing it fails, or a module of this name was imported from
+            another folder before.
+    """
+    name, _, attribute = source.partition(":")
+    place = str(Path.cwd() if folder is None else folder.absolute())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise _import_error(source, name, error) from error
+        raise ModelError(
+            f"there is no module {error.name!r}",
+            location=source,
+            hint="write module:function, with the module's file in the current directory or installed",
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise _import_error(source, name, error) from error
+    _check_origin(name.partition(".")[0], place, source)
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            names = [name for name in dir(value) if not name.startswith("_") and _is_model(getattr(value, name))]
+            raise ModelError(
+                f"there is no {part!r} in {name}",
+                location=source,
+                hint=f"it has: {', '.join(sorted(names)[:12]) or 'nothing to call'}",
+            )
+        value = getattr(value, part)
+    return value
+
+
+def _check_origin(name: str, place: str, source: str) -> None:
+    """Check that a module is the one in the folder, if the folder has one of this name."""
+    spec = PathFinder.find_spec(name, [place])
+    origin = getattr(sys.modules[name], "__file__", None)
+    if spec is None or spec.origin is None or origin is None or Path(origin).resolve() == Path(spec.origin).resolve():
+        return
+    raise ModelError(
+        f"another module {name!r} is imported already, from {origin}",
+        location=source,
+        hint=f"rename {spec.origin}",
+    )
+
+
+def _is_model(candidate: Any) -> bool:
+    return callable(candidate) or hasattr(candidate, "predict")
+
+
+def _import_error(source: str, module: str, error: BaseException) -> ModelError:
+    return ModelError(
+        f"importing {module} fails: {summarize_error(error)}", location=source, hint=f"try: python -c 'import {module}'"
+    )
