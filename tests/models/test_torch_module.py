@@ -384,7 +384,7 @@ def test_a_whole_module_needs_trust(tmp_path, suffix):
     with pytest.raises(TrustError, match="`trust=True`"):
         load_model(path, CODES)
     scorer = load_model(path, CODES, trust=True)
-    np.testing.assert_allclose(scorer.outputs(PEOPLE), alone(module), atol=1e-6)
+    np.testing.assert_allclose(scorer.ask(PEOPLE).outputs, alone(module), atol=1e-6)
     mark = tmp_path / "mark"
     torch.save(Trap(mark), path)
     with pytest.raises(TrustError):

@@ -1,15 +1,16 @@
-"""Whether a model gives the same answer when it is asked again: decisions that are drawn at random are not bias.
+"""Noise of a model: whether it gives the same answer when it is asked again.
 
-A language model behind an HTTP endpoint, or a function with a random number in it, may decide the same person
-differently each time. What follows from one answer per person then mixes two things: who the person is, and the model's
-own noise. So some people are asked about twice, the second time past every cache and in reversed order, since a
-generator that is seeded per call would repeat its numbers by position.
+A language model behind an HTTP endpoint, or a function with random numbers, may decide the same person differently each
+time. Single answers then mix two things: the person, and the noise of the model. So some people are asked about twice,
+the second time without any cache and in reversed order, since a generator that is seeded per call would repeat its
+numbers by position.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -24,21 +25,23 @@ from evenhand.models.scorer import BATCH_ROWS, Regressor, Scorer, WrappedScorer,
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, format_interval, format_value
 
+RowsT = TypeVar("RowsT", Floats, Sequence[str])
+
 CHECKED = 300
-"""People asked about twice, at most. If all answers are alike, at most 1.2 % of people change (95 %)."""
+"""Maximum number of people asked about twice. If all answers repeat, at most 1.2 % of people change (95 %)."""
 
 FIRST = 20
-"""Of them so many are asked about whatever the time limit; the clock is looked at before each further batch."""
+"""Number of people asked about twice whatever the time limit, which is checked before each further batch."""
 
 
 class NoiseCheck(BaseModel):
     """How often a model decided differently when it was asked about the same person, or text, again.
 
     Attributes:
-        people: how many people, or texts, were asked about twice.
-        changed: for how many of them the decision changed.
-        rate: their share.
-        queries: questions that this took beyond the first answers.
+        people: Number of people, or texts, that were asked about twice.
+        changed: Number of those whose decision changed.
+        rate: Rate of changed decisions.
+        queries: Number of questions beyond the first answers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,21 +51,28 @@ class NoiseCheck(BaseModel):
     rate: Observed
     queries: int
 
+    @classmethod
+    def of_counts(cls, changed: int, people: int, confidence: float) -> NoiseCheck:
+        """Build the check from counts."""
+        rate = observed_rate(changed, people, confidence)
+        assert isinstance(rate, Observed)
+        return cls(people=people, changed=changed, rate=rate, queries=people)
+
     @property
     def noisy(self) -> bool:
-        """Whether the model disagreed with itself."""
+        """Whether a decision changed."""
         return self.changed > 0
 
     def caution(self, consequence: str, nouns: tuple[str, str] = ("person", "people")) -> Note:
-        """Return what a reader must know before anything else.
+        """Build the note that stands before all results.
 
         Args:
-            consequence: what it means for the numbers that follow, in full sentences.
-            nouns: what was asked about, one and several.
+            consequence: Consequence for the results, in full sentences.
+            nouns: Noun for what was asked about, singular and plural.
         """
-        asked = format_count(self.people, *nouns)
+        count = format_count(self.people, *nouns)
         return Note(
-            f"The model answers differently each time: asked twice about the same {asked}, it changed its decision "
+            f"The model answers differently each time: asked twice about the same {count}, it changed its decision "
             f"for {self.changed:,}, {format_value(self.rate, 'rate')} (observed, "
             f"{format_interval(self.rate, 'rate')}). {consequence}",
             "caution",
@@ -103,6 +113,14 @@ class RepeatCheck(BaseModel):
         )
 
 
+def growing_batches(rows: RowsT, limit: TimeLimit, stopped: Callable[[], bool] = lambda: False) -> Iterator[RowsT]:
+    """Yield batches of rows, each twice as large as the one before, until a time limit has passed."""
+    start, size = 0, FIRST
+    while start < len(rows) and not stopped() and not (start and limit.passed()):
+        yield rows[start : start + size]
+        start, size = start + size, 2 * size
+
+
 def check_noise(
     scorer: Scorer,
     individuals: Floats,
@@ -114,44 +132,41 @@ def check_noise(
     """Ask about the first individuals (n, attributes) twice and count changed decisions.
 
     Args:
-        scorer: the model. Its first answers may come from a cache, the second ones do not.
-        individuals: in random order.
-        most: of them so many are asked about.
-        confidence: of the interval.
-        limit: when no further batch is asked about.
+        scorer: The model. Its first answers may come from a cache, the second ones do not.
+        individuals: Individuals in random order.
+        most: Maximum number of individuals.
+        confidence: Confidence level of the interval.
+        limit: Time limit for further batches.
 
     Returns:
-        The counts; None for a model that computes the same answer every time (see ``can_vary``), or for no one.
+        The counts. None for a model whose answers always repeat (see ``can_vary``), or without individuals.
     """
-    people, at, step, changed = individuals[:most], 0, FIRST, 0
-    if not can_vary(scorer) or len(people) == 0:
+    if not can_vary(scorer) or len(individuals[:most]) == 0:
         return None
-    while at < len(people) and not (at and limit.passed()):
-        part = people[at : at + step]
-        # In the reverse order: answers that go by the place in a batch are noticed too.
-        again = ask_again(scorer, part[::-1]).labels[::-1]
-        changed += int((predict_labels(scorer, part) != again).sum())
-        at, step = at + len(part), 2 * step
-    rate = observed_rate(changed, at, confidence)
-    assert isinstance(rate, Observed)
-    return NoiseCheck(people=at, changed=changed, rate=rate, queries=at)
+    people = changed = 0
+    for batch in growing_batches(individuals[:most], limit):
+        # In reversed order: answers that depend on the position in a batch are noticed too.
+        again = ask_again(scorer, batch[::-1]).labels[::-1]
+        changed += int((predict_labels(scorer, batch) != again).sum())
+        people += len(batch)
+    return NoiseCheck.of_counts(changed, people, confidence)
 
 
 def can_vary(model: Scorer | Regressor) -> bool:
-    """Return whether a model may answer differently when it is asked again: endpoints, functions, unknown estimators.
+    """Return whether answers of a model may differ between calls: endpoints, functions, unknown estimators.
 
-    A model says so itself by an attribute ``can_vary``; what is read from weights computes the same each time.
+    Such a model has an attribute ``can_vary``. White boxes compute the same each time.
     """
     return bool(getattr(unwrap_scorer(model), "can_vary", False))
 
 
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Ask the model itself about individuals (n, attributes), past every cache, each row as a question of its own.
+    """Ask the model itself about individuals (n, attributes), without any cache, each row as a separate question.
 
     Args:
-        scorer: who is asked.
-        individuals: whom about.
-        ledger: is charged if the model has none of its own.
+        scorer: The model.
+        individuals: The individuals.
+        ledger: Ledger that is charged if the model has none of its own.
     """
     scorer = unwrap_scorer(scorer)
     again = getattr(scorer, "reply_again", None) or partial(ask_model, scorer, ledger=ledger)
@@ -161,14 +176,13 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
 
 
 class FreshScorer(ReplyingScorer, WrappedScorer):
-    """A model that answers differently each time, asked for every row of every question; no answer is kept.
+    """A model that answers differently each time. Every row is asked about, and no answer is kept.
 
-    With several answers the majority decides, the earliest answer where labels come equally often, and scores are
-    averaged.
+    Of several answers the majority decides, on a tie the earliest answer, and scores are averaged.
 
     Attributes:
-        model: what is asked.
-        answers: answers per individual.
+        model: The model.
+        answers: Answers per individual.
     """
 
     def __init__(self, model: Scorer, answers: int = 1) -> None:
@@ -176,7 +190,7 @@ class FreshScorer(ReplyingScorer, WrappedScorer):
 
     @property
     def ledger(self) -> QuestionLedger | None:
-        """What the model charges."""
+        """Ledger of the model."""
         return find_ledger(unwrap_scorer(self.model))
 
     @property
@@ -185,7 +199,7 @@ class FreshScorer(ReplyingScorer, WrappedScorer):
         return max(1, int(getattr(self.model, "batch", BATCH_ROWS)) // self.answers)
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return mean scores and the labels of the majority, of the same answers."""
+        """Return mean scores and majority labels of the same answers."""
         return repeat_questions(self.model, individuals, self.answers).reply
 
 
@@ -193,8 +207,8 @@ class RepeatedAnswers(NamedTuple):
     """Several answers about each individual.
 
     Attributes:
-        reply: mean scores, and the labels of the majority.
-        counts: how many answers gave each label, shape (n, classes).
+        reply: Mean scores and majority labels.
+        counts: Number of answers with each label, shape (n, classes).
     """
 
     reply: Reply
@@ -204,10 +218,10 @@ class RepeatedAnswers(NamedTuple):
 def repeat_questions(
     scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None
 ) -> RepeatedAnswers:
-    """Ask about each individual (n, attributes) several times; arguments as for ``ask_again``."""
-    every = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
-    scores = every.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
-    labels = every.labels.reshape(len(individuals), answers)
+    """Ask about each individual (n, attributes) several times. Arguments as for ``ask_again``."""
+    reply = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
+    scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
+    labels = reply.labels.reshape(len(individuals), answers)
     counts = (labels[:, :, None] == np.arange(len(scorer.classes))).sum(axis=1)
     return RepeatedAnswers(Reply(scores, majority(labels, counts), scorer.label_only), counts)
 
@@ -216,8 +230,8 @@ def majority(labels: Integers, counts: Integers) -> Integers:
     """Return the most frequent label of each row of answers (n, answers), the earliest answer on a tie, shape (n,).
 
     Args:
-        labels: the answers.
-        counts: how many of them gave each label, shape (n, classes).
+        labels: The answers.
+        counts: Number of answers with each label, shape (n, classes).
     """
-    most = np.take_along_axis(counts, labels, axis=1)
-    return np.take_along_axis(labels, most.argmax(axis=1)[:, None], axis=1)[:, 0]
+    votes = np.take_along_axis(counts, labels, axis=1)
+    return np.take_along_axis(labels, votes.argmax(axis=1)[:, None], axis=1)[:, 0]

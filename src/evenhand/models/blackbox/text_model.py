@@ -1,11 +1,15 @@
-"""A model of texts as something that can be asked: text in, labels or scores out."""
+"""Models of texts: a list of texts in, labels or scores out.
+
+A model behind an HTTP endpoint receives ``{"instances": [{"text": "I have two children."}, ...]}``, at most 1,000 texts
+per request, and replies as a model of people does (see ``http_endpoint``). The labels are those that it names, or the
+positions of its scores.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,48 +17,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.http import redact_url
+from evenhand.core.text import summarize_error
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
 from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
-from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
+from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection, sort_predictions
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
 from evenhand.models.importing import import_object
 from evenhand.models.language.scorer import TEXT_QUESTIONS, open_text_file
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.load import OBJECT_LOADERS, load_stored_object
-from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
+from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, is_url, load_stored_object
+from evenhand.models.noise import CHECKED, NoiseCheck, growing_batches
 from evenhand.models.outputs import OutputKind, read_outputs
 from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_reply
 from evenhand.models.scorer import check_finite
-from evenhand.stats.proportion import observed_rate
-from evenhand.stats.quantity import Observed
 from evenhand.stats.repetition import Repetition, confirm_repeats
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
 """Two texts, each with its label."""
 
 CHECK_SHARE = 0.1
-"""Of a time limit no more than this goes into asking some texts twice, if that takes more than one batch."""
+"""Share of a time limit for asking some texts twice, if that takes more than one batch."""
 
 TEXT_BATCH = 4096
 """Texts per call to a model."""
 
+ENDPOINT_BATCH = 1000
+"""Texts per request to an endpoint."""
 
 REPLY_HINT = "let the model reply with labels, or with probabilities of the favourable label"
 
 
 @dataclass(frozen=True, eq=False)
 class TextModel:
-    """What is called with a list of texts, and the labels that it is known to give.
+    """A model that is called with a list of texts.
 
     Attributes:
-        ask: takes a list of texts, gives an array: labels, scores from 0 to 1, or one score per label.
-        known: the labels, if the model names them from the start.
-        name: how to call it in messages.
-        batch: texts per call.
-        ledger: counts the texts that an endpoint was sent; None for a model in this process.
-        can_vary: whether it may answer differently when it is asked again.
+        ask: Function of a list of texts that returns an array: labels, scores from 0 to 1, or one score per label.
+        known: Labels, if the model names them from the start.
+        name: Name of the model in messages.
+        batch: Texts per call.
+        ledger: Counts the texts that an endpoint was sent. None for a model in this process.
+        can_vary: Whether the answers may differ between calls.
     """
 
     ask: Any
@@ -66,14 +71,14 @@ class TextModel:
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
-        """The labels, if the model names them; a service may do so in its answers only."""
+        """Labels, if the model names them. A service may do so in its answers only."""
         return self.known or getattr(self.ask, "classes", None)
 
     def replies(self, texts: Sequence[str]) -> NDArray[np.generic]:
-        """Return what the model says to each text, shape (n,) or (n, classes).
+        """Return the reply to each text, shape (n,) or (n, classes).
 
         Raises:
-            ModelError: it fails, or does not reply once per text.
+            ModelError: The model fails, or does not reply once per text.
         """
         parts = [self._batch(list(texts[i : i + self.batch])) for i in range(0, len(texts), self.batch)]
         return np.concatenate(parts)
@@ -84,9 +89,8 @@ class TextModel:
         except EvenhandError:
             raise
         except Exception as error:
-            first = (str(error).splitlines() or [""])[0]
             raise ModelError(
-                f"asked about a list of {len(texts):,} texts, the model fails: {type(error).__name__}: {first}",
+                f"asked about a list of {len(texts):,} texts, the model fails: {summarize_error(error)}",
                 location=self.name,
                 hint="a model of texts takes a list of texts and replies with one label or score for each",
             ) from error
@@ -101,25 +105,25 @@ class TextModel:
 
 
 def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
-    """Return a model of texts: an object, a file of scikit-learn's, a folder, a URL, or ``module:function``.
+    """Load a model of texts: an object, a file of scikit-learn's, a folder, a URL, or ``module:function``.
 
     Args:
-        source: an estimator or pipeline with ``predict_proba`` or ``predict``, any function of a list of texts, or the
+        source: An estimator or pipeline with ``predict_proba`` or ``predict``, any function of a list of texts, or the
             folder of a text classifier that transformers saved (``config.json``, safetensors, tokenizer), or the
             ``.yaml`` file of a language model.
-        trust: allow files that can run code when they are loaded.
+        trust: Whether to load files that can run code.
 
     Raises:
-        ModelError: there is no such model, or it does not take texts.
-        TrustError: loading it could run code, and it is not trusted.
+        ModelError: There is no such model, or it does not take texts.
+        TrustError: Loading it could run code, and it is not trusted.
     """
     if isinstance(source, TextModel):
         return source
     name = str(source) if isinstance(source, str | Path) else getattr(source, "__name__", type(source).__name__)
-    if isinstance(source, str) and re.match(r"https?://", source, re.IGNORECASE):
+    if isinstance(source, str) and is_url(source):
         endpoint = connect_text_model(source)
-        return TextModel(endpoint, None, endpoint.connection.name, BATCH, endpoint.connection.ledger)
-    if isinstance(source, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", source):
+        return TextModel(endpoint, None, endpoint.connection.name, ENDPOINT_BATCH, endpoint.connection.ledger)
+    if isinstance(source, str) and OBJECT_NAME.fullmatch(source):
         source = import_object(source)
     elif isinstance(source, str | Path):
         path = Path(source)
@@ -137,12 +141,11 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
                 "Hugging Face text classifier, the .yaml of a language model, a URL or module:function",
             )
         source = load_stored_object(path, trust=trust)
-    classes = getattr(source, "classes_", None)
-    known = None if classes is None else tuple(np.asarray(classes).tolist())
-    if hasattr(source, "predict_proba"):
-        return TextModel(source.predict_proba, known, name, can_vary=not is_repeatable(source))
-    if hasattr(source, "predict") and not isinstance(source, type):
-        return TextModel(source.predict, known, name, can_vary=not is_repeatable(source))
+    method = next((method for method in ("predict_proba", "predict") if hasattr(source, method)), None)
+    if method is not None and not isinstance(source, type):
+        classes = getattr(source, "classes_", None)
+        labels = None if classes is None else tuple(np.asarray(classes).tolist())
+        return TextModel(getattr(source, method), labels, name, can_vary=not is_repeatable(source))
     if callable(source):
         return TextModel(source, None, name)
     raise ModelError(
@@ -153,7 +156,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
 
 
 def reads_texts(model: Any) -> bool:
-    """Return whether a scikit-learn model splits texts into words before anything else: it cannot take rows."""
+    """Return whether the first step of a scikit-learn model splits texts into words, so that it cannot take rows."""
     model = getattr(model, "best_estimator_", model)
     parts = nested_parts(model)
     return reads_texts(parts[0][1]) if parts else hasattr(model, "build_analyzer")
@@ -162,15 +165,15 @@ def reads_texts(model: Any) -> bool:
 def interpret_replies(
     replies: NDArray[np.generic], model: TextModel, labels: Sequence[Any] | None, favourable: Any
 ) -> tuple[Reply, tuple[Any, ...], int]:
-    """Interpret replies as scores and labels, the labels' names, and the position of the favourable one.
+    """Interpret replies as scores and labels, and return these, the names of the labels, and the favourable position.
 
-    Labels come from ``labels``, else from the model, else from the replies: the distinct ones in order, or ``no`` and
-    ``yes`` where these are scores. The favourable one is the last unless said otherwise.
+    The names come from ``labels``, from the model, or from the replies: the distinct ones in order, or ``no`` and
+    ``yes`` if the replies are scores. By default the last label is favourable.
 
     Raises:
-        ModelError: the replies are not labels or scores.
+        ModelError: The replies are neither labels nor scores.
     """
-    # the same 0.0 or 1.0 for everything is a score too: as a label it would be the favourable one either way
+    # The same 0.0 or 1.0 for everything is a score too: as a label it would be the favourable one either way.
     numbers = replies.dtype.kind == "f" and (
         not np.isin(replies, (0, 1)).all() or (favourable is None and len(np.unique(replies)) == 1)
     )
@@ -184,19 +187,19 @@ def interpret_replies(
         classes = ("no", "yes")
     else:
         classes = tuple(sorted(set(replies.tolist()), key=lambda label: (type(label).__name__, label)))
-    wanted = len(classes) - 1
+    position = len(classes) - 1
     if favourable is not None:
         names = [str(label) for label in classes]
         if str(favourable) not in names:
             raise ModelError(
                 f"the favourable label {favourable!r} is not among the labels {', '.join(names)}", location=model.name
             )
-        wanted = names.index(str(favourable))
-    if len(classes) == 1:  # it says the same to everything: a constant model
+        position = names.index(str(favourable))
+    if len(classes) == 1:  # a constant model
         return label_reply(np.zeros(len(replies), dtype=np.int64), 1), classes, 0
     outputs = numeric_outputs(replies, len(replies), classes, location=model.name)
     if outputs is None:
-        return read_reply(replies, len(replies), classes, wanted, location=model.name), classes, wanted
+        return read_reply(replies, len(replies), classes, position, location=model.name), classes, position
     check_finite(outputs, location=model.name)
     unknown = np.full(len(outputs), -1, dtype=np.int64)
     # A model of texts replies with probabilities: the same one for every text is one too.
@@ -204,43 +207,40 @@ def interpret_replies(
         "probability" if outputs.shape[1] == 1 and 0 < outputs.min() == outputs.max() < 1 else None
     )
     reading = read_outputs(
-        outputs, unknown, classes, wanted, wanted, stated=stated, location=model.name, hint=REPLY_HINT
+        outputs, unknown, classes, position, position, stated=stated, location=model.name, hint=REPLY_HINT
     )
-    return reading.reply(outputs, classes, wanted, location=model.name), classes, wanted
+    return reading.reply(outputs, classes, position, location=model.name), classes, position
 
 
 def check_texts(texts: Iterable[str]) -> list[str]:
-    """Return the texts as a list.
+    """Check texts, and return them as a list.
 
     Raises:
-        DataError: there are none, or something among them is not text.
+        DataError: The list is empty, or an item is not text.
     """
     if isinstance(texts, str):
-        raise DataError("one text was given in place of many", hint="give a list of texts")
-    found = list(texts)
-    if not found:
+        raise DataError("expected a list of texts, got one text", hint="put the text into a list")
+    checked = list(texts)
+    if not checked:
         raise DataError("there are no texts")
-    for row, text in enumerate(found):
+    for row, text in enumerate(checked):
         if not isinstance(text, str):
-            raise DataError(f"row {row + 1}: {text!r} is not text", hint="leave rows without text out")
-    return found
-
-
-# The answers of a model of texts, each text asked about once.
+            raise DataError(f"row {row + 1}: {text!r} is not text", hint="remove rows without text")
+    return checked
 
 
 class TextAnswers:
-    """What a model said about texts so far: each is asked about once, as long as there is time and budget.
+    """Answers of a model about texts. Each text is asked about once, as long as there is time and budget.
 
     Args:
-        model: who is asked.
-        labels, favourable: the labels and the favourable one, as far as the caller knows them.
-        limit: when nothing more is asked.
-        budget: texts that may be asked about; None: any number.
+        model: The model.
+        labels, favourable: The labels and the favourable one. None if the caller does not know them.
+        limit: Time limit for questions.
+        budget: Maximum number of texts. None disables the limit.
 
     Attributes:
-        stopped: whether a limit or an interrupt ended all asking.
-        interrupted: whether that was an interrupt.
+        stopped: Whether a limit or an interrupt ended all questions.
+        interrupted: Whether an interrupt did.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class TextAnswers:
 
     @property
     def queries(self) -> int:
-        """Texts that the model was asked about; those of an endpoint as it counts them."""
+        """Number of texts that the model was asked about, or that an endpoint was sent."""
         return len(self) if self.model.ledger is None else self.model.ledger.sent
 
     @property
@@ -275,7 +275,7 @@ class TextAnswers:
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
-        """Keep back all but a share of the budget and of the time limit for questions that come later."""
+        """Limit the budget and the time limit to a share, so that the rest is left for later questions."""
         limit, budget = self.limit, self.budget
         self.limit, self.budget = limit.share(share), None if budget is None else int(share * budget)
         try:
@@ -284,12 +284,12 @@ class TextAnswers:
             self.limit, self.budget, self.stopped = limit, budget, False
 
     def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
-        """Ask about those that were not asked about yet; a limit or an interrupt ends all asking."""
+        """Ask about the texts that were not asked about yet. A limit or an interrupt ends all questions."""
         new = [text for text in dict.fromkeys(texts) if text not in self._position]
         self._ask(new, new, progress)
 
     def ask_again(self, texts: Sequence[str]) -> Integers:
-        """Ask about each text once more, whatever is known; return where its answer stands, -1 where it has none.
+        """Ask about each text once more, and return the position of its new answer, or -1 without one.
 
         The last text is asked about first: a generator that is seeded per call would repeat its numbers by position.
         """
@@ -298,46 +298,40 @@ class TextAnswers:
         return np.array([self._position.get(key, -1) for key in keys], dtype=np.int64)
 
     def check_noise(self, texts: Iterable[str], *, confidence: float = 0.95) -> NoiseCheck | None:
-        """Ask about some texts twice and count changed labels, as ``models.check_noise`` does of people.
+        """Ask about some texts twice and count changed labels, as ``models.check_noise`` does for people.
 
         Args:
-            texts: in random order; at most ``CHECKED`` of them, as many as a twentieth of the budget pays for, and
-                after the first few none once a tenth of the time has passed.
-            confidence: of the interval.
+            texts: Texts in random order. At most ``CHECKED`` of them are used, at most as many as a twentieth of the
+                budget pays for, and after the first batch none once a tenth of the time has passed.
+            confidence: Confidence level of the interval.
 
         Returns:
-            The counts; None for a model that computes the same answer every time, or if nothing was asked twice.
+            The counts. None for a model whose answers always repeat, or if no text was asked about twice.
         """
         if not self.model.can_vary:
             return None
-        most = CHECKED if self.budget is None else min(CHECKED, self.budget // 40)
-        checked = list(dict.fromkeys(texts))[:most]
-        limit, at, step = self.limit.share(CHECK_SHARE), 0, FIRST
-        pairs: list[Integers] = []
-        while at < len(checked) and not self.stopped and not (at and limit.passed()):
-            part = checked[at : at + step]
-            self.ask(part)
-            pairs.append(np.stack([self.positions(part), self.ask_again(part)]))
-            at, step = at + len(part), 2 * step
-        both = np.concatenate([np.empty((2, 0), dtype=np.int64), *pairs], axis=1)
+        limit = CHECKED if self.budget is None else min(CHECKED, self.budget // 40)
+        pairs = [np.empty((2, 0), dtype=np.int64)]
+        checked = list(dict.fromkeys(texts))[:limit]
+        for batch in growing_batches(checked, self.limit.share(CHECK_SHARE), lambda: self.stopped):
+            self.ask(batch)
+            pairs.append(np.stack([self.positions(batch), self.ask_again(batch)]))
+        both = np.concatenate(pairs, axis=1)
         first, again = both[:, (both >= 0).all(axis=0)]
         if not len(first):
             return None
         labels = self.answers()[0].labels
-        rate = observed_rate(int((labels[first] != labels[again]).sum()), len(first), confidence)
-        assert isinstance(rate, Observed)
-        changed = round(rate.value * rate.n)
-        return NoiseCheck(people=rate.n, changed=changed, rate=rate, queries=rate.n)
+        return NoiseCheck.of_counts(int((labels[first] != labels[again]).sum()), len(first), confidence)
 
     def confirm_flips(self, flips: Sequence[TextFlip], *, confidence: float = 0.95) -> tuple[Repetition, int]:
-        """Ask again about both texts of each flip, and test whether the two labels repeat (see ``stats.repetition``).
+        """Ask about both texts of each flip again, and test whether the labels repeat (see ``stats.repetition``).
 
         Args:
             flips: Pairs of texts with their labels, most important first.
             confidence: 1 minus the false discovery rate.
 
         Returns:
-            Which flips are confirmed, as far as budget and time limit go, and the number of texts asked about.
+            The confirmed flips, within budget and time limit, and the number of texts asked about.
         """
         queries, direction = 0, 1
 
@@ -379,53 +373,30 @@ class TextAnswers:
                 self._replies.append(self.model.replies([text for _, text in part]))
                 self._position.update({key: len(self._position) + i for i, (key, _) in enumerate(part)})
         except BudgetError:
-            self.stopped = True  # further tries after failures cost more than was foreseen
+            self.stopped = True  # retries after failures cost more than expected
         except KeyboardInterrupt:
             self.stopped = self.interrupted = True
         self.stopped |= len(affordable) < len(new)
 
     def positions(self, texts: Iterable[str]) -> Integers:
-        """Return where the answer about each text stands in ``answers``; -1 where it was not asked about."""
+        """Return the position in ``answers`` of each text, or -1 without an answer."""
         return np.array([self._position.get(text, -1) for text in texts], dtype=np.int64)
 
     def answers(self) -> tuple[Reply, tuple[Any, ...], int]:
-        """Return all answers, the labels' names, and the position of the favourable one.
+        """Return all answers, the names of the labels, and the position of the favourable one.
 
         Raises:
-            LimitError: there is none.
-            ModelError: they are not labels or scores.
+            LimitError: There are no answers.
+            ModelError: The answers are neither labels nor scores.
         """
         if not self._replies:
-            raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
+            raise LimitError(
+                "the search was stopped before the first question", hint="increase the time limit or the budget"
+            )
         if self._read is None or self._read[0] != len(self._replies):
-            found = interpret_replies(np.concatenate(self._replies), self.model, self.labels, self.favourable)
-            self._read = len(self._replies), found
+            answers = interpret_replies(np.concatenate(self._replies), self.model, self.labels, self.favourable)
+            self._read = len(self._replies), answers
         return self._read[1]
-
-
-# A model of texts behind an HTTP endpoint.
-#
-# Wire format. Evenhand sends ``POST`` with a JSON body, at most 1,000 texts per request::
-#
-#     {"instances": [{"text": "I have two children."}, {"text": "I have three."}]}
-#
-# and expects a status 2xx and as many predictions, in the same order::
-#
-#     {"predictions": [...]}
-#
-# where every prediction is one of
-#
-# - a label: ``"toxic"``, ``1``, ``true``;
-# - the score of the favourable label, from 0 to 1 (two labels only; above 1/2 it is given): ``0.73``;
-# - one score per label, adding up to 1, always in the same order: ``[0.27, 0.73]``;
-# - an object with ``label``, ``scores`` or both. There, scores may also name their labels:
-#   ``{"label": "toxic", "scores": {"fine": 0.27, "toxic": 0.73}}``; the label must be the one with the highest score.
-#
-# All predictions are of the same kind. Credentials, time-outs and further tries are as for a model of people (see
-# ``evenhand.models``).
-
-BATCH = 1000
-"""Texts per request."""
 
 
 @dataclass(eq=False)
@@ -433,75 +404,58 @@ class TextEndpoint:
     """A service that is asked about texts.
 
     Attributes:
-        connection: how to reach it.
-        classes: the labels, once it named them together with its scores.
+        connection: Connection to the service.
+        classes: Labels, once the service named them together with its scores.
     """
 
     connection: ModelConnection
-    classes: tuple[str, ...] | None = field(default=None)
+    classes: tuple[str, ...] | None = None
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.generic]:
         """Return the labels or scores, shape (n,), or one score per label, shape (n, classes).
 
         Raises:
-            FetchError: the endpoint does not answer.
-            ModelError: what it answers is not a prediction.
+            FetchError: The endpoint does not answer.
+            ModelError: Its answer is not a prediction.
         """
         predictions = self.connection.predictions([{"text": text} for text in texts])
-        kinds = {type(one) if isinstance(one, dict | list) else object for one in predictions}
-        if len(kinds) > 1:
-            raise self._fault("the endpoint's predictions are of different kinds")
-        if kinds == {dict}:
-            return self._read_objects(predictions)
-        if kinds == {list}:
-            return self._numbers(predictions, None)
-        return np.asarray(predictions)
-
-    def _read_objects(self, predictions: list[dict[str, Any]]) -> NDArray[np.generic]:
-        keys = {key for one in predictions for key in ("label", "scores") if key in one}
-        if not keys or any(key not in one for one in predictions for key in keys):
-            raise self._fault("the endpoint's predictions are objects, but not all with `label` or all with `scores`")
-        if keys == {"label"}:
-            return np.asarray([one["label"] for one in predictions])
-        listed = [one["scores"] for one in predictions]
-        if not all(isinstance(one, dict) for one in listed):
-            return self._numbers(listed, None)
-        if self.classes is None:
-            self.classes = tuple(listed[0])
-        scores = self._numbers(listed, self.classes)
-        if "label" in keys:
-            named = np.array(self.classes)[np.argmax(scores, axis=1)]
-            differ = named != np.array([str(one["label"]) for one in predictions])
+        values, labels, scores = sort_predictions(predictions, self.connection.name)
+        if scores is None:
+            return np.asarray(labels if values is None else values)
+        numbers = self._read_scores(scores)
+        if labels is not None and self.classes is not None:
+            differ = np.array(self.classes)[np.argmax(numbers, axis=1)] != np.array([str(label) for label in labels])
             if differ.any():
-                label = predictions[int(np.argmax(differ))]["label"]
-                raise self._fault(
-                    f"the endpoint gave the label {label!r}, and another one has the highest score",
+                raise self._format_error(
+                    f"the endpoint gave the label {labels[int(np.argmax(differ))]!r}, and another one has the highest "
+                    "score",
                     hint="reply with labels alone, or with scores alone",
                 )
-        return scores
+        return numbers
 
-    def _numbers(self, rows: list[Any], classes: tuple[str, ...] | None) -> Floats:
-        if classes is not None:
-            if any(set(row) != set(classes) for row in rows if isinstance(row, dict)):
-                raise self._fault("the endpoint does not score the same labels each time")
-            rows = [[row[label] for label in classes] if isinstance(row, dict) else row for row in rows]
-        numeric = all(isinstance(row, list) and all(type(one) in (int, float) for one in row) for row in rows)
-        if not numeric or len({len(row) for row in rows}) > 1:
-            raise self._fault("the endpoint's scores are not lists of numbers, one per label")
-        return np.asarray(rows, dtype=np.float64)
+    def _read_scores(self, scores: list[Any]) -> Floats:
+        if all(isinstance(row, dict) for row in scores):
+            self.classes = classes = self.classes or tuple(scores[0])
+            if any(set(row) != set(classes) for row in scores):
+                raise self._format_error("the endpoint does not score the same labels each time")
+            scores = [[row[label] for label in classes] for row in scores]
+        numeric = all(isinstance(row, list) and all(type(score) in (int, float) for score in row) for row in scores)
+        if not numeric or len({len(row) for row in scores}) > 1:
+            raise self._format_error("the endpoint's scores are not lists of numbers, one per label")
+        return np.asarray(scores, dtype=np.float64)
 
-    def _fault(self, message: str, hint: str = EXPECTED_FORMAT) -> ModelError:
+    def _format_error(self, message: str, hint: str = EXPECTED_FORMAT) -> ModelError:
         return ModelError(message, location=self.connection.name, hint=hint)
 
 
 def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5) -> TextEndpoint:
-    """Return a model of texts behind an ``http://`` or ``https://`` URL.
+    """Connect to a model of texts behind an ``http://`` or ``https://`` URL.
 
     Args:
-        url: where to ask; may hold a user and a password.
-        timeout, retries, backoff: see ``Connection``.
+        url: URL of the model. It may hold a user and a password.
+        timeout, retries, backoff: See ``HttpEndpoint``.
 
     Raises:
-        ModelError: it is not a URL.
+        ModelError: The URL is not valid.
     """
     return TextEndpoint(ModelConnection(url, redact_url(url), timeout, retries, backoff))
