@@ -43,7 +43,7 @@ class QuestionLedger:
         Raises:
             BudgetError: the budget does not pay for all of them; none is counted, and none may be sent.
         """
-        if rows > self.left:
+        if self.budget is not None and rows > self.budget - self.sent:
             raise BudgetError(
                 f"the budget of {self.budget:,} rows is spent: {self.sent:,} were asked about, and the next question "
                 f"takes {rows:,}",

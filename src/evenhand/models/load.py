@@ -7,26 +7,29 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from evenhand.core.text import summarize_error
+from evenhand.core.text import list_some, summarize_error
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
+from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.base import add_caution
 from evenhand.models.blackbox.estimator import wrap_estimator, wrap_regressor
-from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.mlflow_folder import find_model_file, find_registered, is_logged_model, is_registered
 from evenhand.models.outputs import OutputKind, check_output, describe_guess, reference_people, refuse_stated
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Regressor, Scorer, favourable_score
-from evenhand.schema.schema import Schema
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema, attribute_to_yaml
+
+ModelT = TypeVar("ModelT", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,6 @@ class LoadRequest:
     ledger: QuestionLedger | None = None
     untyped: bool = False
     output: OutputKind | None = None
-
-    def refuse_output(self, name: str) -> None:
-        """Refuse a stated meaning of numbers for a model that needs none."""
-        refuse_stated(self.output, self.name or name)
 
     @property
     def asking(self) -> dict[str, Any]:
@@ -301,7 +300,7 @@ def _wrap_object(source: Any, request: LoadRequest) -> Scorer:
     if family in ("xgboost", "lightgbm") and kind == "Booster":
         from evenhand.models.readers.boosters import read_booster
 
-        request.refuse_output(kind)
+        refuse_stated(request.output, request.name or kind)
         return require_encodings(_rename(read_booster(source, schema), request.name))
     if family == "onnx" and hasattr(source, "SerializeToString"):
         from evenhand.models.blackbox.onnx_model import open_onnx
@@ -315,13 +314,13 @@ def _wrap_object(source: Any, request: LoadRequest) -> Scorer:
     if family == "fairlearn" and kind in FAIRLEARN_CLASSIFIERS:
         from evenhand.models.blackbox.fairlearn_model import adapt_fairlearn
 
-        request.refuse_output(kind)
+        refuse_stated(request.output, request.name or kind)
         request = dataclasses.replace(request, name=request.name or kind)
         adapted = adapt_fairlearn(source, schema, name=request.name)
         return require_encodings(add_caution(wrap_estimator(adapted, schema, **request.asking), adapted.caution))
     if hasattr(source, "predict") and not isinstance(source, type):
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
-            request.refuse_output(kind)
+            refuse_stated(request.output, request.name or kind)
             return require_encodings(wrap_estimator(source, schema, **request.asking))
         request, source = dataclasses.replace(request, name=request.name or kind), source.predict
     if callable(source):
@@ -367,6 +366,35 @@ def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
     if not dataclasses.is_dataclass(scorer):
         return scorer
     return dataclasses.replace(scorer, schema=schema, classes=classes, favourable=favourable)
+
+
+def require_encodings(model: ModelT) -> ModelT:
+    """Return a model, unless it takes numbers for categories and the schema does not state which number is which value.
+
+    Codes in another order than in training would swap groups silently.
+
+    Raises:
+        ModelError: An attribute lacks its encoding. The message has the lines to put into a schema.
+    """
+    if isinstance(model, AdditiveNetwork) or getattr(model, "form", "") == "numbers":
+        attributes: Sequence[Attribute] = model.schema.attributes
+    else:
+        attributes = getattr(model, "encoded_attributes", ())
+    guessed = [attribute for attribute in attributes if attribute.lacks_encoding]
+    if not guessed:
+        return model
+    codes = (
+        f"\n    {attribute.name}: {list_some([f'{code} {value}' for code, value in enumerate(attribute.values or ())])}"
+        for attribute in guessed
+    )
+    lines = [attribute_to_yaml(attribute.model_copy(update={"encoding": "code"})) for attribute in guessed]
+    raise ModelError(
+        f"the model takes numbers for {', '.join(attribute.name for attribute in guessed)}, and nothing states which "
+        f"number stands for which value\n  in the order of the schema{''.join(codes)}",
+        location=model.name,
+        hint="look up how the model was trained, and state it in the schema (`evenhand schema` writes one; in "
+        "Python schema.with_encodings); if this is the encoding, its lines are:\n" + "\n".join(lines),
+    )
 
 
 # Files of Python objects.
@@ -494,7 +522,7 @@ def _load_catboost(path: Path, request: LoadRequest) -> Scorer:
     """Read a CatBoost file. With trust, CatBoost itself answers where features are computed from labels."""
     from evenhand.models.readers.catboost_file import read_catboost
 
-    request.refuse_output(path.name)
+    refuse_stated(request.output, request.name or path.name)
     try:
         return read_catboost(path, request.schema)
     except NotAdditiveError:
@@ -512,7 +540,7 @@ def _load_catboost(path: Path, request: LoadRequest) -> Scorer:
 
 def _load_read(path: Path, request: LoadRequest) -> Scorer:
     """Load a file by a reader of ``READERS``."""
-    request.refuse_output(path.name)
+    refuse_stated(request.output, request.name or path.name)
     scorer: Scorer = _import_reader(READERS[path.suffix.lower()])(path, request.schema)
     return scorer
 
@@ -532,7 +560,7 @@ def _load_keras(path: Path, request: LoadRequest) -> Scorer:
 def _load_screening(path: Path, request: LoadRequest) -> Scorer:
     from evenhand.models.language.scorer import open_screening_file
 
-    request.refuse_output(path.name)
+    refuse_stated(request.output, request.name or path.name)
     return open_screening_file(path, request.schema, name=request.name, ledger=request.ledger)
 
 

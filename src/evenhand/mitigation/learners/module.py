@@ -61,7 +61,8 @@ class ModuleLearner:
         """
         import torch
 
-        given = self.given
+        given, reading = self.given, self.given.reading
+        assert reading is not None  # it is settled when a network is loaded
         inputs, labels = network_inputs(given, training_set), target_labels(training_set, given)
         try:
             source = _copy_network(given.source)
@@ -74,7 +75,7 @@ class ModuleLearner:
             if not _is_program(source):
                 run.train()
             step = run if given.rows is None else _run_in_blocks(run, given.rows)
-            probable = given.reading.kind == "probability"
+            probable = reading.kind == "probability"
             train_parameters(step, trained, seen, labels, probable=probable, seed=seed, location=given.name)
             if not _is_program(source):
                 run.eval()
@@ -84,7 +85,7 @@ class ModuleLearner:
             raise ModelError(
                 f"the network cannot be trained on: {summarize_error(error)}", location=given.name, hint=OWN_FIT
             ) from error
-        return load_model(source, given.schema, name=given.name, output=given.reading.output)
+        return load_model(source, given.schema, name=given.name, output=reading.output)
 
     def resume_from(self, scorer: Scorer) -> ModuleLearner:
         """Return the same, training on from a model that it made."""

@@ -34,7 +34,7 @@ from evenhand.models.outputs import (
 )
 from evenhand.models.replies import Reply, ReplyingScorer, label_reply
 from evenhand.population.independent import uniform_population
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode, encode
 from evenhand.schema.table import is_missing
 from evenhand.schema.schema import Schema
@@ -98,11 +98,6 @@ class LabelModel(ReplyingScorer):
     def output_class(self) -> int:
         """Position of the label that a single output refers to."""
         return self.favourable
-
-    @property
-    def encoded_attributes(self) -> Sequence[Attribute]:
-        """Attributes that the model receives as numbers by their encoding."""
-        return ()
 
     @abstractmethod
     def ask(self, individuals: Floats) -> Answers:
@@ -243,7 +238,7 @@ def model_input(
     """
     if form == "numbers":
         return plain_numbers(schema, individuals, location=location)
-    frame = decode(schema, individuals, like=like if form == "frame" or types else None, rows=like)
+    frame = decode(schema, individuals, like=like if form == "frame" or types.conversions else None, rows=like)
     if columns is None and form == "words":
         columns = schema.names
     if columns is not None:
@@ -256,7 +251,8 @@ def model_input(
         import narwhals as nw
 
         frame = nw.from_native(frame, eager_only=True).select(list(columns)).to_native()
-    frame = types.convert(frame, location)
+    if types.conversions:
+        frame = types.convert(frame, location)
     return frame if form == "frame" else frame.to_numpy(dtype=object)
 
 
@@ -325,7 +321,7 @@ def _has_missing(rows: Any) -> bool:
 def settle_input(
     model: RowT,
     forms: Sequence[InputForm],
-    inputs: Mapping[str, ColumnInput],
+    learnt_inputs: Callable[[], Mapping[str, ColumnInput]],
     probe: Callable[[RowT], RowT],
     *,
     untyped: bool,
@@ -336,7 +332,7 @@ def settle_input(
     Args:
         model: The model.
         forms: Forms of its rows, the likeliest first.
-        inputs: Column types that the model states, by column.
+        learnt_inputs: Returns the column types that the model states, by column.
         probe: Asks a model about a few individuals, and returns it with what its answers show.
         untyped: Whether ``like`` is a text table. Column types that are not stated are then found by asking.
         learnt: Form that the model was fitted on, if it can be told.
@@ -350,9 +346,10 @@ def settle_input(
         try:
             if form != "numbers" and (untyped or model.like is None):
                 frame = decode(model.schema, probe_individuals(model.schema)) if model.like is None else model.like
+                inputs = learnt_inputs()
                 candidate = apply_stated_types(candidate, inputs, frame)
-            if form != "numbers" and untyped and model.like is not None:
-                candidate = search_types(candidate, inputs, model.like, probe, compare=form == "frame")
+                if model.like is not None:
+                    candidate = search_types(candidate, inputs, frame, probe, compare=form == "frame")
             candidate = probe(candidate)
         except ModelError as error:
             refused.append(candidate.explain(error))

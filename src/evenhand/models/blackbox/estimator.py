@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +13,13 @@ import numpy as np
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.base import Answers, InputForm, LabelModel, RowModel, probe_individuals, settle_input
+from evenhand.models.blackbox.base import InputForm, RowModel, probe_individuals, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.column_types import find_unseen
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import MatchedLabels, Reply, match_labels
+from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, match_labels
 from evenhand.models.scorer import check_numbers, check_scores
-from evenhand.schema.attribute import Attribute
+from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import list_values
@@ -31,13 +32,19 @@ REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EstimatorModel(RowModel, LabelModel):
+class EstimatorModel(RowModel, ReplyingScorer):
     """A fitted classifier with ``predict`` and ``classes_``. Labels are always its own.
 
     Attributes:
+        classes: Labels in its own order, in the words of the schema's target.
+        favourable: Position of the favourable label in ``classes``.
+        guessed: Whether it returns 0 and 1, and 1 was taken for the favourable label.
         scored_by: Method that the scores come from. Decision values are mapped to (0, 1), which keeps their order.
     """
 
+    classes: tuple[Value, ...]
+    favourable: int
+    guessed: bool = False
     scored_by: Literal["predict_proba", "decision_function", "predict"] = "predict"
 
     @property
@@ -49,11 +56,6 @@ class EstimatorModel(RowModel, LabelModel):
     def can_vary(self) -> bool:
         """Whether the answers may differ between calls: a part of the estimator is from an unknown library."""
         return not is_repeatable(self.model)
-
-    @property
-    def encoded_attributes(self) -> Sequence[Attribute]:
-        """Attributes that the estimator receives as numbers by their encoding."""
-        return self.schema.attributes if self.form == "numbers" else ()
 
     def scores(self, individuals: Floats) -> Floats:
         """Return probabilities, mapped decision values, or one-hot labels, shape (n, classes).
@@ -75,27 +77,24 @@ class EstimatorModel(RowModel, LabelModel):
         self.ledger.charge(len(individuals))
         return self._label(self.input(individuals), len(individuals))
 
-    def ask(self, individuals: Floats) -> Answers:
-        """Return labels and scores for the same rows, which are charged once.
+    def reply(self, individuals: Floats) -> Reply:
+        """Return scores and labels for the same rows, which are charged once.
 
         Labels do not come from the scores, since an estimator may decide by another rule than the highest score.
         """
-        return self._ask_rows(self.input(individuals), len(individuals))
-
-    def read(self, answers: Answers) -> Reply:
-        """Return labels and scores as they are."""
-        labels, scores = answers
-        assert labels is not None  # an estimator always gives them
-        return super().read(answers) if scores is None else Reply(scores, labels, False)
+        return self._reply_rows(self.input(individuals), len(individuals))
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return labels and scores, shape (n, 1 + classes); labels only if there are no scores."""
-        labels, scores = self._ask_rows(rows, n)
-        return np.column_stack([labels] if scores is None else [labels, scores])
+        """Return labels and scores, shape (n, 1 + classes)."""
+        reply = self._reply_rows(rows, n)
+        return np.column_stack([reply.labels, reply.scores])
 
-    def _ask_rows(self, rows: Any, n: int) -> Answers:
+    def _reply_rows(self, rows: Any, n: int) -> Reply:
         self.ledger.charge(n)
-        return Answers(self._label(rows, n), None if self.label_only else self._score(rows, n))
+        labels = self._label(rows, n)
+        if self.label_only:
+            return replies.label_reply(labels, len(self.classes))
+        return Reply(self._score(rows, n), labels, False)
 
     def explain(self, error: ModelError) -> ModelError:
         """Name the category that an estimator refuses since it did not learn it."""
@@ -155,11 +154,6 @@ class NumberModel(RowModel):
     """
 
     can_vary: bool = True
-
-    @property
-    def encoded_attributes(self) -> Sequence[Attribute]:
-        """Attributes that the model receives as numbers by their encoding."""
-        return self.schema.attributes if self.form == "numbers" else ()
 
     def predict_numbers(self, individuals: Floats) -> Floats:
         """Return the number of each individual, shape (n,).
@@ -221,8 +215,8 @@ def wrap_estimator(
             **labels._asdict(),
         ),
         candidate_forms(model, schema, columns, name),
-        learnt_inputs(model, columns or schema.names),
-        lambda estimator: _choose_scoring(estimator, people),
+        partial(learnt_inputs, model, columns or schema.names),
+        partial(_choose_scoring, people=people),
         untyped=untyped,
         learnt=None if columns else learnt_form(model, schema),
     )
@@ -249,7 +243,7 @@ def wrap_regressor(
             the domain.
     """
     fitted = hasattr(source, "predict") and not isinstance(source, type)
-    name = name or (type(source).__name__ if fitted else getattr(source, "__name__", type(source).__name__))
+    name = name or (type(source).__name__ if fitted else str(getattr(source, "__name__", type(source).__name__)))
     if learnt_classes(source) is not None:
         raise ModelError(
             f"the model gives labels, and the target {schema.target.name!r} is a number",
@@ -273,7 +267,7 @@ def wrap_regressor(
             can_vary=not (fitted and is_repeatable(source)),
         ),
         candidate_forms(source, schema, columns, name),
-        learnt_inputs(source, columns or schema.names) if fitted else {},
+        partial(learnt_inputs, source if fitted else None, columns or schema.names),
         probe,
         untyped=untyped,
         learnt=None if columns else learnt_form(source, schema),

@@ -112,7 +112,7 @@ def wrap_function(
             **labels._asdict(),
         ),
         ("frame", "numbers"),
-        {},
+        dict,
         probe,
         untyped=untyped,
     )
