@@ -110,7 +110,8 @@ class OutputReading:
             ModelError: an output is not of this kind.
         """
         if outputs.shape[1] == 1 and self.kind == "labels":
-            return replies.read_reply(outputs[:, 0], len(outputs), classes, position, location=location)
+            labels = replies.read_labels(outputs[:, 0], len(outputs), classes, position, location=location)
+            return replies.label_reply(labels, len(classes))
         if outputs.shape[1] > 1:
             scores = outputs if self.kind == "probability" else softmax(outputs)
             return replace(replies.score_reply(scores, len(classes), location=location), labels=_largest(outputs))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.scorer import Scorer, check_scores
+from evenhand.models.scorer import Scorer, check_finite, check_scores
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
@@ -91,38 +91,58 @@ def labels_of_outputs(schema: Schema, outputs: int, *, location: str) -> tuple[t
     return labels, labels.index(schema.target.favourable)
 
 
-def numeric_outputs(reply: Any, n: int, classes: Sequence[Value], *, location: str) -> Floats | None:
-    """Return a reply about n individuals as outputs (n, k); None for labels.
+class Answers(NamedTuple):
+    """Answers of a model about n individuals.
 
-    Words and booleans are labels; whether numbers in one column are labels too is decided with their meaning.
+    Attributes:
+        labels: Positions in the classes, shape (n,). None without labels.
+        outputs: Finite numbers, shape (n, k). None without numbers.
+    """
+
+    labels: Integers | None
+    outputs: Floats | None
+
+
+def read_answers(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Answers:
+    """Read the reply of a function or a service about n individuals as labels or as outputs.
+
+    Words and booleans are labels. Whether numbers in one column are labels too is decided with their meaning.
 
     Raises:
-        ModelError: the reply is not an array with one row per individual.
+        ModelError: The reply does not have one row per individual, or holds other labels, or numbers that are not
+            finite.
     """
     array = _reply_array(reply, n, classes, location)
-    if array.ndim == 2:
-        return array.astype(np.float64)
-    values, _ = _distinct_replies(array)
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
-        return None
-    return array.astype(np.float64)[:, None]
+    if array.ndim == 1:
+        kinds, inverse = _distinct_replies(array)
+        if any(isinstance(kind, bool) or not isinstance(kind, int | float) for kind in kinds):
+            return Answers(_label_positions(kinds, classes, favourable, location)[inverse], None)
+        array = array[:, None]
+    outputs = array.astype(np.float64)
+    check_finite(outputs, location=location)
+    return Answers(None, outputs)
 
 
-def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Reply:
-    """Return the labels that a function or a service replied about n individuals.
-
-    With two labels, ``True`` means the favourable one unless the labels themselves are booleans.
+def read_labels(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Integers:
+    """Read labels about n individuals, numbers included, as positions in the classes.
 
     Raises:
-        ModelError: a reply is not a label, or there is not one reply per individual.
+        ModelError: A value is not a label, or there is not one value per individual.
     """
-    array = _reply_array(reply, n, classes, location)
-    kinds, inverse = _distinct_replies(array if array.ndim == 1 else array[:, 0])
+    kinds, inverse = _distinct_replies(_reply_array(reply, n, classes, location))
+    return _label_positions(kinds, classes, favourable, location)[inverse]
+
+
+def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable: int, location: str) -> Integers:
+    """Return the positions of distinct labels. Of two labels, ``True`` is the favourable one unless they are booleans.
+
+    Raises:
+        ModelError: A value is not a label.
+    """
     positions = [_find_position(kind, classes, favourable) for kind in kinds]
-    known = [position for position in positions if position is not None]
-    if len(known) == len(kinds):
-        return label_reply(np.array(known, dtype=np.int64)[inverse], len(classes))
-    others = [kind for kind, place in zip(kinds, positions, strict=True) if place is None]
+    others = [kind for kind, position in zip(kinds, positions, strict=True) if position is None]
+    if not others:
+        return np.array(positions, dtype=np.int64)
     words = [kind for kind in others if isinstance(kind, bool) or not isinstance(kind, int | float)]
     if not words and any(isinstance(kind, bool | str) for kind in kinds):
         raise ModelError(

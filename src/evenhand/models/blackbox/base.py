@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from evenhand.models.outputs import (
     read_outputs,
     reference_people,
 )
-from evenhand.models.replies import Reply, ReplyingScorer, label_reply
+from evenhand.models.replies import Answers, Reply, ReplyingScorer, label_reply
 from evenhand.population.independent import uniform_population
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode, encode
@@ -51,18 +51,6 @@ CANNOT_ASK = "the model cannot be asked: "
 
 COMPARED_PEOPLE = 1000
 """Rows of the user's data on which a model must decide the same before and after encoding by the schema."""
-
-
-class Answers(NamedTuple):
-    """Answers of a model about n individuals.
-
-    Attributes:
-        labels: Positions in the classes, shape (n,). None without labels.
-        outputs: Numbers, shape (n, k). None without numbers.
-    """
-
-    labels: Integers | None
-    outputs: Floats | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evenhand.core.typing import Floats
+from evenhand.models import replies
 from evenhand.models.blackbox.base import (
-    Answers,
     LabelModel,
     RowModel,
     ask_reference_rows,
@@ -20,16 +20,8 @@ from evenhand.models.blackbox.base import (
 )
 from evenhand.models.ledger import QuestionLedger, ask_model
 from evenhand.models.outputs import OutputKind, refuse_stated
-from evenhand.models.replies import (
-    MatchedLabels,
-    Reply,
-    ReplyingScorer,
-    match_labels,
-    numeric_outputs,
-    read_reply,
-    target_labels,
-)
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once, check_finite
+from evenhand.models.replies import Answers, MatchedLabels, Reply, ReplyingScorer, match_labels, target_labels
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
 from evenhand.schema.schema import Schema
 
 
@@ -56,11 +48,7 @@ class FunctionModel(RowModel, LabelModel):
     def _ask_rows(self, rows: Any, n: int) -> Answers:
         self.ledger.charge(n)
         answer = self.call(self.model, rows)
-        outputs = numeric_outputs(answer, n, self.classes, location=self.name)
-        if outputs is None:
-            return Answers(read_reply(answer, n, self.classes, self.favourable, location=self.name).labels, None)
-        check_finite(outputs, location=self.name)
-        return Answers(None, outputs)
+        return replies.read_answers(answer, n, self.classes, self.favourable, location=self.name)
 
 
 def wrap_function(

@@ -46,7 +46,6 @@ from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
-    Answers,
     LabelModel,
     RowModel,
     ask_reference_rows,
@@ -56,7 +55,7 @@ from evenhand.models.blackbox.base import (
 from evenhand.models.blackbox.type_search import apply_stated_types, search_types
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import OutputKind, refuse_stated
-from evenhand.models.replies import Reply
+from evenhand.models.replies import Answers, Reply
 from evenhand.models.scorer import ask_once, check_finite
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
@@ -251,11 +250,7 @@ def read_predictions(predictions: list[Any], classes: Sequence[Value], favourabl
     if kinds.values is not None:
         values = np.empty(len(predictions), dtype=object)
         values[:] = predictions
-        outputs = replies.numeric_outputs(values, len(values), classes, location=name)
-        if outputs is None:
-            return Answers(replies.read_reply(values, len(values), classes, favourable, location=name).labels, None)
-        check_finite(outputs, location=name)
-        return Answers(None, outputs)
+        return replies.read_answers(values, len(values), classes, favourable, location=name)
     labels = outputs = None
     if kinds.labels is not None:
         positions = [replies.label_position(label, classes, favourable, location=name) for label in kinds.labels]

@@ -18,7 +18,7 @@ from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.base import Answers, LabelModel, probe_individuals, refusal_error, settle_outputs
+from evenhand.models.blackbox.base import LabelModel, probe_individuals, refusal_error, settle_outputs
 from evenhand.models.outputs import OutputKind, OutputReading, reference_people
 from evenhand.models.readers.onnx_signature import (
     OnnxOutputs,
@@ -29,7 +29,7 @@ from evenhand.models.readers.onnx_signature import (
     input_feeds,
     input_layout,
 )
-from evenhand.models.replies import MatchedLabels, match_labels, same_label
+from evenhand.models.replies import Answers, MatchedLabels, match_labels, same_label
 from evenhand.models.scorer import ask_in_batches, check_finite
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
@@ -102,7 +102,7 @@ class OnnxModel(LabelModel):
         if self.reads.names is None and self.guessed and np.isin(labels, (0, 1)).all() and len(labels) == n:
             return np.where(labels == 1, self.favourable, 1 - self.favourable).astype(np.int64)
         if self.reads.names is None:
-            return replies.read_reply(labels, n, self.classes, self.favourable, location=self.name).labels
+            return replies.read_labels(labels, n, self.classes, self.favourable, location=self.name)
         return replies.find_positions(labels, list(self.reads.names), n, location=self.name)
 
     def _raw_scores(self, scores: Any, n: int) -> Floats:

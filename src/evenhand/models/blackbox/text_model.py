@@ -30,8 +30,7 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, is_url, load_stored_object
 from evenhand.models.noise import CHECKED, NoiseCheck, growing_batches
 from evenhand.models.outputs import OutputKind, read_outputs
-from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_reply
-from evenhand.models.scorer import check_finite
+from evenhand.models.replies import Reply, label_reply, read_answers
 from evenhand.stats.repetition import Repetition, confirm_repeats
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
@@ -197,10 +196,10 @@ def interpret_replies(
         position = names.index(str(favourable))
     if len(classes) == 1:  # a constant model
         return label_reply(np.zeros(len(replies), dtype=np.int64), 1), classes, 0
-    outputs = numeric_outputs(replies, len(replies), classes, location=model.name)
+    positions, outputs = read_answers(replies, len(replies), classes, position, location=model.name)
     if outputs is None:
-        return read_reply(replies, len(replies), classes, position, location=model.name), classes, position
-    check_finite(outputs, location=model.name)
+        assert positions is not None  # one of the two is there
+        return label_reply(positions, len(classes)), classes, position
     unknown = np.full(len(outputs), -1, dtype=np.int64)
     # A model of texts replies with probabilities: the same one for every text is one too.
     stated: OutputKind | None = (

@@ -13,7 +13,6 @@ from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
-    Answers,
     LabelModel,
     plain_numbers,
     probe_individuals,
@@ -21,6 +20,7 @@ from evenhand.models.blackbox.base import (
     settle_outputs,
 )
 from evenhand.models.outputs import OutputKind, reference_people
+from evenhand.models.replies import Answers
 from evenhand.models.scorer import ask_in_batches, check_finite
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
