@@ -7,6 +7,7 @@ import math
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,17 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def forget_temporary_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Remove modules that a test imports from its own folder, so that the next test may use their names."""
+    yield
+    folder = str(tmp_path_factory.getbasetemp())
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(folder):
+            del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if not str(path).startswith(folder)]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,4 +1,4 @@
-"""What can be asked of a model, and how any model becomes something that can be asked."""
+"""Models: load them, query them, and read them as white boxes."""
 
 import lazy_loader
 

@@ -257,7 +257,7 @@ def read_truth(value: Any) -> bool:
     """Read a truth value: ``True`` or ``False`` in any case, or 1 or 0.
 
     Raises:
-        ValueError: The value is neither.
+        ValueError: The value is not a truth value.
     """
     word = TRUTH_WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
     if word is None and value not in (0, 1):

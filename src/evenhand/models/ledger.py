@@ -1,4 +1,4 @@
-"""The account of one run: how many individuals a black box was sent, and how many it may be sent."""
+"""Ledger of the queries to a black box, with a budget."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
 
 @dataclass(eq=False)
 class QuestionLedger:
-    """Counts every individual (or text) that is sent to a model, and sends none beyond the budget.
+    """Count of the individuals (or texts) that a model was queried about, which refuses queries beyond a budget.
 
-    A black box charges its ledger whenever it is called: while it is loaded, by every analysis, and once more for each
-    further try after a failure. So the count is what the model itself counts. Answers that are known cost nothing.
+    A black box charges its ledger for each call: while it is loaded, by every analysis, and for each retry after a
+    failure. So the count equals the number of rows that the model received. Cached answers are free.
 
     Attributes:
-        budget: individuals that may be sent; None: no limit.
-        sent: individuals that were sent.
-        settled: how many of them are in a report already.
+        budget: Maximum number of individuals. None disables the limit.
+        sent: Number of individuals so far.
+        settled: Number of them that are in a report already.
     """
 
     budget: int | None = None
@@ -34,31 +34,31 @@ class QuestionLedger:
 
     @property
     def left(self) -> float:
-        """How many more individuals may be sent; infinite without a budget."""
+        """Number of individuals within the budget that are left. Infinite without a budget."""
         return np.inf if self.budget is None else self.budget - self.sent
 
     def charge(self, rows: int) -> None:
         """Count individuals that are sent now.
 
         Raises:
-            BudgetError: the budget does not pay for all of them; none is counted, and none may be sent.
+            BudgetError: They exceed the budget. None of them is counted, and none may be sent.
         """
         if self.budget is not None and rows > self.budget - self.sent:
             raise BudgetError(
-                f"the budget of {self.budget:,} rows is spent: {self.sent:,} were asked about, and the next question "
-                f"takes {rows:,}",
-                hint="give a larger budget, or ask about fewer people",
+                f"the budget of {self.budget:,} rows is spent: {self.sent:,} were queried, and the next query takes "
+                f"{rows:,}",
+                hint="increase the budget, or query fewer people",
             )
         self.sent += rows
 
     def settle(self) -> int:
-        """Return how many were sent since the last call: what an analysis reports, its share of loading included."""
+        """Return the number of individuals since the last call, for the report of an analysis."""
         rows, self.settled = self.sent - self.settled, self.sent
         return rows
 
     @contextmanager
     def within(self, rows: int | None) -> Iterator[None]:
-        """Lower the budget for a while, to so many rows since the ledger was settled; None leaves it."""
+        """Lower the budget temporarily to a number of rows since the last report. None keeps the budget."""
         before = self.budget
         if rows is not None:
             self.budget = int(min(self.settled + rows, np.inf if before is None else before))
@@ -69,20 +69,20 @@ class QuestionLedger:
 
 
 def find_ledger(model: Any) -> QuestionLedger | None:
-    """Return the ledger that a black box charges; None where a model has none, such as one read from inside."""
-    found = getattr(model, "ledger", None)
-    return found if isinstance(found, QuestionLedger) else None
+    """Return the ledger of a model. None without a ledger, as for a white box."""
+    ledger = getattr(model, "ledger", None)
+    return ledger if isinstance(ledger, QuestionLedger) else None
 
 
 class CountedScorer(WrappedScorer):
-    """A model without a ledger of its own, counted by another one."""
+    """A model without a ledger, with one added."""
 
     def __init__(self, model: Scorer, ledger: QuestionLedger) -> None:
         self.model, self._ledger = model, ledger
 
     @property
     def ledger(self) -> QuestionLedger:
-        """What counts whom the model is asked about."""
+        """Ledger of the queries."""
         return self._ledger
 
     def scores(self, individuals: Floats) -> Floats:
@@ -97,7 +97,7 @@ class CountedScorer(WrappedScorer):
 
 
 def answers_per_row(scorer: Scorer) -> int:
-    """Return how many questions to the model each individual takes: one, but where several answers are averaged."""
+    """Return the number of queries per individual. It is greater than 1 if several answers are averaged."""
     while isinstance(scorer, WrappedScorer):
         if hasattr(scorer, "answers"):
             return int(scorer.answers)
@@ -106,21 +106,21 @@ def answers_per_row(scorer: Scorer) -> int:
 
 
 def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Return scores and labels of any number of individuals (n, attributes), asked once, in batches (``ask_model``)."""
+    """Return scores and labels of any number of individuals (n, attributes), queried in batches (see ``ask_model``)."""
     batches = (individuals[at : at + BATCH_ROWS] for at in range(0, len(individuals), BATCH_ROWS))
     return join_replies(scorer, (ask_model(scorer, batch, ledger) for batch in batches))
 
 
 def ask_model(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Return scores and labels of individuals (n, attributes) from one question.
+    """Return scores and labels of individuals (n, attributes) from one query.
 
     Args:
-        scorer: who is asked.
-        individuals: whom about.
-        ledger: is charged if the model has none of its own.
+        scorer: The model.
+        individuals: The individuals.
+        ledger: Ledger that is charged if the model has none.
 
     Raises:
-        BudgetError: the budget does not pay for them.
+        BudgetError: They exceed the budget.
     """
     if ledger is not None and find_ledger(scorer) is None:
         ledger.charge(len(individuals))

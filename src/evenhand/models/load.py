@@ -34,14 +34,14 @@ ModelT = TypeVar("ModelT", bound=Any)
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """What a model is loaded for.
+    """Request to load a model.
 
     Attributes:
         schema: Schema of the individuals.
         like: The user's data, as a template for frames.
         trust: Whether files may run code.
         name: Name of the model in reports. None for its own.
-        ledger: Counts the individuals that a black box is asked about.
+        ledger: Ledger of the queries to a black box.
         untyped: Whether ``like`` is a text table.
         output: Meaning of the model's numeric outputs if it is stated.
     """
@@ -85,19 +85,18 @@ def load_model(
             language model's ``.yaml``), a folder that MLflow logged or a URI of MLflow such as
             ``models:/name/version``, an ``http(s)://`` URL, or ``module:function``.
         schema: Schema of the individuals.
-        like: The user's data. A model that takes data frames is asked with frames of its type.
+        like: The user's data. A model that takes data frames receives frames of its type.
         trust: Whether to load files that can run code.
         name: Name of the model in reports. By default the file, URL or type.
-        ledger: Counts the individuals that a black box is asked about, from the first question on. By default a new
-            one.
+        ledger: Ledger of the queries to a black box, those while loading included. By default a new one.
         untyped: Whether ``like`` was read from a text table, which does not state the types of its columns. A model
-            that takes data frames is then asked with the types that it expects.
+            that takes data frames then receives the types that it expects.
         output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default their values
             and the true labels decide (see ``evenhand.models.outputs``).
 
     Raises:
         ModelError: There is no such model, it is damaged, or it does not fit the schema; or it takes numbers for
-            categories, and the schema does not state which number stands for which value (``encoding``); or the meaning
+            categories, and the schema does not state the codes (``encoding``); or the meaning
             of its outputs is open.
         TrustError: Loading it could run code, and it is not trusted.
         MissingExtraError: A library that it needs is not installed.
@@ -262,7 +261,7 @@ def _load_file(path: Path, request: LoadRequest) -> Scorer:
             "this is a folder, not a model file",
             location=str(path),
             hint="give the file in it; a folder of MLflow has a file MLmodel, and a Hugging Face text classifier "
-            "is asked about texts: `text_column=NAME`",
+            "needs texts: `text_column=NAME`",
         )
     if loader is None:
         raise ModelError(
@@ -389,8 +388,8 @@ def require_encodings(model: ModelT) -> ModelT:
     )
     lines = [attribute_to_yaml(attribute.model_copy(update={"encoding": "code"})) for attribute in guessed]
     raise ModelError(
-        f"the model takes numbers for {', '.join(attribute.name for attribute in guessed)}, and nothing states which "
-        f"number stands for which value\n  in the order of the schema{''.join(codes)}",
+        f"the model takes numbers for {', '.join(attribute.name for attribute in guessed)}, and the schema does not "
+        f"state its codes\n  in the order of the schema{''.join(codes)}",
         location=model.name,
         hint="look up how the model was trained, and state it in the schema (`evenhand schema` writes one; in "
         "Python schema.with_encodings); if this is the encoding, its lines are:\n" + "\n".join(lines),
@@ -419,7 +418,7 @@ def _load_skops(path: Path, trust: bool, name: str) -> Any:
         import skops.io
     except ImportError:
         raise MissingExtraError("skops", extra="skops", purpose="to read a .skops file") from None
-    content = path.read_bytes()  # once, so that the checked content is the one that is loaded
+    content = path.read_bytes()  # read once, so that the loaded content equals the checked content
     untrusted = skops.io.get_untrusted_types(data=content)
     if untrusted and not trust:
         raise TrustError(
@@ -450,7 +449,7 @@ OBJECT_LOADERS: dict[str, Callable[[Path, bool, str], Any]] = {
 def _require_trust(trust: bool, name: str, kind: str, alternative: str) -> None:
     if not trust:
         raise TrustError(
-            f"loading {kind} runs whatever code is in it",
+            f"loading {kind} runs any code in it",
             location=name,
             hint=f"if you know where it comes from: `trust=True`; safer: {alternative}",
         )

@@ -105,7 +105,7 @@ def find_registered(source: str) -> Path:
         raise MissingExtraError("mlflow", extra="mlflow", purpose="to find a model in MLflow's store") from None
     try:
         return Path(download_artifacts(source))
-    except Exception as error:  # each kind of store raises exceptions of its own
+    except Exception as error:  # each kind of store raises other exceptions
         raise ModelError(
             f"MLflow does not find it: {summarize_error(error)}",
             location=source,

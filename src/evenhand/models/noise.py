@@ -1,8 +1,8 @@
-"""Noise of a model: whether it gives the same answer when it is asked again.
+"""Noise of a model: whether a repeated query gives the same answer.
 
 A language model behind an HTTP endpoint, or a function with random numbers, may decide the same person differently each
-time. Single answers then mix two things: the person, and the noise of the model. So some people are asked about twice,
-the second time without any cache and in reversed order, since a generator that is seeded per call would repeat its
+time. Single answers then mix two things: the person, and the noise of the model. So some queries are
+repeated, without any cache and in reversed order, since a generator that is seeded per call would repeat its
 numbers by position.
 """
 
@@ -28,20 +28,20 @@ from evenhand.stats.quantity import Observed, format_interval, format_value
 RowsT = TypeVar("RowsT", Floats, Sequence[str])
 
 CHECKED = 300
-"""Maximum number of people asked about twice. If all answers repeat, at most 1.2 % of people change (95 %)."""
+"""Maximum number of people in repeated queries. If all answers repeat, at most 1.2 % of people change (95 %)."""
 
 FIRST = 20
-"""Number of people asked about twice whatever the time limit, which is checked before each further batch."""
+"""Number of people in the first repeated query. The time limit is checked before each further one."""
 
 
 class NoiseCheck(BaseModel):
-    """How often a model decided differently when it was asked about the same person, or text, again.
+    """Decisions of a model that changed when a query was repeated.
 
     Attributes:
-        people: Number of people, or texts, that were asked about twice.
+        people: Number of people, or texts, in repeated queries.
         changed: Number of those whose decision changed.
         rate: Rate of changed decisions.
-        queries: Number of questions beyond the first answers.
+        queries: Number of repeated queries.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,7 +68,7 @@ class NoiseCheck(BaseModel):
 
         Args:
             consequence: Consequence for the results, in full sentences.
-            nouns: Noun for what was asked about, singular and plural.
+            nouns: Noun for people or texts, singular and plural.
         """
         count = format_count(self.people, *nouns)
         return Note(
@@ -80,13 +80,13 @@ class NoiseCheck(BaseModel):
 
 
 class RepeatCheck(BaseModel):
-    """Differences between single answers of a model, and how many of them repeat when both sides are asked again.
+    """Differences between single answers of a model, tested by repeating both queries.
 
     Attributes:
         differed: Number of differences between single answers.
-        tested: Number of them that were asked about again; a budget or a time limit can cut off the others.
+        tested: Number of them that were tested. A budget or a time limit can cut off the others.
         repeated: Number of differences that repeat. Only these count; the other ones tested are noise.
-        queries: Number of individuals, or texts, that were asked about again.
+        queries: Number of individuals, or texts, in repeated queries.
         confidence: 1 minus the false discovery rate: the expected share of noise among the differences that repeat.
     """
 
@@ -129,7 +129,7 @@ def check_noise(
     confidence: float = 0.95,
     limit: TimeLimit = NEVER,
 ) -> NoiseCheck | None:
-    """Ask about the first individuals (n, attributes) twice and count changed decisions.
+    """Query a model about the first individuals (n, attributes) twice and count changed decisions.
 
     Args:
         scorer: The model. Its first answers may come from a cache, the second ones do not.
@@ -161,12 +161,12 @@ def can_vary(model: Scorer | Regressor) -> bool:
 
 
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Ask the model itself about individuals (n, attributes), without any cache, each row as a separate question.
+    """Query the model itself about individuals (n, attributes), without any cache, each row as a separate query.
 
     Args:
         scorer: The model.
         individuals: The individuals.
-        ledger: Ledger that is charged if the model has none of its own.
+        ledger: Ledger that is charged if the model has none.
     """
     scorer = unwrap_scorer(scorer)
     again = getattr(scorer, "reply_again", None) or partial(ask_model, scorer, ledger=ledger)
@@ -176,9 +176,9 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
 
 
 class FreshScorer(ReplyingScorer, WrappedScorer):
-    """A model that answers differently each time. Every row is asked about, and no answer is kept.
+    """A model that answers differently each time. No answer is cached.
 
-    Of several answers the majority decides, on a tie the earliest answer, and scores are averaged.
+    If there are several answers, the majority decides (on a tie the earliest answer), and scores are averaged.
 
     Attributes:
         model: The model.
@@ -195,7 +195,7 @@ class FreshScorer(ReplyingScorer, WrappedScorer):
 
     @property
     def batch(self) -> int:
-        """Individuals per question."""
+        """Individuals per query."""
         return max(1, int(getattr(self.model, "batch", BATCH_ROWS)) // self.answers)
 
     def reply(self, individuals: Floats) -> Reply:
@@ -218,7 +218,7 @@ class RepeatedAnswers(NamedTuple):
 def repeat_questions(
     scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None
 ) -> RepeatedAnswers:
-    """Ask about each individual (n, attributes) several times. Arguments as for ``ask_again``."""
+    """Query a model about each individual (n, attributes) several times. Arguments as for ``ask_again``."""
     reply = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
     scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
     labels = reply.labels.reshape(len(individuals), answers)

@@ -2,7 +2,7 @@
 
 The meaning is inferred from the values, not from the operators that compute them. A single output is a probability if
 all values lie within [0, 1]; otherwise it is a score with the threshold 0. Several outputs are probabilities if each
-row adds up to 1. True labels must not contradict the reading. Where values and true labels leave two readings open, the
+row adds up to 1. True labels must not contradict the reading. If values and true labels leave two readings open, the
 caller has to state one.
 """
 
@@ -31,7 +31,7 @@ OutputKind: TypeAlias = Literal["probability", "logit", "score"]
 the sign count."""
 
 ROUNDING = 1e-6
-"""A probability may lie outside [0, 1] by this much."""
+"""Tolerance of probabilities outside [0, 1]."""
 
 DOMAIN_PEOPLE = 256
 """Individuals drawn from the domain of the schema on which outputs are inspected."""
@@ -46,7 +46,7 @@ PAID_PEOPLE = 100
 """Rows of the data on which the outputs of a model with a ledger are inspected, at most a quarter of its budget."""
 
 FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
-"""Maximum number of individuals that a model with a ledger is asked about before the analysis."""
+"""Maximum number of individuals in queries to a model with a ledger before the analysis."""
 
 STANDARD_ERRORS = 4.0
 """Standard errors from which on true labels contradict a reading, and answers differ beyond noise."""
@@ -55,7 +55,7 @@ SUPPORT_ERRORS = 2.0
 """True labels support a reading from this many standard errors on."""
 
 PROBABILITY_SPAN = 0.9
-"""Values within [0, 1] that span this much are probabilities, whatever the true labels are."""
+"""Span from which on values within [0, 1] are probabilities regardless of the true labels."""
 
 REGRESSION_RANGE = (-0.5, 1.5)
 """Range of the outputs of a regression on the labels 0 and 1 with the threshold 1/2."""
@@ -79,7 +79,7 @@ class OutputReading:
 
     @property
     def output(self) -> OutputKind | None:
-        """The meaning as ``output=`` states it, to read the outputs of another model alike; None for labels."""
+        """The meaning as a value of ``output=``, to load a similar model. None for labels."""
         return None if self.kind == "labels" else self.kind
 
     @property
@@ -164,7 +164,7 @@ def _are_probabilities(values: Floats) -> bool:
 
 @dataclass(frozen=True)
 class ReferencePeople:
-    """Individuals on which a model's outputs are looked at.
+    """Individuals on which a model's outputs are inspected.
 
     Attributes:
         individuals: shape (n, attributes): from the domain of the schema, then rows of the data.
@@ -282,7 +282,7 @@ def check_output(stated: str | None) -> None:
 
 
 def refuse_stated(output: OutputKind | None, location: str) -> None:
-    """Refuse a stated meaning of numbers where a model gives labels of its own.
+    """Refuse a stated meaning of numbers for a model that returns labels.
 
     Raises:
         ModelError: a meaning is stated.

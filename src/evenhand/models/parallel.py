@@ -1,4 +1,4 @@
-"""Ask a model on worker processes: many rows are cut into pieces, and copies of the model answer them."""
+"""Query copies of a model on worker processes, each about a piece of the rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from evenhand.models.replies import Reply, ReplyingScorer, join_replies
 from evenhand.models.scorer import Scorer, WrappedScorer
 
 PIECE_ROWS = 2048
-"""Rows of a piece, whatever the number of workers: the answers must not depend on it."""
+"""Rows per piece. It does not depend on the number of workers, and neither do the answers."""
 
 IMPORTABLE = "leave them out; a function has to stand in a module that workers can import"
 
 
 class ParallelScorer(ReplyingScorer, WrappedScorer):
-    """A model whose copies answer on workers; its rows are counted in this process.
+    """A model whose copies run on workers. Its queries are counted in this process.
 
     Args:
         model: Model to ask.
@@ -68,7 +68,7 @@ class ParallelScorer(ReplyingScorer, WrappedScorer):
 
 @contextmanager
 def open_parallel(scorer: Scorer, workers: int) -> Iterator[ParallelScorer]:
-    """Open workers that answer in place of a model, and close them at the end.
+    """Start workers with copies of a model, and stop them at the end.
 
     Raises:
         OptionError: ``workers`` is not valid, or the model cannot be sent to them.

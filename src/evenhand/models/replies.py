@@ -134,7 +134,7 @@ def read_labels(reply: Any, n: int, classes: Sequence[Value], favourable: int, *
 
 
 def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable: int, location: str) -> Integers:
-    """Return the positions of distinct labels. Of two labels, ``True`` is the favourable one unless they are booleans.
+    """Return the positions of distinct labels. ``True`` may stand for the favourable one of two.
 
     Raises:
         ModelError: A value is not a label.
@@ -267,7 +267,7 @@ def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) ->
 
 
 class MatchedLabels(NamedTuple):
-    """Labels that a model's answers stand for.
+    """Labels of a model's answers.
 
     Attributes:
         classes: labels in the order of the answers.
@@ -284,11 +284,11 @@ class MatchedLabels(NamedTuple):
 def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> MatchedLabels:
     """Match a model's answers with the labels of the target.
 
-    An answer stands for the label it equals, as a number (``1`` and ``1.0``) or as text (``"1"`` and ``1``).
+    An answer matches the label that it equals, as a number (``1`` and ``1.0``) or as text (``"1"`` and ``1``).
 
     Args:
         schema: its target names the labels.
-        answers: what the model can answer, in the order of its scores.
+        answers: Possible answers of the model, in the order of its scores.
         location: how to call the model in messages.
 
     Raises:
@@ -318,7 +318,7 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
 
 
 def same_label(answer: Any, label: Value) -> bool:
-    """Return whether an answer stands for a label: equal as a number (``1``, ``1.0`` and ``True``) or as text."""
+    """Return whether an answer equals a label as a number (``1``, ``1.0`` and ``True``) or as text."""
     return bool(answer == label) or _label_text(answer) == _label_text(label)
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of any model: scores and labels for a whole batch of individuals."""
+"""Interfaces of models, and functions that query any model in batches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from evenhand.schema.schema import Schema
 Part = TypeVar("Part")
 
 BATCH_ROWS = 65_536
-"""Individuals per call to a model: large enough to be fast, small enough for memory."""
+"""Individuals per call to a model: large enough for speed, small enough for memory."""
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A model as a black box. One call takes the whole batch; the same batch always gets the same answer.
+    """A model that decides labels, as a black box. One call takes the whole batch.
 
     Attributes:
-        schema: what its individuals are.
-        classes: the labels it can give, in the order of its score columns.
-        favourable: position of the favourable label in ``classes``.
-        label_only: whether the scores are only the labels, one-hot.
-        name: how to call it in a report, e.g. the file name.
+        schema: Schema of the individuals.
+        classes: Labels, in the order of the score columns.
+        favourable: Position of the favourable label in ``classes``.
+        label_only: Whether the scores are only the labels, one-hot.
+        name: Name of the model in reports, such as the file name.
     """
 
     @property
@@ -72,29 +72,29 @@ class Regressor(Protocol):
 
 
 def find_caution(scorer: object) -> str:
-    """Return the cautions about a model behind its wrappers, such as the column types that it receives."""
+    """Return the cautions about a model, such as the column types that it receives."""
     scorer = unwrap_scorer(scorer)
     types: ColumnTypes = getattr(scorer, "types", AS_READ)
     return " ".join(filter(None, [types.describe(), getattr(scorer, "caution", "")]))
 
 
 class WrappedScorer:
-    """What a scorer that asks another one takes over from it; ``scores`` and ``predict`` are its own.
+    """Base of scorers that wrap another one. ``scores`` and ``predict`` are left to subclasses.
 
     Attributes:
-        model: the scorer that is asked.
+        model: The wrapped scorer.
     """
 
     model: Scorer
 
     @property
     def schema(self) -> Schema:
-        """What its individuals are."""
+        """Schema of the individuals."""
         return self.model.schema
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """The labels it can give."""
+        """Labels in the order of the scores."""
         return self.model.classes
 
     @property
@@ -109,28 +109,29 @@ class WrappedScorer:
 
     @property
     def name(self) -> str:
-        """How to call it in a report."""
+        """Name of the model in reports."""
         return self.model.name
 
     @property
     def ledger(self) -> object:
-        """What counts whom the model is asked about, if anything does (see ``find_ledger``)."""
+        """Ledger of the queries, or None (see ``find_ledger``)."""
         return getattr(self.model, "ledger", None)
 
 
 def unwrap_scorer(model: Part) -> Scorer | Part:
     """Return the model behind its wrappers."""
-    found: Scorer | Part = model
-    while isinstance(found, WrappedScorer):
-        found = found.model
-    return found
+    scorer: Scorer | Part = model
+    while isinstance(scorer, WrappedScorer):
+        scorer = scorer.model
+    return scorer
 
 
 def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
-    """Return a model that is asked with rows of another frame: every part of it that holds a frame holds a changed one.
+    """Replace the template frame (``like``) in every part of a model.
 
     Args:
-        part: a model, or anything made of models. change: gives the frame in place of the one held (``like``).
+        part: A model, or an object made of models.
+        change: Function that returns the new frame for the present one.
     """
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
@@ -149,19 +150,19 @@ def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
 
 
 def predict_labels(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Integers:
-    """Return the labels of any number of individuals, asked in batches, shape (n,)."""
+    """Return the labels of any number of individuals, queried in batches, shape (n,)."""
     parts = [scorer.predict(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def favourable_score(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
-    """Return the favourable label's score of any number of individuals, asked in batches, shape (n,)."""
+    """Return the score of the favourable label for any number of individuals, queried in batches, shape (n,)."""
     parts = [scorer.scores(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
     return np.concatenate(parts)[:, scorer.favourable] if parts else np.empty(0)
 
 
 def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
-    """Return the numbers of any number of individuals (n, attributes), asked in batches, shape (n,)."""
+    """Return the numbers of any number of individuals (n, attributes), queried in batches, shape (n,)."""
     parts = [regressor.predict_numbers(individuals[at : at + batch]) for at in range(0, len(individuals), batch)]
     return np.concatenate(parts) if parts else np.empty(0)
 
@@ -229,9 +230,9 @@ def check_finite(outputs: Floats, *, location: str) -> None:
 
 
 def ask_in_batches(call: Callable[[Floats], Floats], asked: Floats, rows: int | None) -> Floats:
-    """Ask about all individuals (n, inputs), ``rows`` at a time; the last one fills up what is missing to a batch.
+    """Query a model about individuals (n, inputs) in batches of ``rows``. The last individual pads the last batch.
 
-    Without ``rows`` all are asked about at once.
+    Without ``rows`` there is a single batch.
     """
     if rows is None or len(asked) == 0:
         return call(asked)
@@ -246,14 +247,14 @@ def ask_in_batches(call: Callable[[Floats], Floats], asked: Floats, rows: int | 
 def ask_once(
     individuals: Floats, known: dict[bytes, Floats], ask: Callable[[Floats], Floats], *, batch: int, width: int
 ) -> Floats:
-    """Return the answers about individuals (n, attributes), shape (n, width); no individual is asked about twice.
+    """Return the answers about individuals (n, attributes), shape (n, width), with one query per distinct individual.
 
     Args:
-        individuals: whom to ask about.
-        known: the answers so far, by the bytes of an individual's row; new ones are added.
-        ask: gives the answers (m, width) about m new individuals.
-        batch: individuals per question.
-        width: numbers of an answer.
+        individuals: The individuals.
+        known: Cached answers, by the bytes of an individual's row. New ones are added.
+        ask: Function that returns the answers (m, width) about m new individuals.
+        batch: Individuals per query.
+        width: Numbers per answer.
     """
     rows = np.ascontiguousarray(individuals, dtype=np.float64)
     keys = [row.tobytes() for row in rows]

@@ -1,4 +1,4 @@
-"""What an analysis is about: a model, and the people that it decides about."""
+"""Subject of an analysis: a model, and the people that it decides about."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Subject:
     """A model, and the people that it decides about.
 
     Attributes:
-        model: an object, a file, a URL or ``module:function`` (see ``load_model``).
-        people: the people, with their schema.
-        data_name: how to call them in reports.
-        model_name: how to call the model; by default its file, URL or type.
-        trust: whether the model's file may run code.
-        output: meaning of the model's numeric outputs; None to decide it by their values (see ``load_model``).
-        thresholds: from which score on the favourable label is given, in place of the model's own decision.
-        weights: how much each person counts in what is measured of groups; None where all count alike.
-        memberships: groups of the people that are known by probability alone.
-        ledger: counts whom the model is asked about, and keeps to a budget if it has one.
+        model: An object, a file, a URL or ``module:function`` (see ``load_model``).
+        people: The people, with their schema.
+        data_name: Name of the people in reports.
+        model_name: Name of the model in reports. By default its file, URL or type.
+        trust: Whether the model's file may run code.
+        output: Meaning of the model's numeric outputs. None to decide it by their values (see ``load_model``).
+        thresholds: Scores from which on the favourable label is given. None for the model's decisions.
+        weights: Weight of each person in group metrics. None for equal weights.
+        memberships: Groups that are known by probability only.
+        ledger: Ledger of the queries, with a budget if there is one.
     """
 
     model: Any
@@ -51,20 +51,20 @@ class Subject:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """The model, loaded when it is first asked; it is given frames of the people's type.
+        """The model, loaded at the first access. It receives frames of the people's type.
 
         Raises:
-            EvenhandError: there is no such model, or it does not fit the people.
+            EvenhandError: There is no such model, or it does not fit the people.
         """
         scorer = load_model(self.model, self.people.schema, output=self.output, **self._load_options)
         return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
     def regressor(self) -> Regressor:
-        """The model where its target is a number, loaded when it is first asked.
+        """The model of a numeric target, loaded at the first access.
 
         Raises:
-            EvenhandError: there is no such model, or it gives no numbers for these people.
+            EvenhandError: There is no such model, or it gives no numbers for these people.
         """
         refuse_stated(self.output, self.model_name or "model")
         return load_regressor(self.model, self.people.schema, **self._load_options)
@@ -85,14 +85,14 @@ class Subject:
         """The model as a white box.
 
         Raises:
-            NotAdditiveError: it cannot be read from the inside; an endpoint or a function is not asked to find out.
+            NotAdditiveError: The model is not a white box. Endpoints and functions are refused without a query.
         """
         refuse_opaque(self.model)
         return extract_white_box(self.regressor if self.people.schema.target.is_number else self.scorer)
 
     @property
     def card(self) -> SubjectCard:
-        """What a document of findings says about the subject."""
+        """Description of the subject for documents."""
         target = self.people.schema.target
         is_number = target.is_number
         return SubjectCard(

@@ -1,4 +1,4 @@
-"""A model whose decisions are made of its scores by other thresholds than its own."""
+"""A model with other decision thresholds."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from evenhand.schema.thresholds import Thresholds
 
 
 class ThresholdScorer(ReplyingScorer, WrappedScorer):
-    """A model that gives the favourable label from a score on; below it, the likeliest of its other labels.
+    """A model that gives the favourable label from a threshold on, and the likeliest of its other labels below.
 
     Attributes:
-        model: what gives the scores.
-        thresholds: from which score on.
+        model: Model that gives the scores.
+        thresholds: Thresholds of the favourable score.
     """
 
     def __init__(self, model: Scorer, thresholds: Thresholds) -> None:
         """Wrap a model.
 
         Raises:
-            OptionError: it gives labels alone, or the thresholds are about values that its people do not have.
+            OptionError: The model gives labels only, or the thresholds refer to values that the schema lacks.
         """
         if model.label_only:
             raise OptionError(
-                f"a threshold decides by scores, and {model.name} gives labels alone",
+                f"a threshold needs scores, and {model.name} gives labels only",
                 location="`threshold=`",
-                hint="leave the threshold out, or give a model that replies with scores",
+                hint="remove the threshold, or give a model with scores",
             )
         if thresholds.default is None and thresholds.attribute is None:
             raise OptionError("expected a threshold, got none", location="`threshold=`")
@@ -45,10 +45,10 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         self.model, self.thresholds = model, thresholds
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels with one question."""
+        """Return scores and labels with one query."""
         scores = ask_model(self.model, individuals).scores
-        favoured = self.thresholds.select(scores[:, self.favourable], self.schema, individuals)
-        others = scores.copy()
-        others[:, self.favourable] = -np.inf
-        labels = np.where(favoured, self.favourable, np.argmax(others, axis=1))
+        selected = self.thresholds.select(scores[:, self.favourable], self.schema, individuals)
+        unfavourable = scores.copy()
+        unfavourable[:, self.favourable] = -np.inf
+        labels = np.where(selected, self.favourable, np.argmax(unfavourable, axis=1))
         return Reply(scores, np.asarray(labels, dtype=np.int64), False)

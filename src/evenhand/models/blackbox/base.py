@@ -1,8 +1,8 @@
-"""Black boxes: models that are asked about batches of individuals.
+"""Base classes of black boxes.
 
-``RowModel`` turns individuals into the rows that a model takes, ``LabelModel`` interprets what it returns. When a model
-is loaded, ``settle_input`` finds the form and the column types with which it answers, and ``settle_outputs`` the
-meaning of its numbers.
+``RowModel`` converts individuals to the rows that a model takes, ``LabelModel`` interprets its answers. When a model is
+loaded, ``settle_input`` finds the form and the column types that it accepts, and ``settle_outputs`` the meaning of its
+numbers.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from evenhand.models.replies import Answers, Reply, ReplyingScorer, label_reply
 from evenhand.population.independent import uniform_population
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode, encode
-from evenhand.schema.table import is_missing
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import is_missing
 
 InputForm: TypeAlias = Literal["frame", "words", "numbers"]
 """A data frame in the data's own words, an array of the same words, or an array of each attribute's encoding."""
@@ -55,7 +55,7 @@ COMPARED_PEOPLE = 1000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelModel(ReplyingScorer):
-    """Model whose answers are labels, numbers that stand for labels, or both.
+    """Model whose answers are labels, numbers for labels, or both.
 
     Attributes:
         schema: Schema of the individuals.
@@ -63,7 +63,7 @@ class LabelModel(ReplyingScorer):
         classes: Labels, in the order of the scores.
         favourable: Position of the favourable label in ``classes``.
         reading: Meaning of the numbers. None if the model returns labels only, or before it is settled.
-        labelled: Whether the model returns labels beside its numbers.
+        labelled: Whether the model returns labels together with its numbers.
         guessed: Whether the model returns 0 and 1, and 1 was taken for the favourable label.
         caution: Assumptions about inputs and outputs, for reports.
     """
@@ -89,7 +89,7 @@ class LabelModel(ReplyingScorer):
 
     @abstractmethod
     def ask(self, individuals: Floats) -> Answers:
-        """Ask the model about individuals (n, attributes).
+        """Query the model about individuals (n, attributes).
 
         Raises:
             EvenhandError: The model fails, or its answers cannot be read.
@@ -99,20 +99,20 @@ class LabelModel(ReplyingScorer):
         """Interpret answers as scores and labels."""
         labels, outputs = answers
         if outputs is None:
-            assert labels is not None  # one of the two is there
+            assert labels is not None  # there is at least one of the two
             return label_reply(labels, len(self.classes))
         reading = self.reading or first_reading(outputs, self.classes)
         reply = reading.reply(outputs, self.classes, self.output_class, location=self.name)
         return reply if labels is None else Reply(reply.scores, labels, False)
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return the scores and labels with one question."""
+        """Return the scores and labels with one query."""
         return self.read(self.ask(individuals))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowModel(ABC):
-    """Model that is asked with rows of a table.
+    """Model that receives rows of a table.
 
     Attributes:
         schema: Schema of the individuals.
@@ -122,7 +122,7 @@ class RowModel(ABC):
         form: Form of the rows.
         columns: Columns of the rows, in order. None for all columns of the schema.
         types: Column types that the model expects, where a text table does not state them.
-        ledger: Counts the individuals that the model was asked about.
+        ledger: Ledger of the queries.
         caution: Assumptions about inputs and outputs, for reports.
     """
 
@@ -192,11 +192,11 @@ def add_caution(model: ModelT, text: str) -> ModelT:
 
 
 def probe_individuals(schema: Schema) -> Floats:
-    """Draw individuals from the whole domain, always the same, shape (PROBE_COUNT, attributes)."""
+    """Draw the same individuals each time from the whole domain, shape (PROBE_COUNT, attributes)."""
     return uniform_population(schema).sample(PROBE_COUNT, np.random.default_rng(0))
 
 
-# Rows that a model is asked with.
+# Rows for a model.
 
 
 def model_input(
@@ -245,7 +245,7 @@ def model_input(
 
 
 def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floats:
-    """Convert individuals (n, attributes) into numbers (n, schema.width). NaN stands for a missing number or code.
+    """Convert individuals (n, attributes) into numbers (n, schema.width). Missing numbers and codes are NaN.
 
     Raises:
         ModelError: An attribute whose encoding has no number for missing values has one.
@@ -268,25 +268,25 @@ def refusal_error(error: BaseException, *, location: str, asked: Any = None) -> 
     Args:
         error: Exception that the model raised.
         location: Name of the model in messages.
-        asked: Frame or array that the model was asked with.
+        asked: Frame or array that the model received.
     """
     text = summarize_error(error)
-    low = text.lower()
-    if re.search(r"\bnan\b|isnan|missing value", low):
+    lower = text.lower()
+    if re.search(r"\bnan\b|isnan|missing value", lower):
         hint = (
             "the model takes no missing values: set `missing: drop` for those attributes in the schema"
             if asked is None or _has_missing(asked)
             else "no value is missing; some columns have other types than in training: give a data frame with the "
             "types of the training, or a function (module:function) that converts the table as in training"
         )
-    elif "unknown categor" in low or "unseen label" in low:
+    elif "unknown categor" in lower or "unseen label" in lower:
         hint = "remove the values that the model has never seen from the schema, or train it to accept any value"
-    elif "could not convert string to float" in low:
+    elif "could not convert string to float" in lower:
         hint = (
             "the model was trained on numbers and receives words of the data: set `given: number` beside `written`, "
             "or give a function (module:function) that cleans the table as in training and asks the model"
         )
-    elif "not fitted" in low:
+    elif "not fitted" in lower:
         hint = "fit the model first"
     else:
         hint = "a model must answer for everyone that the schema describes: its attributes, their order and encodings"
@@ -303,7 +303,7 @@ def _has_missing(rows: Any) -> bool:
     return any(map(is_missing, np.asarray(rows, dtype=object).ravel().tolist()))
 
 
-# How a model is asked, settled when it is loaded.
+# Input of a model, settled when it is loaded.
 
 
 def settle_input(
@@ -315,18 +315,18 @@ def settle_input(
     untyped: bool,
     learnt: InputForm | None = None,
 ) -> RowT:
-    """Set the form and the column types with which a model answers.
+    """Set the form and the column types that a model accepts.
 
     Args:
         model: The model.
         forms: Forms of its rows, the likeliest first.
         learnt_inputs: Returns the column types that the model states, by column.
-        probe: Asks a model about a few individuals, and returns it with what its answers show.
-        untyped: Whether ``like`` is a text table. Column types that are not stated are then found by asking.
-        learnt: Form that the model was fitted on, if it can be told.
+        probe: Function that queries a model about a few individuals, and returns it, adapted to its answers.
+        untyped: Whether ``like`` is a text table. Column types that are not stated are then found by queries.
+        learnt: Form that the model was fitted on. None if it is not known.
 
     Raises:
-        ModelError: The model refuses every form, or decides people differently than as they stand in the data.
+        ModelError: The model refuses every form, or decides people differently before encoding by the schema.
     """
     refused: list[ModelError] = []
     for form in forms:
@@ -354,7 +354,7 @@ def settle_input(
 
 
 def _describe_retry(form: InputForm, first: InputForm, error: ModelError) -> str:
-    """Describe that a model is asked in another form than the likeliest one.
+    """Describe that a model receives another form than the likeliest one.
 
     The columns of an array are taken by position, and nothing shows whether the model means the same ones.
     """
@@ -387,9 +387,8 @@ def _check_same_people(model: RowModel) -> None:
     """Check that a model decides people the same before and after encoding by the schema.
 
     A stray space, a capital letter or a marker of missing values that the schema normalises, and the model knows, would
-    otherwise change its answers. Bins change what the model receives on purpose, so nothing is compared then. Only
-    people whose words the schema changes are asked about, in both forms. A model that answers differently each time may
-    differ as often as its answers to the same rows do.
+    otherwise change its answers. Bins change the input on purpose, so nothing is compared then. Only people
+    whose words the schema changes are compared. A noisy model may differ as often as its answers to the same rows do.
 
     Raises:
         ModelError: Some people are decided differently.
@@ -403,13 +402,13 @@ def _check_same_people(model: RowModel) -> None:
     rows = table.select([name for name in table.columns if name in schema.columns]).head(COMPARED_PEOPLE)
     try:
         people = encode(schema, rows.to_native())
-        before = rows[people.rows.tolist()]
-        after = nw.from_native(decode(schema, people.individuals, like=rows.to_native()), eager_only=True)
+        original = rows[people.rows.tolist()]
+        encoded = nw.from_native(decode(schema, people.individuals, like=rows.to_native()), eager_only=True)
         # Passthrough columns are the data's own.
-        changed = _changed_rows(before.select(list(schema.names)), after.select(list(schema.names)))
+        changed = _changed_rows(original.select(list(schema.names)), encoded.select(list(schema.names)))
         if not changed:
             return
-        frames = [frame[changed].to_native() for frame in (before, after)]
+        frames = [frame[changed].to_native() for frame in (original, encoded)]
         decisions = [model.answer_frame(frames[0])[:, 0]]
     except (DataError, ModelError):
         return
@@ -423,8 +422,8 @@ def _check_same_people(model: RowModel) -> None:
     if own and both - own <= STANDARD_ERRORS * math.sqrt(both + own):
         return
     raise ModelError(
-        f"described by the schema, {len(different):,} of {len(people):,} people are decided differently than as they "
-        f"stand in the data, the first in row {int(people.rows[changed[different[0]]]) + 1}",
+        f"encoded by the schema, {len(different):,} of {len(people):,} people are decided differently than in the "
+        f"data, the first in row {int(people.rows[changed[different[0]]]) + 1}",
         location=model.name,
         hint="the schema's values must be the words the model was trained on: check spaces, and markers of missing "
         "values that it knows as values",
@@ -432,23 +431,23 @@ def _check_same_people(model: RowModel) -> None:
 
 
 def _differ(answers: Floats, others: Floats) -> Booleans:
-    """Return which decisions (n,) differ. Numbers may differ by rounding."""
+    """Compare decisions (n,). Numbers may differ by rounding."""
     return np.asarray(~np.isclose(answers, others, rtol=1e-9, atol=1e-12))
 
 
-def _changed_rows(before: Any, after: Any) -> list[int]:
+def _changed_rows(original: Any, encoded: Any) -> list[int]:
     """Return the rows that differ between two frames: all of them if a column has another type."""
-    changed = np.zeros(len(before), dtype=np.bool_)
-    for name in before.columns:
-        column, other = before[name], after[name]
+    changed = np.zeros(len(original), dtype=np.bool_)
+    for name in original.columns:
+        column, other = original[name], encoded[name]
         if column.dtype != other.dtype:
-            return list(range(len(before)))
+            return list(range(len(original)))
         missing = (column.is_null() & other.is_null()).to_numpy()
         changed |= ~(missing | np.asarray((column == other).fill_null(value=False).to_numpy(), dtype=np.bool_))
     return [int(row) for row in np.flatnonzero(changed)]
 
 
-# The meaning of a model's numbers, settled when it is loaded.
+# Meaning of a model's outputs, settled when it is loaded.
 
 
 def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: OutputKind | None) -> LabelT:
@@ -475,9 +474,9 @@ def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: Outp
 def ask_reference_rows(
     model: LabelModel, ledger: QuestionLedger, outputs: Floats, data: Any
 ) -> tuple[Floats, Floats, Integers]:
-    """Ask a model with a price about some rows of the data, to settle the meaning of its outputs.
+    """Query a model with a ledger about some rows of the data, to settle the meaning of its outputs.
 
-    It is not asked if all its outputs are labels of the target.
+    There is no query if all its outputs are labels of the target.
 
     Args:
         model: The model.
@@ -490,11 +489,11 @@ def ask_reference_rows(
         shape (n + m, k); and the true labels of the same individuals, shape (n + m,).
     """
     unknown = np.full(len(outputs), -1, dtype=np.int64)
-    nobody = np.empty((0, len(model.schema.attributes)))
+    no_rows = np.empty((0, len(model.schema.attributes)))
     if first_reading(outputs, model.classes).label_only:
-        return nobody, outputs, unknown
+        return no_rows, outputs, unknown
     people = reference_people(model.schema, data, rows=int(min(PAID_PEOPLE, ledger.left // 4)), drawn=0)
     answers = model.ask(people.individuals).outputs if len(people.individuals) else None
     if answers is None or answers.shape[1] != outputs.shape[1]:
-        return nobody, outputs, unknown
+        return no_rows, outputs, unknown
     return people.individuals, np.concatenate([outputs, answers]), np.concatenate([unknown, people.truth])

@@ -1,4 +1,4 @@
-"""Black boxes of scikit-learn's interface: classifiers and regressors, alone or in pipelines."""
+"""Black boxes with scikit-learn's interface: classifiers and regressors, alone or in pipelines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
     """A fitted classifier with ``predict`` and ``classes_``. Labels are always its own.
 
     Attributes:
-        classes: Labels in its own order, in the words of the schema's target.
+        classes: Labels in the order of ``classes_``, in the words of the schema's target.
         favourable: Position of the favourable label in ``classes``.
         guessed: Whether it returns 0 and 1, and 1 was taken for the favourable label.
         scored_by: Method that the scores come from. Decision values are mapped to (0, 1), which keeps their order.
@@ -126,7 +126,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
         return error
 
     def with_estimator(self, model: Any) -> EstimatorModel:
-        """Return another estimator of the same kind, fitted on the same columns, that is asked in the same form.
+        """Return another estimator of the same kind, fitted on the same columns, that receives the same form.
 
         Raises:
             ModelError: The estimator does not know the labels.
@@ -180,10 +180,10 @@ def wrap_estimator(
 ) -> EstimatorModel:
     """Wrap a fitted classifier.
 
-    An estimator that was fitted on a data frame is asked with one: the columns that it was fitted on, in the data's own
-    words. An estimator that was fitted on an array is asked with the same words in the schema's order, or with numbers
-    by each attribute's encoding: the form in which its encoders learnt their categories, or else the words if it takes
-    them. If nothing shows the form and the answers differ, its ``caution`` says so.
+    An estimator that was fitted on a data frame receives one: the columns that it was fitted on, in the data's own words.
+    An estimator that was fitted on an array receives the same words in the schema's order, or numbers by each
+    attribute's encoding: the form in which its encoders learnt their categories, or the words if it accepts them. If
+    the form is not known and the answers differ, its ``caution`` states it.
 
     Args:
         model: Estimator with ``predict`` and ``classes_``. Scores come from ``predict_proba`` or ``decision_function``.
@@ -191,9 +191,9 @@ def wrap_estimator(
         like: The user's data. Its frame type is kept, and the model must decide these people the same before and after
             encoding by the schema.
         name: Name of the model in reports.
-        ledger: Counts the individuals that the model is asked about. By default a new one.
-        untyped: Whether ``like`` is a text table. The types of its columns are then those that the model learnt; where
-            it does not state them, they are found by asking it.
+        ledger: Ledger of the queries. By default a new one.
+        untyped: Whether ``like`` is a text table. The types of its columns are then taken from the model, or found by
+            queries.
 
     Raises:
         ModelError: The model is not fitted, or was fitted on other columns or labels, or fails for individuals of the
@@ -231,7 +231,7 @@ def wrap_regressor(
     ledger: QuestionLedger | None = None,
     untyped: bool = False,
 ) -> NumberModel:
-    """Wrap a fitted regressor, or a function, whose answers are numbers. It is asked as in ``wrap_estimator``.
+    """Wrap a fitted regressor, or a function, whose answers are numbers. Its input is as for ``wrap_estimator``.
 
     Args:
         source: Object with ``predict``, or a function.
@@ -331,7 +331,7 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
 
 
 def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None, name: str) -> list[InputForm]:
-    """Return the forms in which an estimator may be asked, the likeliest first.
+    """Return the forms that an estimator may accept, the likeliest first.
 
     Raises:
         ModelError: It was fitted on another number of columns than the schema gives.
@@ -380,7 +380,7 @@ def _has_text_values(attribute: Attribute) -> bool:
 
 
 def _choose_scoring(estimator: EstimatorModel, people: Floats) -> EstimatorModel:
-    """Ask about some people, and drop decision values that contradict the labels.
+    """Query an estimator about some people, and drop decision values that contradict the labels.
 
     A support vector machine may have one decision value per pair of classes, for instance.
     """

@@ -1,6 +1,6 @@
 """Fitted classifiers of fairlearn as scikit-learn classifiers.
 
-``ThresholdOptimizer`` needs ``sensitive_features`` to decide: these are read from the protected columns. It and
+``ThresholdOptimizer`` needs ``sensitive_features``: these are read from the protected columns. It and
 ``ExponentiatedGradient`` draw some decisions at random. They are drawn with a fixed seed, and their probabilities are
 the scores.
 """
@@ -30,7 +30,7 @@ class FairlearnClassifier:
         estimator: One of the estimators that it combines.
         sensitive: Columns of the sensitive features, if it needs them.
         keys: The classifier's name of each group, by the group's values.
-        caution: What a reader must know about how it is asked.
+        caution: Assumption about the sensitive features, for reports.
         classes_: Its labels.
     """
 
@@ -43,7 +43,7 @@ class FairlearnClassifier:
 
     @property
     def feature_names_in_(self) -> list[str] | None:
-        """Columns of its frame: those of the estimator, then the sensitive features among no others."""
+        """Columns of its frame: those of the estimator, then further sensitive features."""
         names = getattr(self.estimator, "feature_names_in_", None)
         if names is None:
             return None
@@ -55,9 +55,9 @@ class FairlearnClassifier:
         return getattr(self.estimator, "n_features_in_", None)
 
     def predict(self, frame: Any) -> NDArray[Any]:
-        """Return the labels, drawn with a fixed seed where the classifier draws them."""
-        drawn = {} if type(self.model).__name__ == "GridSearch" else {"random_state": 0}
-        return np.asarray(self.model.predict(self._features(frame), **self._groups(frame), **drawn)).reshape(-1)
+        """Return the labels, drawn with a fixed seed if the classifier draws them."""
+        seed = {} if type(self.model).__name__ == "GridSearch" else {"random_state": 0}
+        return np.asarray(self.model.predict(self._features(frame), **self._groups(frame), **seed)).reshape(-1)
 
     def predict_proba(self, frame: Any) -> NDArray[Any]:
         """Return the probability of each label, shape (n, 2)."""
@@ -75,7 +75,7 @@ class FairlearnClassifier:
         if absent is not None:
             raise ModelError(
                 f"the model has no threshold for the group {', '.join(absent)} of {', '.join(self.sensitive)}",
-                hint="leave this group out of the data, or fit the model with it",
+                hint="remove this group from the data, or fit the model with it",
             )
         return {"sensitive_features": np.array([self.keys[row] for row in rows])}
 
@@ -100,8 +100,7 @@ def adapt_fairlearn(model: Any, schema: Schema, *, name: str | None) -> Fairlear
         return FairlearnClassifier(model, estimator)
     if getattr(estimator, "feature_names_in_", None) is None:
         raise ModelError(
-            "the model was fitted on an array, which does not name the columns that it takes beside its sensitive "
-            "features",
+            "the model was fitted on an array, which does not name its columns other than the sensitive features",
             location=name,
             hint="fit it on a data frame, or give a function (module:function) of a data frame that asks it",
         )

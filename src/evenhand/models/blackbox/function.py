@@ -31,7 +31,7 @@ class FunctionModel(RowModel, LabelModel):
 
     It returns one label per individual, or one number for the favourable label, or one number per label, in the order
     of the target's ``values`` in the schema. Their values decide whether they are probabilities (see
-    ``evenhand.models.outputs``). A bound ``predict_proba`` returns numbers in the order of its own ``classes_``.
+    ``evenhand.models.outputs``). A bound ``predict_proba`` returns numbers in the order of ``classes_``.
     """
 
     can_vary: ClassVar[bool] = True
@@ -69,8 +69,8 @@ def wrap_function(
         like: The user's data. Its frame type is kept, and the function must decide these people the same before and
             after encoding by the schema.
         name: Name of the model in reports.
-        ledger: Counts the individuals that the function is asked about. By default a new one.
-        untyped: Whether ``like`` is a text table. The types of its columns are then found by asking the function.
+        ledger: Ledger of the queries. By default a new one.
+        untyped: Whether ``like`` is a text table. The types of its columns are then found by queries.
         output: Meaning of the returned numbers. None to decide it by their values.
 
     Raises:
@@ -113,7 +113,7 @@ def wrap_function(
 
 
 class RememberingScorer(ReplyingScorer, WrappedScorer):
-    """A model that is asked about every individual once. Its answers are kept in memory."""
+    """A model whose answers are cached in memory."""
 
     def __init__(self, model: Scorer) -> None:
         self.model = model
@@ -131,5 +131,5 @@ class RememberingScorer(ReplyingScorer, WrappedScorer):
 
 
 def remember_answers(scorer: Scorer) -> Scorer:
-    """Return a model that is asked about each person once: functions get a memory, endpoints have their own."""
+    """Add a cache to functions. Endpoints have one, and other models need none."""
     return RememberingScorer(scorer) if isinstance(scorer, FunctionModel) else scorer

@@ -1,12 +1,12 @@
 """Black boxes behind an HTTP endpoint.
 
 Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual in the data's own words (``null`` for a
-missing value; passthrough columns as they stand in the data, values without a JSON form as their text, dates in ISO
+missing value; passthrough columns without a change, values without a JSON form as their text, dates in ISO
 8601; at most 1,000 individuals per request)::
 
     {"instances": [{"age": 39, "sex": "Male"}, {"age": 50, "sex": "Female"}]}
 
-and expects a status 2xx and as many predictions, in the same order::
+and expects a status 2xx and one prediction per individual, in the same order::
 
     {"predictions": [...]}
 
@@ -69,9 +69,9 @@ class HttpEndpoint(RowModel, LabelModel):
     Attributes:
         timeout: Time limit for a connection, and again for an answer, in seconds.
         retries: Maximum number of retries.
-        backoff: Seconds before the first retry. Each further wait is twice as long.
+        backoff: Seconds before the first retry. It doubles with each retry.
         batch: Individuals per request.
-        known: Answers so far, by individual: the label's position, then the scores.
+        known: Cached answers by individual: the label's position, then the scores.
     """
 
     timeout: float = 30.0
@@ -83,7 +83,7 @@ class HttpEndpoint(RowModel, LabelModel):
     can_vary: ClassVar[bool] = True
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels. Each individual is asked about once.
+        """Return scores and labels. Answers are cached.
 
         Raises:
             FetchError: The endpoint does not answer.
@@ -98,7 +98,7 @@ class HttpEndpoint(RowModel, LabelModel):
         return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
 
     def reply_again(self, individuals: Floats) -> Reply:
-        """Return the answers of one new request, whether these individuals are known or not."""
+        """Return the answers of one new request, without the cache."""
         return self.read(self.ask(individuals))
 
     def ask(self, individuals: Floats) -> Answers:
@@ -135,7 +135,7 @@ def connect_model(
     untyped: bool = False,
     output: OutputKind | None = None,
 ) -> HttpEndpoint:
-    """Connect to a model behind an ``http://`` or ``https://`` URL and ask it about a few individuals.
+    """Connect to a model behind an ``http://`` or ``https://`` URL and query it about a few individuals.
 
     Args:
         url: URL of the endpoint. It may hold a user and a password.
@@ -166,7 +166,7 @@ def connect_model(
         ledger=QuestionLedger() if ledger is None else ledger,
     )
     people = probe_individuals(schema)
-    accepted: list[Answers] = []  # the last ones belong to the types that are kept
+    accepted: list[Answers] = []  # the last ones belong to the final types
 
     def probe(candidate: HttpEndpoint) -> HttpEndpoint:
         accepted.append(candidate.ask(people))
@@ -244,7 +244,7 @@ def read_predictions(predictions: list[Any], classes: Sequence[Value], favourabl
     """Read the predictions of an endpoint as labels of the target, numbers, or both.
 
     Raises:
-        ModelError: They are neither.
+        ModelError: The predictions have another form.
     """
     kinds = sort_predictions(predictions, name)
     if kinds.values is not None:
@@ -316,7 +316,7 @@ class ModelConnection:
 
         Raises:
             FetchError: The endpoint does not answer.
-            ModelError: Its answer is not a list of as many predictions.
+            ModelError: Its answer is not a list of predictions, one per instance.
             BudgetError: The budget does not pay for them, or for a retry.
         """
         body = self._post(instances)
@@ -346,7 +346,7 @@ class ModelConnection:
 
     @cached_property
     def _client(self) -> HttpClient:
-        # A model answers the same however often it is asked, so a request that timed out is sent again.
+        # Predictions have no side effects, so a request that timed out is sent again.
         return HttpClient(
             "the endpoint",
             self.name,

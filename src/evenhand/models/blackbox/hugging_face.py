@@ -1,4 +1,4 @@
-"""Text classifiers in a folder as Hugging Face's transformers saves them: nothing in it runs, nothing is fetched."""
+"""Text classifiers that Hugging Face's transformers saved in a folder. No code in it runs, and nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from evenhand.core.typing import Floats
 from evenhand.errors import MissingExtraError, ModelError, TrustError
 
 TEXTS_PER_BATCH = 32
-"""Texts that a network is asked about at once: they are padded to the longest of them."""
+"""Texts per call to a network. They are padded to the longest of them."""
 
 UNBOUNDED = 1_000_000
-"""Tokenizers that name no length say more than this."""
+"""Lengths from this number of tokens on mean that a tokenizer has no limit."""
 
 DESCRIPTIONS = ("config.json", "tokenizer_config.json")
 
@@ -27,10 +27,10 @@ class TextClassifier:
     """A sequence classification model and its tokenizer.
 
     Attributes:
-        network: the model, in evaluation mode.
-        tokenizer: what makes tokens of texts.
-        classes: the labels in the order of the outputs; None for one output, the score of the favourable label.
-        longest: tokens of a text that the network reads; what follows is cut off.
+        network: The model, in evaluation mode.
+        tokenizer: Its tokenizer.
+        classes: Labels in the order of the outputs. None for one output, the score of the favourable label.
+        longest: Maximum number of tokens. Longer texts are truncated.
     """
 
     network: Any
@@ -40,7 +40,7 @@ class TextClassifier:
 
     def __call__(self, texts: Sequence[str]) -> Floats:
         """Return one probability per label, shape (n, classes), or of the favourable one, shape (n,)."""
-        # Without a token to pad with, texts of different lengths cannot be asked about together.
+        # Without a padding token, texts of different lengths cannot be in one batch.
         size = 1 if self.tokenizer.pad_token is None else TEXTS_PER_BATCH
         parts = [self._ask(list(texts[i : i + size])) for i in range(0, len(texts), size)]
         return np.concatenate(parts)
@@ -67,33 +67,33 @@ def read_text_classifier(folder: Path) -> TextClassifier:
     """Read a folder of ``config.json``, weights in safetensors, and a tokenizer.
 
     Raises:
-        ModelError: it is damaged, no classifier of texts, or its weights are in another format.
-        TrustError: it needs code of its own.
+        ModelError: The folder is damaged, holds no text classifier, or weights in another format.
+        TrustError: The model needs custom code.
         MissingExtraError: transformers or PyTorch is not installed.
     """
     name = str(folder)
-    described = [_read_json(folder / part) for part in DESCRIPTIONS if (folder / part).is_file()]
-    if any("auto_map" in one for one in described):
+    settings = [_read_json(folder / part) for part in DESCRIPTIONS if (folder / part).is_file()]
+    if any("auto_map" in part for part in settings):
         raise TrustError(
-            "the model needs code of its own (auto_map), which is never run here",
+            "the model needs custom code (auto_map), which is not run",
             location=name,
-            hint="offer it as module:function, so that it runs in your own code",
+            hint="wrap it as module:function",
         )
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
-            "there are no weights in safetensors in this folder; other files of weights can run code",
+            "the folder has no weights in safetensors; other files of weights can run code",
             location=name,
             hint="save it again: model.save_pretrained(folder)",
         )
-    kinds = [str(kind) for kind in described[0].get("architectures") or []]
+    kinds = [str(kind) for kind in settings[0].get("architectures") or []]
     if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
         raise ModelError(
             f"expected a model that classifies texts (...ForSequenceClassification), got {', '.join(kinds) or 'none'}",
             location=name,
         )
-    if described[0].get("problem_type") in ("regression", "multi_label_classification"):
+    if settings[0].get("problem_type") in ("regression", "multi_label_classification"):
         raise ModelError(
-            f"the model gives no single label to a text (problem_type {described[0]['problem_type']})",
+            f"the model gives no single label to a text (problem_type {settings[0]['problem_type']})",
             location=name,
             hint="wrap it as module:function that returns one label or score for each text",
         )
@@ -102,7 +102,7 @@ def read_text_classifier(folder: Path) -> TextClassifier:
 
 def _open_network(folder: Path, name: str) -> TextClassifier:
     try:
-        import torch  # noqa: F401 - transformers finds out about it only when a model is made
+        import torch  # noqa: F401 - transformers checks for it when it creates a model
         import transformers
     except ImportError as error:
         missing = "torch" if error.name == "torch" else "transformers"
@@ -138,9 +138,9 @@ def _open_network(folder: Path, name: str) -> TextClassifier:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        settings = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"the file is not readable JSON ({error})", location=str(path)) from None
-    if not isinstance(found, dict):
-        raise ModelError("a JSON object is expected", location=str(path))
-    return found
+    if not isinstance(settings, dict):
+        raise ModelError(f"expected a JSON object, got {type(settings).__name__}", location=str(path))
+    return settings

@@ -71,7 +71,7 @@ class _Walk:
     """A walk through the steps of a fitted estimator.
 
     Attributes:
-        inputs: The types stated so far, by column.
+        inputs: The stated types, by column.
         imputed: Columns whose missing values are replaced.
     """
 

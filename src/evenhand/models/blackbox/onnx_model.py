@@ -40,9 +40,8 @@ class OnnxModel(LabelModel):
     """An ONNX model. It takes one tensor with all attributes, or one input per attribute, by name.
 
     One tensor of numbers gets each attribute by its encoding in the schema; one of strings gets the data's own words.
-    An input of its own gets the attribute's word or number as it stands in the data, or, where the input is numeric and
-    the values are words, the number that the encoding gives. Labels are the model's own where it gives them; otherwise
-    the scores decide.
+    An input of one attribute gets its word or number, or, if the input is numeric and the values are words, the number of
+    the encoding. Labels are the model's own if it gives them; otherwise the scores decide.
 
     Attributes:
         source: File, or its content.
@@ -128,7 +127,7 @@ def open_onnx(
     Args:
         source: File, or its content.
         schema: Schema of the individuals.
-        data: Data frame on which the outputs are inspected, besides the domain of the schema.
+        data: Data frame on which the outputs are inspected, in addition to the domain of the schema.
         name: Name of the model in reports.
         output: Meaning of its scores. None to decide it by their values.
 
@@ -208,7 +207,7 @@ def _lacks_zero_one(classes: Sequence[Value]) -> bool:
 
 
 def _explain_labels(model: OnnxModel, labels: Integers, scores: Floats) -> OnnxModel:
-    """Return a model that gives labels beside scores, with a reading of the scores that explains the labels.
+    """Set the reading of the scores of a model with a label output, so that it explains the labels.
 
     Margins of another order than the labels, as of a support vector machine exported by skl2onnx, are left out.
     """

@@ -1,8 +1,8 @@
 """Models of texts: a list of texts in, labels or scores out.
 
 A model behind an HTTP endpoint receives ``{"instances": [{"text": "I have two children."}, ...]}``, at most 1,000 texts
-per request, and replies as a model of people does (see ``http_endpoint``). The labels are those that it names, or the
-positions of its scores.
+per request, and replies as a model of people does (see ``http_endpoint``). The labels are the names in its replies, or
+the positions of its scores.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def check_texts(texts: Iterable[str]) -> list[str]:
 
 
 class TextAnswers:
-    """Answers of a model about texts. Each text is asked about once, as long as there is time and budget.
+    """Answers of a model about texts. They are cached, and end with the time limit or the budget.
 
     Args:
         model: The model.
@@ -264,12 +264,12 @@ class TextAnswers:
 
     @property
     def queries(self) -> int:
-        """Number of texts that the model was asked about, or that an endpoint was sent."""
+        """Number of texts in queries so far."""
         return len(self) if self.model.ledger is None else self.model.ledger.sent
 
     @property
     def left(self) -> float:
-        """Number of texts that may still be asked about."""
+        """Number of texts within the budget that are left."""
         return 0 if self.stopped else np.inf if self.budget is None else max(0, self.budget - self.queries)
 
     @contextmanager
@@ -283,21 +283,21 @@ class TextAnswers:
             self.limit, self.budget, self.stopped = limit, budget, False
 
     def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
-        """Ask about the texts that were not asked about yet. A limit or an interrupt ends all questions."""
+        """Query the model about new texts. A limit or an interrupt ends all queries."""
         new = [text for text in dict.fromkeys(texts) if text not in self._position]
         self._ask(new, new, progress)
 
     def ask_again(self, texts: Sequence[str]) -> Integers:
-        """Ask about each text once more, and return the position of its new answer, or -1 without one.
+        """Query the model about each text once more, and return the position of the new answer, or -1 without one.
 
-        The last text is asked about first: a generator that is seeded per call would repeat its numbers by position.
+        The last text comes first: a generator that is seeded per call would repeat its numbers by position.
         """
         keys = [(len(self._position), i) for i in range(len(texts))]
         self._ask(keys[::-1], texts[::-1], lambda share: None)
         return np.array([self._position.get(key, -1) for key in keys], dtype=np.int64)
 
     def check_noise(self, texts: Iterable[str], *, confidence: float = 0.95) -> NoiseCheck | None:
-        """Ask about some texts twice and count changed labels, as ``models.check_noise`` does for people.
+        """Repeat the queries about some texts and count changed labels, as ``models.check_noise`` does for people.
 
         Args:
             texts: Texts in random order. At most ``CHECKED`` of them are used, at most as many as a twentieth of the
@@ -305,7 +305,7 @@ class TextAnswers:
             confidence: Confidence level of the interval.
 
         Returns:
-            The counts. None for a model whose answers always repeat, or if no text was asked about twice.
+            The counts. None for a model whose answers always repeat, or if no query was repeated.
         """
         if not self.model.can_vary:
             return None
@@ -323,7 +323,7 @@ class TextAnswers:
         return NoiseCheck.of_counts(int((labels[first] != labels[again]).sum()), len(first), confidence)
 
     def confirm_flips(self, flips: Sequence[TextFlip], *, confidence: float = 0.95) -> tuple[Repetition, int]:
-        """Ask about both texts of each flip again, and test whether the labels repeat (see ``stats.repetition``).
+        """Repeat the queries about both texts of each flip, and test whether the labels repeat (see ``stats.repetition``).
 
         Args:
             flips: Pairs of texts with their labels, most important first.
@@ -400,7 +400,7 @@ class TextAnswers:
 
 @dataclass(eq=False)
 class TextEndpoint:
-    """A service that is asked about texts.
+    """A service that classifies texts.
 
     Attributes:
         connection: Connection to the service.

@@ -91,7 +91,7 @@ def wrap_module(
     Args:
         source: Module or program.
         schema: Schema of the individuals.
-        data: Data frame on which the outputs are inspected, besides the domain of the schema.
+        data: Data frame on which the outputs are inspected, in addition to the domain of the schema.
         name: Name of the model in reports.
         output: Meaning of its outputs. None to decide it by their values.
 

@@ -1,4 +1,4 @@
-"""Column types of a text table that a black box expects: stated by schema or model, or found by asking the model.
+"""Column types of a text table that a black box expects: stated by schema or model, or found by queries.
 
 A model that refuses a type raises an exception. A comparison such as ``level == "2"`` is never true for numbers and
 raises none: the answers of such a model do not depend on the column until it holds words.
@@ -33,7 +33,7 @@ MIN_ROWS = 50
 """If the table is too wide for this many rows, or the budget too small, reactions are not checked."""
 
 MAX_CELLS = 10_000_000
-"""Cells that a model is asked with while its reactions are checked."""
+"""Maximum number of cells in queries that check reactions."""
 
 MAX_QUESTIONS = 40
 """Calls for each of the three checks."""
@@ -42,7 +42,7 @@ MAX_COMPARED = 16
 """Columns of which the answers with both types are compared."""
 
 COMPARED_ROWS = 200
-"""Rows on which they are compared."""
+"""Rows on which answers with both types are compared."""
 
 MAX_ENDPOINT_QUESTIONS = 8
 """Calls to an endpoint, which may cost money."""
@@ -84,7 +84,7 @@ def search_types(
     *,
     compare: bool,
 ) -> ModelT:
-    """Find the column types of a text table that are not stated, by asking a model.
+    """Find the column types of a text table that are not stated, by queries.
 
     Args:
         model: The model, with the types that are stated.
@@ -148,7 +148,7 @@ class _TypeSearch:
         frame: Text table.
         others: The other type that each column may have.
         probe: Asks a model about a few individuals.
-        questions: Number of calls so far.
+        questions: Number of calls up to now.
     """
 
     model: Any
@@ -276,7 +276,7 @@ class _TypeSearch:
         return accepted
 
     def _find_differing(self, model: Any, ignored: Sequence[str], reactions: _Reactions) -> list[str]:
-        """Return the columns that the model accepts in both types, with different answers that rule out neither."""
+        """Return the columns that the model accepts in both types, with different answers, where neither type is ruled out."""
         differing = []
         for name in [name for name in self.others if name not in model.types.conversions][:MAX_COMPARED]:
             other = self.switch([name], model)
