@@ -68,7 +68,7 @@ def test_what_could_run_code_or_gives_no_label_is_refused(tmp_path):
     save_model(tmp_path)
     described = json.loads((tmp_path / "config.json").read_text())
     for changed, error, words in (
-        ({"auto_map": {"AutoModel": "own.Model"}}, TrustError, "code of its own"),
+        ({"auto_map": {"AutoModel": "own.Model"}}, TrustError, "custom code"),
         ({"architectures": ["BertModel"]}, ModelError, "expected a model that classifies texts.*got BertModel"),
         ({"problem_type": "regression"}, ModelError, "no single label"),
         ({"model_type": "unheard"}, ModelError, "cannot be read as a text classifier"),

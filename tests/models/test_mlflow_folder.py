@@ -51,7 +51,7 @@ def test_scikit_learn(tmp_path):
 
 def test_a_pickle_inside_needs_trust(tmp_path):
     folder = log_pickle(tmp_path / "credit")
-    with pytest.raises(TrustError, match="loading a pickle runs whatever code is in it"):
+    with pytest.raises(TrustError, match="loading a pickle runs any code in it"):
         load_model(folder, WORDS)
     np.testing.assert_array_equal(load_model(folder, WORDS, like=FRAME, trust=True).scores(PEOPLE), OWN)
 

@@ -180,8 +180,8 @@ def wrap_estimator(
 ) -> EstimatorModel:
     """Wrap a fitted classifier.
 
-    An estimator that was fitted on a data frame receives one: the columns that it was fitted on, in the data's own words.
-    An estimator that was fitted on an array receives the same words in the schema's order, or numbers by each
+    An estimator that was fitted on a data frame receives one: the columns that it was fitted on, in the words of the
+    data. An estimator that was fitted on an array receives the same words in the schema's order, or numbers by each
     attribute's encoding: the form in which its encoders learnt their categories, or the words if it accepts them. If
     the form is not known and the answers differ, its ``caution`` states it.
 

@@ -1,4 +1,4 @@
-"""Text classifiers that Hugging Face's transformers saved in a folder. No code in it runs, and nothing is downloaded."""
+"""Text classifiers that Hugging Face's transformers saved in a folder. No code in it is run."""
 
 from __future__ import annotations
 

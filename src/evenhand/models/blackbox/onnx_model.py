@@ -40,8 +40,8 @@ class OnnxModel(LabelModel):
     """An ONNX model. It takes one tensor with all attributes, or one input per attribute, by name.
 
     One tensor of numbers gets each attribute by its encoding in the schema; one of strings gets the data's own words.
-    An input of one attribute gets its word or number, or, if the input is numeric and the values are words, the number of
-    the encoding. Labels are the model's own if it gives them; otherwise the scores decide.
+    An input of one attribute gets its word or number, or, if the input is numeric and the values are words, the number
+    of the encoding. Labels are the model's own if it gives them; otherwise the scores decide.
 
     Attributes:
         source: File, or its content.

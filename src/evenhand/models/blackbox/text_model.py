@@ -323,7 +323,7 @@ class TextAnswers:
         return NoiseCheck.of_counts(int((labels[first] != labels[again]).sum()), len(first), confidence)
 
     def confirm_flips(self, flips: Sequence[TextFlip], *, confidence: float = 0.95) -> tuple[Repetition, int]:
-        """Repeat the queries about both texts of each flip, and test whether the labels repeat (see ``stats.repetition``).
+        """Repeat the queries about both texts of each flip, and test whether the labels repeat.
 
         Args:
             flips: Pairs of texts with their labels, most important first.

@@ -276,7 +276,7 @@ class _TypeSearch:
         return accepted
 
     def _find_differing(self, model: Any, ignored: Sequence[str], reactions: _Reactions) -> list[str]:
-        """Return the columns that the model accepts in both types, with different answers, where neither type is ruled out."""
+        """Return the columns whose types both remain possible, although the answers differ."""
         differing = []
         for name in [name for name in self.others if name not in model.types.conversions][:MAX_COMPARED]:
             other = self.switch([name], model)
