@@ -174,7 +174,7 @@ class ColumnTypes:
 
     def with_inputs(self, inputs: Mapping[str, ColumnInput], schema: Schema, frame: Any) -> ColumnTypes:
         """Return these types with other inputs of some columns."""
-        changed = {name: plan_conversion(name, given, schema, frame[name]) for name, given in inputs.items()}
+        changed = {name: plan_conversion(name, column, schema, frame[name]) for name, column in inputs.items()}
         return ColumnTypes({**self.conversions, **changed})
 
     def without(self, names: Iterable[str]) -> ColumnTypes:
@@ -197,29 +197,29 @@ AS_READ = ColumnTypes()
 """The types of the table itself."""
 
 
-def plan_conversion(name: str, wanted: ColumnInput, schema: Schema, column: Any) -> ColumnConversion:
+def plan_conversion(name: str, expected: ColumnInput, schema: Schema, column: Any) -> ColumnConversion:
     """Plan the conversion of a column of a text table."""
     attribute = schema[name] if name in schema.names else None
     unknown = _unknown_words(attribute, schema)
-    plan = ColumnConversion(name, wanted, None if attribute is None else attribute.number_format, unknown)
-    known = [value for value in column.dropna().unique().tolist() if not plan._is_unknown(value)]
-    if wanted.type == "numbers" and known and all(_is_truth_word(value) for value in known):
+    plan = ColumnConversion(name, expected, None if attribute is None else attribute.number_format, unknown)
+    values = [value for value in column.dropna().unique().tolist() if not plan._is_unknown(value)]
+    if expected.type == "numbers" and values and all(_is_truth_word(value) for value in values):
         plan = ColumnConversion(name, ColumnInput("booleans", missing=True), plan.number_format, unknown)
     if column.dtype.kind == "f":
-        whole = bool(column.isna().any()) and all(float(value).is_integer() for value in known)
+        integral = bool(column.isna().any()) and all(float(value).is_integer() for value in values)
     else:
-        whole = all(not isinstance(value, str) or value.strip().lstrip("+-").isdigit() for value in known)
-    return ColumnConversion(name, plan.input, plan.number_format, unknown, whole)
+        integral = all(not isinstance(value, str) or value.strip().lstrip("+-").isdigit() for value in values)
+    return ColumnConversion(name, plan.input, plan.number_format, unknown, integral)
 
 
-def needs_conversion(name: str, wanted: ColumnInput, schema: Schema, column: Any) -> bool:
+def needs_conversion(name: str, expected: ColumnInput, schema: Schema, column: Any) -> bool:
     """Return whether a column of a text table differs from the column that a model expects."""
-    if wanted.type == "categories":
+    if expected.type == "categories":
         return True
     if column.dtype.kind in "iufb":
-        return wanted.type == "words"
-    if wanted.type == "words":
-        plan = plan_conversion(name, wanted, schema, column)
+        return expected.type == "words"
+    if expected.type == "words":
+        plan = plan_conversion(name, expected, schema, column)
         return any(is_missing(plan._convert_value(word)) for word in column.dropna().unique().tolist())
     return True
 
@@ -274,12 +274,12 @@ def find_unseen(inputs: Mapping[str, ColumnInput], frame: Any) -> tuple[str, int
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    for name, wanted in inputs.items():
-        if not wanted.closed or wanted.values is None or name not in table.columns:
+    for name, learnt in inputs.items():
+        if not learnt.closed or learnt.values is None or name not in table.columns:
             continue
-        known = set(wanted.values)
+        values = set(learnt.values)
         for row, value in enumerate(table[name].to_list()):
-            if not (wanted.missing if is_missing(value) else value in known):
+            if not (learnt.missing if is_missing(value) else value in values):
                 return name, row, value
     return None
 

@@ -59,13 +59,13 @@ class QuestionLedger:
     @contextmanager
     def within(self, rows: int | None) -> Iterator[None]:
         """Lower the budget temporarily to a number of rows since the last report. None keeps the budget."""
-        before = self.budget
+        budget = self.budget
         if rows is not None:
-            self.budget = int(min(self.settled + rows, np.inf if before is None else before))
+            self.budget = int(min(self.settled + rows, np.inf if budget is None else budget))
         try:
             yield
         finally:
-            self.budget = before
+            self.budget = budget
 
 
 def find_ledger(model: Any) -> QuestionLedger | None:

@@ -152,7 +152,7 @@ def _check_guess(scorer: Scorer, like: Any) -> Scorer:
     Raises:
         ModelError: As ``describe_guess``.
     """
-    people = reference_people(scorer.schema, like, drawn=0).labelled
+    people = reference_people(scorer.schema, like, domain_rows=0).labelled
     scores = favourable_score(scorer, people.individuals) if len(people.truth) else np.empty(0)
     caution = describe_guess(
         scorer.classes[scorer.favourable],
@@ -193,7 +193,7 @@ def load_regressor(
         BudgetError: The ledger's budget does not pay for trying it.
     """
     request = LoadRequest(schema, like, trust, name, ledger, untyped and like is not None)
-    shown = repr(source) if isinstance(source, str) else f"a {type(source).__name__}"
+    description = repr(source) if isinstance(source, str) else f"a {type(source).__name__}"
     if isinstance(source, Path) or (isinstance(source, str) and not is_url(source) and not is_registered(source)):
         source, request = _locate(source, request)
     if isinstance(source, Path):
@@ -222,7 +222,7 @@ def load_regressor(
     if hasattr(source, "predict") or callable(source):
         return require_encodings(wrap_regressor(source, schema, **request.asking))
     raise ModelError(
-        f"{shown} is not a model that gives numbers",
+        f"{description} is not a model that gives numbers",
         hint="give a fitted regressor with predict, a function, a file of one, or module:function",
     )
 

@@ -176,13 +176,13 @@ class ReferencePeople:
 
     @property
     def labelled(self) -> ReferencePeople:
-        """The individuals whose true label is known."""
-        known = self.truth >= 0
-        return ReferencePeople(self.individuals[known], self.truth[known])
+        """The individuals with a true label."""
+        labelled = self.truth >= 0
+        return ReferencePeople(self.individuals[labelled], self.truth[labelled])
 
 
 def reference_people(
-    schema: Schema, data: Any, *, rows: int = DATA_PEOPLE, drawn: int = DOMAIN_PEOPLE
+    schema: Schema, data: Any, *, rows: int = DATA_PEOPLE, domain_rows: int = DOMAIN_PEOPLE
 ) -> ReferencePeople:
     """Draw individuals from the domain, and rows without missing values from the data if there are any.
 
@@ -190,10 +190,10 @@ def reference_people(
         schema: Schema of the individuals.
         data: Data frame, or None. A frame that does not fit the schema is left out.
         rows: Maximum number of rows of the data.
-        drawn: Number of individuals from the domain.
+        domain_rows: Number of individuals from the domain.
     """
-    individuals = uniform_population(schema).sample(drawn, np.random.default_rng(0))
-    truth = np.full(drawn, -1, dtype=np.int64)
+    individuals = uniform_population(schema).sample(domain_rows, np.random.default_rng(0))
+    truth = np.full(domain_rows, -1, dtype=np.int64)
     if data is not None and rows > 0:
         import narwhals as nw
 
@@ -210,8 +210,8 @@ def reference_people(
         if schema.carries_rows:
             people_rows[:, -1] = chosen[people_rows[:, -1].astype(np.int64)]
         individuals = np.concatenate([individuals, people_rows])
-        known = np.full(len(people), -1, dtype=np.int64) if people.labels is None else people.true_labels
-        truth = np.concatenate([truth, known])
+        labels = np.full(len(people), -1, dtype=np.int64) if people.labels is None else people.true_labels
+        truth = np.concatenate([truth, labels])
     return ReferencePeople(individuals, truth)
 
 
@@ -297,8 +297,8 @@ def refuse_stated(output: OutputKind | None, location: str) -> None:
 
 def association(scores: Floats, truth: Integers) -> float:
     """Compute the correlation of scores and true labels, in standard errors. It is 0 if it is undefined."""
-    known = truth >= 0
-    scores, truth = scores[known], truth[known]
+    labelled = truth >= 0
+    scores, truth = scores[labelled], truth[labelled]
     if len(truth) < 2 or np.ptp(truth) == 0 or np.ptp(scores) == 0:
         return 0.0
     # Under permutations of the labels, the correlation has variance 1 / (n - 1).
@@ -364,8 +364,8 @@ def _read_column(
 
 def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
     """Return whether the Brier score and the mean of the sigmoids fit the true labels better than the values do."""
-    known = truth >= 0
-    y, p, q = truth[known], values[known], sigmoid(values[known])
+    labelled = truth >= 0
+    y, p, q = truth[labelled], values[labelled], sigmoid(values[labelled])
     if len(y) < 2 or abs(q.mean() - y.mean()) >= abs(p.mean() - y.mean()):
         return False
     return _mean_in_errors((p - y) ** 2 - (q - y) ** 2) >= STANDARD_ERRORS
@@ -373,8 +373,8 @@ def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
 
 def _fits_better_at_half(values: Floats, truth: Integers) -> bool:
     """Return whether decisions at 1/2 are right more often than decisions at 0."""
-    known = truth >= 0
-    y, v = truth[known], values[known]
+    labelled = truth >= 0
+    y, v = truth[labelled], values[labelled]
     right = ((v > 0.5) == y).astype(np.float64) - ((v > 0) == y)
     return _mean_in_errors(right) >= STANDARD_ERRORS
 
@@ -422,14 +422,14 @@ def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int
         ModelError: the true labels contradict this interpretation; or they are missing or inconclusive, and the
             target's values are in a different order.
     """
-    support, known = association(scores, truth), int((truth >= 0).sum())
+    support, labelled = association(scores, truth), int((truth >= 0).sum())
     if support >= SUPPORT_ERRORS:
         return (
             f"The model answers with numbers. {number} was taken for {label!r}: the true labels of "
-            f"{format_count(known, 'person', 'people')} agree."
+            f"{format_count(labelled, 'person', 'people')} agree."
         )
     reason = "there are no true labels to check it"
-    if known:
+    if labelled:
         reason = "the true labels say the opposite" if support <= -SUPPORT_ERRORS else "the true labels do not show it"
     if ordered and support > -SUPPORT_ERRORS:
         return (

@@ -18,7 +18,7 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
 SUM_TOLERANCE = 1e-3
-"""Scores of one individual may miss a sum of 1 by this much, for models that compute in single precision."""
+"""Tolerance of the sum of scores, for models that compute in single precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +26,9 @@ class Reply:
     """Scores and labels of a batch.
 
     Attributes:
-        scores: shape (n, classes), rows adding up to 1.
-        labels: positions in the classes, shape (n,).
-        label_only: whether the scores are the labels, one-hot.
+        scores: Scores, shape (n, classes). Rows add up to 1.
+        labels: Positions in the classes, shape (n,).
+        label_only: Whether the scores are the labels, one-hot.
     """
 
     scores: Floats
@@ -37,27 +37,27 @@ class Reply:
 
 
 class ReplyingScorer(ABC):
-    """Scores and labels of a model that gives both in one reply."""
+    """Base of models that give scores and labels in one reply."""
 
     @abstractmethod
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels of individuals (n, attributes).
 
         Raises:
-            EvenhandError: the model fails, or its answers cannot be read.
+            EvenhandError: The model fails, or its answers cannot be read.
         """
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return the scores of individuals, shape (n, classes); errors as ``reply``."""
+        """Return the scores of individuals, shape (n, classes). Errors are as for ``reply``."""
         return self.reply(individuals).scores
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the labels of individuals as positions in ``classes``, shape (n,); errors as ``reply``."""
+        """Return the labels of individuals as positions in ``classes``, shape (n,). Errors are as for ``reply``."""
         return self.reply(individuals).labels
 
 
 def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
-    """Return the replies of a model to batches as one, whose arrays are empty if there are none."""
+    """Concatenate the replies of a model to batches. Without batches, the arrays are empty."""
     parts = list(replies)
     none = Reply(np.empty((0, len(scorer.classes))), np.empty(0, dtype=np.int64), scorer.label_only)
     scores, labels = (np.concatenate([getattr(part, name) for part in (none, *parts)]) for name in ("scores", "labels"))
@@ -65,7 +65,7 @@ def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:
-    """Return the labels of a model that does not name its own, and the position of the favourable one."""
+    """Return the labels of a model that does not name them, and the position of the favourable one."""
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values
     return classes, classes.index(schema.target.favourable)
 
@@ -73,10 +73,10 @@ def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:
 def labels_of_outputs(schema: Schema, outputs: int, *, location: str) -> tuple[tuple[Value, ...], int]:
     """Return the labels of a network that does not name them, and the position of the favourable one.
 
-    One output speaks for the favourable label, several for one label each, in the order of the target's ``values``.
+    One output is of the favourable label; several are one per label, in the order of the target's ``values``.
 
     Raises:
-        ModelError: the target has another number of labels.
+        ModelError: The target has another number of labels.
     """
     if outputs == 1:
         return binary_labels(schema), 1
@@ -140,19 +140,19 @@ def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable:
         ModelError: A value is not a label.
     """
     positions = [_find_position(kind, classes, favourable) for kind in kinds]
-    others = [kind for kind, position in zip(kinds, positions, strict=True) if position is None]
-    if not others:
+    unknown = [kind for kind, position in zip(kinds, positions, strict=True) if position is None]
+    if not unknown:
         return np.array(positions, dtype=np.int64)
-    words = [kind for kind in others if isinstance(kind, bool) or not isinstance(kind, int | float)]
+    words = [kind for kind in unknown if isinstance(kind, bool) or not isinstance(kind, int | float)]
     if not words and any(isinstance(kind, bool | str) for kind in kinds):
         raise ModelError(
-            f"the model replied with labels and with numbers like {others[0]!r} at once", location=location
+            f"the model replied with labels and with numbers like {unknown[0]!r} at once", location=location
         )
-    raise _unknown_label_error((words or others)[0], classes, location)
+    raise _unknown_label_error((words or unknown)[0], classes, location)
 
 
 def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) -> NDArray[Any]:
-    """Return a reply as an array: labels or numbers (n,), or numbers (n, k)."""
+    """Convert a reply to an array: labels or numbers (n,), or numbers (n, k)."""
     try:
         array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
     except (TypeError, ValueError) as error:
@@ -191,15 +191,15 @@ def find_positions(labels: NDArray[Any], classes: list[Any], n: int, *, location
 
 
 def label_reply(labels: Integers, classes: int) -> Reply:
-    """Return a reply of labels alone, given as positions (n,)."""
+    """Build a reply from positions of labels (n,) only."""
     return Reply(np.eye(classes)[labels], labels, True)
 
 
 def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
-    """Return a reply of one probability per class, shape (n, classes): the largest decides, the first on a tie.
+    """Build a reply from probabilities (n, classes). The largest decides, on a tie the first.
 
     Raises:
-        ModelError: wrong shape, not finite, negative, or not adding up to 1.
+        ModelError: The shape is wrong, or a row is not finite, is negative, or does not add up to 1.
     """
     scores = check_scores(scores, len(scores), classes, model=location)
     wrong = (scores < 0).any(axis=1) | (np.abs(scores.sum(axis=1) - 1) > SUM_TOLERANCE)
@@ -207,32 +207,32 @@ def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
         raise ModelError(
             f"the model scored an individual {scores[int(np.argmax(wrong))].tolist()}: these are not probabilities",
             location=location,
-            hint="scores are from 0 to 1 and add up to 1: apply a softmax, or reply with labels",
+            hint="scores must be from 0 to 1 and add up to 1: apply a softmax, or return labels",
         )
     return Reply(scores, np.argmax(scores, axis=1).astype(np.int64), bool(np.isin(scores, (0, 1)).all()))
 
 
 def sigmoid(logits: Floats) -> Floats:
-    """Return the logistic function, without overflow."""
+    """Compute the logistic function without overflow."""
     return np.asarray(1 / (1 + np.exp(-np.clip(logits, -700, 700))))
 
 
 def softmax(logits: Floats) -> Floats:
-    """Return probabilities from logits (n, classes)."""
+    """Compute probabilities from logits (n, classes)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def label_position(reply: Any, classes: Sequence[Value], favourable: int, *, location: str) -> int:
-    """Return the label that a single reply names, as a position in ``classes``.
+    """Convert one label to a position in ``classes``.
 
     Raises:
-        ModelError: it is not one of them.
+        ModelError: The value is not a label.
     """
-    found = _find_position(reply, classes, favourable)
-    if found is None:
+    position = _find_position(reply, classes, favourable)
+    if position is None:
         raise _unknown_label_error(reply, classes, location)
-    return found
+    return position
 
 
 def _find_position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
@@ -245,14 +245,15 @@ def _find_position(reply: Any, classes: Sequence[Value], favourable: int) -> int
 
 
 def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
-    """Return the distinct replies as Python values, and which of them each reply is."""
+    """Return the distinct replies as Python values, and the position of each reply among them."""
     if array.dtype.kind in "biuf":
         kinds, inverse = np.unique(array, return_inverse=True)
         return kinds.tolist(), np.asarray(inverse, dtype=np.int64)
-    seen: dict[tuple[type, Any], int] = {}
+    positions: dict[tuple[type, Any], int] = {}
     values = [value.item() if isinstance(value, np.generic) else value for value in array.tolist()]
-    order = [seen.setdefault((type(value), value if value.__hash__ else repr(value)), len(seen)) for value in values]
-    return [value for _, value in seen], np.array(order, dtype=np.int64)
+    keys = [(type(value), value if value.__hash__ else repr(value)) for value in values]
+    order = [positions.setdefault(key, len(positions)) for key in keys]
+    return [value for _, value in positions], np.array(order, dtype=np.int64)
 
 
 def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) -> ModelError:
@@ -263,16 +264,16 @@ def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) ->
     )
 
 
-# Which of a model's answers is which label of the schema.
+# Labels of the schema for a model's answers.
 
 
 class MatchedLabels(NamedTuple):
     """Labels of a model's answers.
 
     Attributes:
-        classes: labels in the order of the answers.
-        favourable: position of the favourable label in ``classes``.
-        guessed: whether the answers are 0 and 1, the target has two other labels, and 1 was taken for the favourable
+        classes: Labels in the order of the answers.
+        favourable: Position of the favourable label in ``classes``.
+        guessed: Whether the answers are 0 and 1, the target has two other labels, and 1 was taken for the favourable
             label.
     """
 
@@ -287,31 +288,32 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     An answer matches the label that it equals, as a number (``1`` and ``1.0``) or as text (``"1"`` and ``1``).
 
     Args:
-        schema: its target names the labels.
+        schema: Schema with the target.
         answers: Possible answers of the model, in the order of its scores.
-        location: how to call the model in messages.
+        location: Name of the model in messages.
 
     Raises:
-        ModelError: an answer is none of the target's labels, or the favourable label is never given.
+        ModelError: An answer is not a label of the target, or the favourable label is missing.
     """
-    given = [value.item() if isinstance(value, np.generic) else value for value in answers]
+    values = [value.item() if isinstance(value, np.generic) else value for value in answers]
     target = schema.target
-    known = (target.favourable,) if target.values is None else target.values
-    matched = [next((label for label in known if same_label(value, label)), None) for value in given]
+    labels = (target.favourable,) if target.values is None else target.values
+    matched = [next((label for label in labels if same_label(value, label)), None) for value in values]
     favourable = next((i for i, label in enumerate(matched) if label == target.favourable), None)
     complete = target.values is None or None not in matched
     if favourable is not None and complete:
-        classes = tuple(value if label is None else label for value, label in zip(given, matched, strict=True))
+        classes = tuple(value if label is None else label for value, label in zip(values, matched, strict=True))
         if len(set(map(str, classes))) == len(classes):
             return MatchedLabels(classes, favourable, False)
-    zero_one = len(given) == 2 and same_label(given[0], 0) and same_label(given[1], 1)
+    zero_one = len(values) == 2 and same_label(values[0], 0) and same_label(values[1], 1)
     two = target.values is None or len(target.values) == 2
     if zero_one and two and matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable):
         return MatchedLabels(binary_labels(schema), 1, favourable is None)
     raise ModelError(
-        f"the model answers {_list_values(given)}, but the target {target.name!r} has the labels {_list_values(known)}"
+        f"the model answers {_list_values(values)}, but the target {target.name!r} has the labels "
+        f"{_list_values(labels)}"
         if target.values is not None
-        else f"the model answers {_list_values(given)}, but never {target.favourable!r}, the favourable label",
+        else f"the model answers {_list_values(values)}, but never {target.favourable!r}, the favourable label",
         location=location,
         hint="name the model's own answers in the schema's target (`values`, `favourable`)",
     )
@@ -326,6 +328,6 @@ def _label_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
-def _list_values(values: Sequence[Any], most: int = 10) -> str:
-    shown = ", ".join(repr(value) for value in list(values)[:most])
-    return f"{shown}, ... ({len(values)} in all)" if len(values) > most else shown
+def _list_values(values: Sequence[Any], limit: int = 10) -> str:
+    text = ", ".join(repr(value) for value in list(values)[:limit])
+    return f"{text}, ... ({len(values)} in all)" if len(values) > limit else text

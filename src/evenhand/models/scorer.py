@@ -136,16 +136,16 @@ def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
     changes: dict[str, Any] = {}
-    for one in dataclasses.fields(part):
-        value = getattr(part, one.name)
-        if one.name == "like" and value is not None:
-            changes[one.name] = change(value)
+    for item in dataclasses.fields(part):
+        value = getattr(part, item.name)
+        if item.name == "like" and value is not None:
+            changes[item.name] = change(value)
         elif isinstance(value, tuple):
-            made = tuple(change_templates(inner, change) for inner in value)
-            if any(new is not old for new, old in zip(made, value, strict=True)):
-                changes[one.name] = made
+            parts = tuple(change_templates(inner, change) for inner in value)
+            if any(new is not old for new, old in zip(parts, value, strict=True)):
+                changes[item.name] = parts
         elif (new := change_templates(value, change)) is not value:
-            changes[one.name] = new
+            changes[item.name] = new
     return dataclasses.replace(part, **changes) if changes else part
 
 
@@ -222,45 +222,45 @@ def check_finite(outputs: Floats, *, location: str) -> None:
     wrong = ~np.isfinite(outputs).all(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        shown = outputs[row].tolist() if outputs.shape[1] > 1 else outputs[row, 0]
-        raise ModelError(f"the model answered {shown} for individual {row + 1} of a batch", location=location)
+        values = outputs[row].tolist() if outputs.shape[1] > 1 else outputs[row, 0]
+        raise ModelError(f"the model answered {values} for individual {row + 1} of a batch", location=location)
 
 
 # Models that take a fixed number of individuals at once.
 
 
-def ask_in_batches(call: Callable[[Floats], Floats], asked: Floats, rows: int | None) -> Floats:
+def ask_in_batches(call: Callable[[Floats], Floats], inputs: Floats, rows: int | None) -> Floats:
     """Query a model about individuals (n, inputs) in batches of ``rows``. The last individual pads the last batch.
 
     Without ``rows`` there is a single batch.
     """
-    if rows is None or len(asked) == 0:
-        return call(asked)
-    given = []
-    for start in range(0, len(asked), rows):
-        part = asked[start : start + rows]
+    if rows is None or len(inputs) == 0:
+        return call(inputs)
+    outputs = []
+    for start in range(0, len(inputs), rows):
+        part = inputs[start : start + rows]
         full = np.concatenate([part, np.repeat(part[-1:], rows - len(part), axis=0)])
-        given.append(call(full)[: len(part)])
-    return np.concatenate(given)
+        outputs.append(call(full)[: len(part)])
+    return np.concatenate(outputs)
 
 
 def ask_once(
-    individuals: Floats, known: dict[bytes, Floats], ask: Callable[[Floats], Floats], *, batch: int, width: int
+    individuals: Floats, cache: dict[bytes, Floats], ask: Callable[[Floats], Floats], *, batch: int, width: int
 ) -> Floats:
     """Return the answers about individuals (n, attributes), shape (n, width), with one query per distinct individual.
 
     Args:
         individuals: The individuals.
-        known: Cached answers, by the bytes of an individual's row. New ones are added.
+        cache: Cached answers, by the bytes of an individual's row. New ones are added.
         ask: Function that returns the answers (m, width) about m new individuals.
         batch: Individuals per query.
         width: Numbers per answer.
     """
     rows = np.ascontiguousarray(individuals, dtype=np.float64)
     keys = [row.tobytes() for row in rows]
-    new = list({key: i for i, key in enumerate(keys) if key not in known}.items())
+    new = list({key: i for i, key in enumerate(keys) if key not in cache}.items())
     for start in range(0, len(new), batch):
         part = new[start : start + batch]
         answers = ask(rows[[i for _, i in part]])
-        known.update(zip((key for key, _ in part), answers, strict=True))
-    return np.stack([known[key] for key in keys]) if keys else np.empty((0, width))
+        cache.update(zip((key for key, _ in part), answers, strict=True))
+    return np.stack([cache[key] for key in keys]) if keys else np.empty((0, width))

@@ -174,7 +174,7 @@ class RowModel(ABC):
         except EvenhandError:
             raise
         except Exception as error:
-            raise refusal_error(error, location=self.name, asked=rows) from error
+            raise refusal_error(error, location=self.name, rows=rows) from error
 
     def explain(self, error: ModelError) -> ModelError:
         """Return an error of the model in terms of the data, if its cause is known."""
@@ -262,20 +262,20 @@ def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floa
     return schema.inputs(individuals)
 
 
-def refusal_error(error: BaseException, *, location: str, asked: Any = None) -> ModelError:
+def refusal_error(error: BaseException, *, location: str, rows: Any = None) -> ModelError:
     """Convert the exception of a model into an error with a hint.
 
     Args:
         error: Exception that the model raised.
         location: Name of the model in messages.
-        asked: Frame or array that the model received.
+        rows: Frame or array that the model received.
     """
     text = summarize_error(error)
     lower = text.lower()
     if re.search(r"\bnan\b|isnan|missing value", lower):
         hint = (
             "the model takes no missing values: set `missing: drop` for those attributes in the schema"
-            if asked is None or _has_missing(asked)
+            if rows is None or _has_missing(rows)
             else "no value is missing; some columns have other types than in training: give a data frame with the "
             "types of the training, or a function (module:function) that converts the table as in training"
         )
@@ -283,8 +283,9 @@ def refusal_error(error: BaseException, *, location: str, asked: Any = None) -> 
         hint = "remove the values that the model has never seen from the schema, or train it to accept any value"
     elif "could not convert string to float" in lower:
         hint = (
-            "the model was trained on numbers and receives words of the data: set `given: number` beside `written`, "
-            "or give a function (module:function) that cleans the table as in training and asks the model"
+            "the model was trained on numbers and receives words of the data: set `model_input: number` in the "
+            "attribute's `number_format`, or pass a function (module:function) that cleans the table as in training "
+            "and calls the model"
         )
     elif "not fitted" in lower:
         hint = "fit the model first"
@@ -353,14 +354,14 @@ def settle_input(
     raise ModelError(message, location=model.name, hint=refused[0].hint)
 
 
-def _describe_retry(form: InputForm, first: InputForm, error: ModelError) -> str:
+def _describe_retry(form: InputForm, likeliest: InputForm, error: ModelError) -> str:
     """Describe that a model receives another form than the likeliest one.
 
     The columns of an array are taken by position, and nothing shows whether the model means the same ones.
     """
     reason = error.message.removeprefix(CANNOT_ASK)
     return (
-        f"The model was asked with {FORMS[form]}, columns in the order of the schema, because with {FORMS[first]} "
+        f"The model was asked with {FORMS[form]}, columns in the order of the schema, because with {FORMS[likeliest]} "
         f"it failed: {reason}. If it expects other columns, all results about it are wrong."
     )
 
@@ -417,7 +418,7 @@ def _check_same_people(model: RowModel) -> None:
     if not len(different):
         return
     again = [model.answer_frame(frame)[:, 0] for frame in frames]
-    own = sum(int(_differ(first, second).sum()) for first, second in zip(decisions, again, strict=True))
+    own = sum(int(_differ(decision, repeated).sum()) for decision, repeated in zip(decisions, again, strict=True))
     both = len(different) + int(_differ(*again).sum())
     if own and both - own <= STANDARD_ERRORS * math.sqrt(both + own):
         return
@@ -430,9 +431,9 @@ def _check_same_people(model: RowModel) -> None:
     )
 
 
-def _differ(answers: Floats, others: Floats) -> Booleans:
+def _differ(answers: Floats, repeated: Floats) -> Booleans:
     """Compare decisions (n,). Numbers may differ by rounding."""
-    return np.asarray(~np.isclose(answers, others, rtol=1e-9, atol=1e-12))
+    return np.asarray(~np.isclose(answers, repeated, rtol=1e-9, atol=1e-12))
 
 
 def _changed_rows(original: Any, encoded: Any) -> list[int]:
@@ -492,7 +493,7 @@ def ask_reference_rows(
     no_rows = np.empty((0, len(model.schema.attributes)))
     if first_reading(outputs, model.classes).label_only:
         return no_rows, outputs, unknown
-    people = reference_people(model.schema, data, rows=int(min(PAID_PEOPLE, ledger.left // 4)), drawn=0)
+    people = reference_people(model.schema, data, rows=int(min(PAID_PEOPLE, ledger.left // 4)), domain_rows=0)
     answers = model.ask(people.individuals).outputs if len(people.individuals) else None
     if answers is None or answers.shape[1] != outputs.shape[1]:
         return no_rows, outputs, unknown

@@ -112,8 +112,8 @@ class EstimatorModel(RowModel, ReplyingScorer):
             learnt = inputs.get(attribute.name)
             if learnt is None or attribute.size is None or attribute.size > MAX_DOMAIN:
                 continue
-            alone = Schema(target=schema.target, attributes=(attribute,))
-            domain = self.types.convert(decode(alone, attribute.domain()[:, None]), self.name)
+            single = Schema(target=schema.target, attributes=(attribute,))
+            domain = self.types.convert(decode(single, attribute.domain()[:, None]), self.name)
             unseen = find_unseen({attribute.name: learnt}, domain)
             if unseen is not None:
                 return ModelError(
@@ -358,20 +358,13 @@ def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None,
 
 
 def learnt_form(model: Any, schema: Schema) -> InputForm | None:
-    """Return whether encoders that were fitted on an array learnt words or numbers. None if nothing shows it."""
-    categories = _learnt_categories(model)
-    words = {value for attribute in schema.attributes for value in attribute.values or ()}
-    codes = {float(code) for attribute in schema.attributes for code in range(len(attribute.values or ()))}
-    known = sum(value in words for value in categories)
-    coded = sum(not isinstance(value, str) and value in codes for value in categories)
-    return None if known == coded else "words" if known > coded else "numbers"
-
-
-def _learnt_categories(model: Any) -> list[Any]:
-    """Return the values that the encoders of a fitted estimator know."""
-    values = [value for column in getattr(model, "categories_", None) or () for value in np.asarray(column).tolist()]
-    parts = [*nested_parts(model), *(getattr(model, "transformers_", None) or ())]
-    return values + [value for part in parts for value in _learnt_categories(part[1])]
+    """Return whether encoders that were fitted on an array learnt words or numbers. None if the form is not known."""
+    inputs = learnt_inputs(model, schema.names)
+    learnt = [
+        inputs[attribute.name] for attribute in schema.attributes if attribute.values and attribute.name in inputs
+    ]
+    kinds = {column.type for column in learnt if column.values is not None}
+    return "words" if kinds == {"words"} else "numbers" if kinds == {"numbers"} else None
 
 
 def _has_text_values(attribute: Attribute) -> bool:

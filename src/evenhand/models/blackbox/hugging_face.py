@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats
 from evenhand.errors import MissingExtraError, ModelError, TrustError
 
@@ -108,21 +109,20 @@ def _open_network(folder: Path, name: str) -> TextClassifier:
         missing = "torch" if error.name == "torch" else "transformers"
         raise MissingExtraError(missing, extra="transformers", purpose="to run a Hugging Face model") from None
     bars = transformers.utils.logging
-    shown = bars.is_progress_bar_enabled()
+    bars_enabled = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     safe = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
         network = transformers.AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True, **safe)
     except Exception as error:  # a damaged folder surfaces as almost any exception of the library
-        first = (str(error).splitlines() or [""])[0]
         raise ModelError(
-            f"the folder cannot be read as a text classifier: {type(error).__name__}: {first}",
+            f"the folder cannot be read as a text classifier: {summarize_error(error)}",
             location=name,
             hint="it needs config.json, safetensors and the tokenizer's files, as save_pretrained writes them",
         ) from None
     finally:
-        if shown:
+        if bars_enabled:
             bars.enable_progress_bar()
     settings = network.eval().config
     count = int(settings.num_labels)

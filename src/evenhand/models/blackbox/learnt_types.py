@@ -117,9 +117,9 @@ class _Walk:
         return Columns([], aligned=False)
 
     def _state(self, columns: Columns, inputs: Sequence[ColumnInput | None]) -> None:
-        for name, wanted in zip(columns.names, inputs, strict=True):
-            if name is not None and wanted is not None:
-                self.inputs.setdefault(name, wanted)
+        for name, column in zip(columns.names, inputs, strict=True):
+            if name is not None and column is not None:
+                self.inputs.setdefault(name, column)
 
     def _visit_column_transformer(self, step: Any, columns: Columns) -> Columns:
         if not columns.aligned:
@@ -140,8 +140,8 @@ class _Walk:
             self._state(
                 columns,
                 [
-                    replace(wanted, missing=wanted.missing or name in self.imputed) if wanted else None
-                    for name, wanted in zip(columns.names, learnt, strict=True)
+                    replace(column, missing=column.missing or name in self.imputed) if column else None
+                    for name, column in zip(columns.names, learnt, strict=True)
                 ],
             )
         one_each = type(step).__name__ == "OrdinalEncoder" and columns.aligned
@@ -164,14 +164,14 @@ def _side_by_side(parts: Sequence[Columns]) -> Columns:
 
 
 def _inner_estimator(step: Any) -> Any:
-    """Return the first estimator that another one hands its table on to; None if there is none."""
+    """Return the first estimator that another one passes its table to. None without one."""
     for attribute in INNER_ESTIMATORS:
         inner = getattr(step, attribute, None)
-        first = next(iter(inner), None) if isinstance(inner, list | tuple) else inner
+        estimator = next(iter(inner), None) if isinstance(inner, list | tuple) else inner
         if attribute == "calibrated_classifiers_":
-            first = getattr(first, "estimator", None)
-        if hasattr(first, "get_params"):
-            return first
+            estimator = getattr(estimator, "estimator", None)
+        if hasattr(estimator, "get_params"):
+            return estimator
     return None
 
 

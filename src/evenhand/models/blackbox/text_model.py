@@ -301,7 +301,7 @@ class TextAnswers:
 
         Args:
             texts: Texts in random order. At most ``CHECKED`` of them are used, at most as many as a twentieth of the
-                budget pays for, and after the first batch none once a tenth of the time has passed.
+                budget pays for, and after the before_repeat batch none once a tenth of the time has passed.
             confidence: Confidence level of the interval.
 
         Returns:
@@ -316,11 +316,11 @@ class TextAnswers:
             self.ask(batch)
             pairs.append(np.stack([self.positions(batch), self.ask_again(batch)]))
         both = np.concatenate(pairs, axis=1)
-        first, again = both[:, (both >= 0).all(axis=0)]
-        if not len(first):
+        before_repeat, again = both[:, (both >= 0).all(axis=0)]
+        if not len(before_repeat):
             return None
         labels = self.answers()[0].labels
-        return NoiseCheck.of_counts(int((labels[first] != labels[again]).sum()), len(first), confidence)
+        return NoiseCheck.of_counts(int((labels[before_repeat] != labels[again]).sum()), len(before_repeat), confidence)
 
     def confirm_flips(self, flips: Sequence[TextFlip], *, confidence: float = 0.95) -> tuple[Repetition, int]:
         """Repeat the queries about both texts of each flip, and test whether the labels repeat.

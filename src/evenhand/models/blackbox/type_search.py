@@ -67,12 +67,12 @@ def apply_stated_types(model: ModelT, inputs: Mapping[str, ColumnInput], frame: 
     """
     schema = model.schema
     stated = _stated_inputs(schema, inputs, frame)
-    wanted = {name: column for name, column in stated.items() if needs_conversion(name, column, schema, frame[name])}
-    if not wanted:
+    columns = {name: column for name, column in stated.items() if needs_conversion(name, column, schema, frame[name])}
+    if not columns:
         return model
-    types = AS_READ.with_inputs(wanted, schema, frame)
+    types = AS_READ.with_inputs(columns, schema, frame)
     rows = _kept_rows(schema, frame)
-    types.convert((frame if rows is None else frame.iloc[rows])[list(wanted)], model.name)
+    types.convert((frame if rows is None else frame.iloc[rows])[list(columns)], model.name)
     return replace(model, types=types)
 
 
@@ -186,7 +186,7 @@ class _TypeSearch:
         Raises:
             ModelError: The model refuses every combination that was tried.
         """
-        first, switched = error, list[str]()
+        refusal_as_read, switched = error, list[str]()
         # Columns that the message names come first.
         order = sorted(self.others, key=lambda name: name not in str(error))
         pending = order
@@ -203,16 +203,16 @@ class _TypeSearch:
             names = [name for name, other in self.others.items() if other.type in kinds]
             if names and self.refusal(self.switch(names)) is None:
                 return self.switch(self._find_needed(names, 2 * limit))
-        raise first
+        raise refusal_as_read
 
     def _find_needed(self, names: Sequence[str], limit: int) -> list[str]:
         """Return the columns that must be switched, among those with which the model answers."""
         needed, size = list(names), max(1, len(names) // 2)
         while self.questions < limit:
             for start in range(0, len(needed), size):
-                rest = [*needed[:start], *needed[start + size :]]
-                if self.questions < limit and self.refusal(self.switch(rest)) is None:
-                    needed = rest
+                remaining = [*needed[:start], *needed[start + size :]]
+                if self.questions < limit and self.refusal(self.switch(remaining)) is None:
+                    needed = remaining
                     break
             else:
                 if size == 1:
@@ -236,8 +236,8 @@ class _TypeSearch:
         depends = reactions.measure(self.model, list(self.others), confirm=False)
         ignored = [name for name, reacts in zip(self.others, depends, strict=True) if not reacts]
         accepted = self._accepted_columns(ignored)
-        after = reactions.measure(self.switch(accepted), accepted, confirm=True) if accepted else []
-        model = self.switch(name for name, reacts in zip(accepted, after, strict=True) if reacts)
+        reactions_after = reactions.measure(self.switch(accepted), accepted, confirm=True) if accepted else []
+        model = self.switch(name for name, reacts in zip(accepted, reactions_after, strict=True) if reacts)
         differing = self._find_differing(model, ignored, reactions)
         if not differing:
             return model
@@ -259,8 +259,8 @@ class _TypeSearch:
             return None
         places = np.random.default_rng(0).permutation(len(self.frame))[:limit]
         sample = self.frame.iloc[places].reset_index(drop=True)
-        kept = _kept_rows(self.model.schema, sample)
-        return None if kept is None else sample.iloc[kept].reset_index(drop=True)
+        positions = _kept_rows(self.model.schema, sample)
+        return None if positions is None else sample.iloc[positions].reset_index(drop=True)
 
     def _accepted_columns(self, names: list[str]) -> list[str]:
         """Return the columns whose other types the model accepts, found by halving."""
@@ -314,14 +314,14 @@ class _Reactions:
             cells = self.rows[name].iloc[rng.permutation(len(self.rows))].reset_index(drop=True)
             blocks.append(self.rows.assign(**{name: cells}))
         table = pd.concat(blocks, ignore_index=True)
-        first = self._ask_blocks(model, table)
-        changes = [_count_changes(first[0], block) for block in first[1:]]
+        answers = self._ask_blocks(model, table)
+        changes = [_count_changes(answers[0], block) for block in answers[1:]]
         if not confirm or not any(changes):
             return [count > 0 for count in changes]
-        second = self._ask_blocks(model, table)
-        noise = [_count_changes(block, again) for block, again in zip(first, second, strict=True)]
+        repeated = self._ask_blocks(model, table)
+        noise = [_count_changes(block, again) for block, again in zip(answers, repeated, strict=True)]
         return [
-            _is_clear(min(count, _count_changes(second[0], second[i])), noise[0] + noise[i])
+            _is_clear(min(count, _count_changes(repeated[0], repeated[i])), noise[0] + noise[i])
             for i, count in enumerate(changes, start=1)
         ]
 
@@ -333,12 +333,12 @@ class _Reactions:
         """Return whether two models answer differently. False if the second refuses."""
         rows = self.rows.head(COMPARED_ROWS)
         try:
-            others = [_ask_batches(other, rows) for _ in range(2)]
+            other_answers = [_ask_batches(other, rows) for _ in range(2)]
         except ModelError:
             return False
         answers = [_ask_batches(model, rows) for _ in range(2)]
-        changes = min(_count_changes(first, second) for first, second in zip(answers, others, strict=True))
-        return _is_clear(changes, _count_changes(*answers) + _count_changes(*others))
+        changes = min(_count_changes(mine, theirs) for mine, theirs in zip(answers, other_answers, strict=True))
+        return _is_clear(changes, _count_changes(*answers) + _count_changes(*other_answers))
 
 
 def _ask_batches(model: Any, table: Any) -> Floats:
@@ -347,9 +347,9 @@ def _ask_batches(model: Any, table: Any) -> Floats:
     )
 
 
-def _count_changes(first: Floats, second: Floats) -> int:
+def _count_changes(answers: Floats, other_answers: Floats) -> int:
     """Count the rows with different answers. Numbers may differ by rounding."""
-    return int((~np.isclose(first, second, rtol=1e-9, atol=1e-12)).any(axis=1).sum())
+    return int((~np.isclose(answers, other_answers, rtol=1e-9, atol=1e-12)).any(axis=1).sum())
 
 
 def _is_clear(changes: int, noise: int) -> bool:
