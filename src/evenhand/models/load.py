@@ -112,7 +112,8 @@ def load_model(
 def open_model(source: Any, request: LoadRequest) -> Scorer:
     """Load a model as ``load_model``, without a check of the labels that its numbers are taken for."""
     request.schema.target.require_labels("this analysis")
-    check_output(request.output)
+    if request.output is not None:
+        check_output(request.output)
     if isinstance(source, str | Path):
         source, request = _locate(source, request)
     if isinstance(source, Path):
@@ -319,7 +320,8 @@ def _wrap_object(source: Any, request: LoadRequest) -> Scorer:
         return require_encodings(add_caution(wrap_estimator(adapted, schema, **request.asking), adapted.caution))
     if hasattr(source, "predict") and not isinstance(source, type):
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
-            refuse_stated(request.output, request.name or kind)
+            if request.output is not None:
+                refuse_stated(request.output, request.name or kind)
             return require_encodings(wrap_estimator(source, schema, **request.asking))
         request, source = dataclasses.replace(request, name=request.name or kind), source.predict
     if callable(source):

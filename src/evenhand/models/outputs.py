@@ -68,9 +68,9 @@ class OutputReading:
     """The meaning of a model's numeric outputs.
 
     Attributes:
-        kind: meaning of the outputs; ``labels`` if they are labels of the target as numbers.
-        evidence: reason for this meaning, as a clause. Empty if the outputs are labels of the target.
-        label_only: whether all inspected outputs are labels.
+        kind: Meaning of the outputs; ``labels`` if they are labels of the target as numbers.
+        evidence: Reason for this meaning, as a clause. Empty if the outputs are labels of the target.
+        label_only: Whether all inspected outputs are labels.
     """
 
     kind: OutputKind | Literal["labels"]
@@ -107,7 +107,7 @@ class OutputReading:
             location: Name of the model in messages.
 
         Raises:
-            ModelError: an output is not of this kind.
+            ModelError: An output is not of this kind.
         """
         if outputs.shape[1] == 1 and self.kind == "labels":
             labels = replies.read_labels(outputs[:, 0], len(outputs), classes, position, location=location)
@@ -167,7 +167,7 @@ class ReferencePeople:
     """Individuals on which a model's outputs are inspected.
 
     Attributes:
-        individuals: shape (n, attributes): from the domain of the schema, then rows of the data.
+        individuals: Shape (n, attributes): from the domain of the schema, then rows of the data.
         truth: 1 where the true label is favourable, 0 where it is not, -1 where it is unknown, shape (n,).
     """
 
@@ -239,7 +239,7 @@ def read_outputs(
         hint: Hint of errors about open readings.
 
     Raises:
-        ModelError: the values are not of the stated kind, leave several readings open, or contradict the true labels.
+        ModelError: The values are not of the stated kind, leave several readings open, or contradict the true labels.
     """
     check_output(stated)
     if outputs.shape[1] > 1:
@@ -273,7 +273,7 @@ def check_output(stated: str | None) -> None:
     """Check the meaning of outputs that a caller states.
 
     Raises:
-        OptionError: there is no such meaning.
+        OptionError: There is no such meaning.
     """
     if stated is not None and stated not in get_args(OutputKind):
         raise OptionError(
@@ -285,7 +285,7 @@ def refuse_stated(output: OutputKind | None, location: str) -> None:
     """Refuse a stated meaning of numbers for a model that returns labels.
 
     Raises:
-        ModelError: a meaning is stated.
+        ModelError: A meaning is stated.
     """
     if output is not None:
         raise ModelError(
@@ -419,7 +419,7 @@ def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int
         location: Name of the model in messages.
 
     Raises:
-        ModelError: the true labels contradict this interpretation; or they are missing or inconclusive, and the
+        ModelError: The true labels contradict this interpretation; or they are missing or inconclusive, and the
             target's values are in a different order.
     """
     support, labelled = association(scores, truth), int((truth >= 0).sum())
