@@ -11,8 +11,7 @@ from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, evaluate_cell, refuse_passthrough
 from evenhand.models.additive.linear import LinearTensor, affine, build_network, relu
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.blackbox.estimator import NumberModel
+from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.readers.boosters import booster_library, read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.models.readers.sklearn_columns import estimator_columns, is_kind, transform_columns
@@ -68,7 +67,7 @@ def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeE
         NotAdditiveError: a step or the estimator is of another kind; the message names it.
         ModelError: the estimator does not fit the schema, or the steps before it.
     """
-    model = box.model if isinstance(box, EstimatorModel) else getattr(box.model, "__self__", box.model)
+    model = getattr(box.model, "__self__", box.model)  # of a bound method, its object
     steps: list[tuple[str, Any]] = []
     model = getattr(model, "best_estimator_", model)
     while is_kind(model, {"Pipeline"}):

@@ -37,9 +37,8 @@ from evenhand.models.additive.cells import (
     refuse_passthrough,
 )
 from evenhand.models.additive.network import MonotoneCurve
-from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.blackbox.estimator import NumberModel
 from evenhand.models.blackbox.base import model_input, refusal_error
+from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 
