@@ -254,8 +254,8 @@ def test_a_bad_value_is_named_with_its_rows_and_the_first_of_them(tmp_path, attr
     }
     for place, rows in places.items():
         with pytest.raises(EvenhandError) as error:
-            roles.read(rows)
-        assert str(error.value).startswith(f"data: column {column!r}")
+            roles.read(rows, location="people")
+        assert str(error.value).startswith(f"people: column {column!r}")
         assert f"3 rows, the first of them {place}" in str(error.value)
         assert said in str(error.value)
         assert "4929" not in str(error.value)

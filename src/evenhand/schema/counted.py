@@ -161,6 +161,8 @@ class CountedRows(Table):
         selected: Whether the scores reach the threshold, shape (cells,); None without a threshold.
     """
 
+    counts: Integers
+
     def __init__(
         self,
         frame: Any,
@@ -168,8 +170,9 @@ class CountedRows(Table):
         lazy: Any,
         scores: ScoreSums | None = None,
         selected: Booleans | None = None,
+        location: str = "data",
     ) -> None:
-        super().__init__(frame, counts)
+        super().__init__(frame, counts, location)
         self.lazy, self.scores, self.selected = lazy, scores, selected
         self.locate = partial(locate_value, lazy)
 
@@ -222,11 +225,12 @@ def count_rows(
         raise DataError("there are no rows", location=location)
     table = cells.select(list(columns))
     if score is None:
-        return CountedRows(table, counts, frame)
+        return CountedRows(table, counts, frame, location=location)
     arrays: dict[str, Any] = {name: whole_numbers(cells[OWN + name]) for name in ("tenth", *sums)}
     arrays |= {end: np.asarray(cells[OWN + end].to_numpy(), np.float64) for end in ("lowest", "highest")}
     selected = None if threshold is None else whole_numbers(cells[OWN + "selected"]) == 1
-    return CountedRows(table, counts, frame, ScoreSums(**arrays, low_is_good=low_is_good), selected)
+    scores = ScoreSums(**arrays, low_is_good=low_is_good)
+    return CountedRows(table, counts, frame, scores, selected, location)
 
 
 def _check_values(rows: Any, columns: Sequence[str], location: str) -> None:

@@ -422,7 +422,7 @@ class DecisionRoles:
             selected = table.selected[rows]
         if truth is not None and self.target is not None:
             labelled = np.zeros(len(table), dtype=np.int64)
-            labelled[rows] = np.where(truth.labelled[rows], decisions.people.counts, 0)
+            labelled[rows] = np.where(truth.labelled[rows], table.counts[rows], 0)
             columns = {name: replace(table[name], counts=labelled) for name in table.names}
             labels = columns[self.target]
             favourable = [labels.values[code] for code in sorted(set(labels.codes[truth.favourable].tolist()))]
