@@ -295,15 +295,6 @@ def read_header(row: Sequence[str], location: str) -> list[str]:
             location=location,
             hint="name it; if it only numbers the rows, save the table without it (pandas: index=False)",
         )
-    return require_distinct(header, location)
-
-
-def require_distinct(header: list[str], location: str) -> list[str]:
-    """Check that column names are unique, and return them.
-
-    Raises:
-        DataError: Two columns have the same name.
-    """
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
         raise DataError(

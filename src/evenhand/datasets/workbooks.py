@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core.text import suggest_name
 from evenhand.datasets.cells import build_frame, is_blank
-from evenhand.datasets.text_tables import require_distinct
+from evenhand.datasets.text_tables import read_header
 from evenhand.errors import DataError, MissingExtraError, OptionError, TableWarning
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
     title = _choose_sheet(sheets, sheet, location)
     cells = sheets[title]
     place = _find_header(cells, location)
-    names = [str(cell).strip() for cell in cells.iloc[place]]
-    header = require_distinct(names, f"{location}, row {cells.index[place]}")
+    header = read_header([str(cell) for cell in cells.iloc[place]], f"{location}, row {cells.index[place]}")
     body = cells.iloc[place + 1 :]
     if body.empty:
         raise DataError("there are no rows", location=location)
@@ -64,20 +63,20 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
 
 
 def _choose_sheet(sheets: dict[str, pd.DataFrame], sheet: str | None, location: str) -> str:
-    filled = [title for title, cells in sheets.items() if not cells.empty]
     if sheet is not None and sheet not in sheets:
         hint = f"{suggest_name(sheet, sheets)}the sheets are: {', '.join(sheets)}"
         raise OptionError(f"there is no sheet {sheet!r}", location=location, hint=hint)
-    if not filled or (sheet is not None and sheet not in filled):
+    filled = [title for title, cells in sheets.items() if not cells.empty and sheet in (None, title)]
+    if not filled:
         part = "workbook" if sheet is None else f"sheet {sheet!r}"
         raise DataError(f"the {part} is empty", location=location)
-    if sheet is None and len(filled) > 1:
+    if len(filled) > 1:
         raise DataError(
             f"the workbook has {len(filled)} sheets that are not empty: {', '.join(map(repr, filled))}",
             location=location,
             hint="name the sheet: `sheet=NAME`",
         )
-    return filled[0] if sheet is None else sheet
+    return filled[0]
 
 
 def _find_header(cells: pd.DataFrame, location: str) -> int:

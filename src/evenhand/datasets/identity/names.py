@@ -177,12 +177,12 @@ def _read_yaml(path: Path) -> NameList:
         place = f"{path}, groups.{group}"
         if not isinstance(entries, Mapping):
             raise DataError(f"expected entries such as first: and pronouns:, got {entries!r}", location=place)
-        lists = {entry: value for entry, value in entries.items() if isinstance(value, list)}
-        if len({len(value) for value in lists.values()}) > 1:
-            lengths = ", ".join(f"{entry} has {len(value)}" for entry, value in lists.items())
+        sizes = {entry: len(value) for entry, value in entries.items() if isinstance(value, list)}
+        if len(set(sizes.values())) > 1:
+            lengths = ", ".join(f"{entry} has {size}" for entry, size in sizes.items())
             raise DataError(f"lists of a group need one value for each person: {lengths}", location=place)
-        for index in range(max((len(value) for value in lists.values()), default=1)):
-            person = {str(key): value[index] if key in lists else value for key, value in entries.items()}
+        for index in range(max(sizes.values(), default=1)):
+            person = {str(entry): value[index] if entry in sizes else value for entry, value in entries.items()}
             rows.append((f"{place}, person {index + 1}", {"group": str(group), **person}))
     about = {entry: str(fields.get(entry, "")) for entry in LIST_ENTRIES}
     return _build_list(path, about, rows)

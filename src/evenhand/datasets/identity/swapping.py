@@ -38,17 +38,19 @@ class TermMention:
     """One identity term in a text.
 
     Attributes:
-        start, end: Positions in the text.
+        start, end: Positions of the term and its article in the text.
+        article: Preceding ``a`` or ``an`` with the space after it; empty if there is none.
+        term: Term as it is written in the text.
         group: Position of the group in the category.
         row: Position of the row in the category.
-        article: Position of a preceding ``a`` or ``an``, if any.
     """
 
     start: int
     end: int
+    article: str
+    term: str
     group: int
     row: int
-    article: int | None
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,12 @@ class TermSwapper:
         """Return the terms in a text, in order and without overlaps."""
         mentions = []
         for match in self._pattern.finditer(text):
-            start, end = match.span("term")
-            candidates = self._rows_of[_term_key(match["term"])]
-            article = match.start("article") if match["article"] else None
-            contexts = _matching_contexts(text, end, article is not None)
+            article, term = match["article"] or "", match["term"]
+            candidates = self._rows_of[_term_key(term)]
+            contexts = _matching_contexts(text, match.end(), bool(article))
             matching = (pair for pair in candidates if self.category.rows[pair[0]].where in contexts)
             row, group = next(matching, candidates[-1])
-            mentions.append(TermMention(start, end, group, row, article))
+            mentions.append(TermMention(match.start(), match.end(), article, term, group, row))
         return mentions
 
     def slots(self, text: str) -> list[SwapTemplate]:
@@ -153,33 +154,25 @@ class TermSwapper:
 
     def _slot(self, text: str, mentions: list[TermMention], own: int) -> SwapTemplate:
         groups = self.category.groups
-        starts = [mention.start if mention.article is None else mention.article for mention in mentions]
-        cuts = [0, *(cut for start, mention in zip(starts, mentions, strict=True) for cut in (start, mention.end))]
-        ends = [*cuts[1:], len(text)]
-        pieces = tuple(text[start:end] for start, end in zip(cuts, ends, strict=True))
+        cuts = [0, *(cut for mention in mentions for cut in (mention.start, mention.end)), len(text)]
+        pieces = tuple(text[start:end] for start, end in itertools.pairwise(cuts))
         swapped = {groups[own]: pieces[1::2]}
-        for other in range(len(groups)):
-            if other == own:
-                continue
-            terms = [self._replacement_term(text, mention, own, other) for mention in mentions]
-            if None not in terms:
-                swapped[groups[other]] = tuple(term for term in terms if term is not None)
+        for other in (group for group in range(len(groups)) if group != own):
+            terms = [term for mention in mentions if (term := self._replacement_term(mention, own, other)) is not None]
+            if len(terms) == len(mentions):
+                swapped[groups[other]] = tuple(terms)
         return SwapTemplate(text=text, group=groups[own], pieces=pieces, swapped=swapped)
 
-    def _replacement_term(self, text: str, mention: TermMention, own: int, other: int) -> str | None:
+    def _replacement_term(self, mention: TermMention, own: int, other: int) -> str | None:
         """Return the replacement of a mention and its article when two groups are exchanged, None if there is none."""
-        original = text[mention.start if mention.article is None else mention.article : mention.end]
         if mention.group not in (own, other):
-            return original
+            return mention.article + mention.term
         words = self.category.rows[mention.row].words
         word, canonical = words[other if mention.group == own else own], words[mention.group]
         if word is None or canonical is None:
             return None
-        term = text[mention.start : mention.end]
-        replacement = _copy_case(word, term, canonical)
-        if mention.article is None:
-            return replacement
-        return _adapt_article(text[mention.article : mention.start], term, replacement) + replacement
+        replacement = _copy_case(word, mention.term, canonical)
+        return _adapt_article(mention.article, mention.term, replacement) + replacement
 
 
 def words_of(text: str) -> frozenset[str]:
