@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 SIMULATED = "the simulated population"
@@ -60,6 +61,11 @@ def suggest_name(name: str, candidates: Iterable[str]) -> str:
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     close = difflib.get_close_matches(name.casefold(), list(by_folded), n=1)
     return f"did you mean {by_folded[close[0]]!r}? " if close else ""
+
+
+def find_repeated(names: Iterable[str]) -> list[str]:
+    """List the names that occur more than once, in order."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def join_names(protected: Iterable[str]) -> str:

@@ -105,21 +105,19 @@ def _unify(name: str, cells: list[Any], location: str, words: bool) -> pd.Series
     kinds = {_kind_of(cell) for cell in cells if cell is not None}
     if not kinds:
         return pd.Series(np.full(len(cells), np.nan))
-    if words:
-        return pd.Series([to_word(cell) for cell in cells])
-    if len(kinds) == 1:
-        return pd.Series(cells)
-    numbers = [parse_number(cell) if isinstance(cell, str) else cell for cell in cells]
-    numeric = kinds == {"numbers", "words"} and all(
-        number is not None or cell is None for number, cell in zip(numbers, cells, strict=True)
-    )
-    warnings.warn(
-        f"{location}: column {name!r} mixes {' and '.join(sorted(kinds))}; all are read as "
-        f"{'numbers' if numeric else 'words'}",
-        TableWarning,
-        stacklevel=5,
-    )
-    return pd.Series(numbers if numeric else [to_word(cell) for cell in cells])
+    if not words and len(kinds) > 1:
+        numbers = [parse_number(cell) if isinstance(cell, str) else cell for cell in cells]
+        words = kinds != {"numbers", "words"} or any(
+            number is None and cell is not None for number, cell in zip(numbers, cells, strict=True)
+        )
+        warnings.warn(
+            f"{location}: column {name!r} mixes {' and '.join(sorted(kinds))}; all are read as "
+            f"{'words' if words else 'numbers'}",
+            TableWarning,
+            stacklevel=5,
+        )
+        cells = cells if words else numbers
+    return pd.Series([to_word(cell) for cell in cells] if words else cells)
 
 
 def _kind_of(cell: Any) -> str:

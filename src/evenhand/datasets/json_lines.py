@@ -6,6 +6,7 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.text import find_repeated
 from evenhand.datasets.cells import build_frame
 from evenhand.datasets.text_tables import decode_text, read_header
 from evenhand.errors import DataError
@@ -53,11 +54,9 @@ def _parse_line(line: str, location: str) -> dict[str, Any]:
 
 
 def _read_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"two entries are called {next(name for name in names if names.count(name) > 1)!r}")
-    return entries
+    if repeated := find_repeated(name for name, _ in pairs):
+        raise ValueError(f"two entries are called {repeated[0]!r}")
+    return dict(pairs)
 
 
 def _read_constant(name: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.core.text import find_repeated
 from evenhand.datasets.cells import BLANKS
 from evenhand.errors import DataError, GuessedEncodingWarning, OptionError
 
@@ -295,8 +296,7 @@ def read_header(row: Sequence[str], location: str) -> list[str]:
             location=location,
             hint="name it; if it only numbers the rows, save the table without it (pandas: index=False)",
         )
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
+    if repeated := find_repeated(header):
         raise DataError(
             f"two columns are called {repeated[0]!r}", location=location, hint="give every column its own name"
         )

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, m
 
 from evenhand.core.config import translate_error
 from evenhand.core.configuration import read_configuration, yaml_loader
+from evenhand.core.text import find_repeated
 from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.attribute import Attribute, Encoding
@@ -57,8 +58,7 @@ class Schema(BaseModel):
         if not self.attributes:
             raise ValueError("a schema needs at least one attribute")
         names = [*(attribute.name for attribute in self.attributes), *self.passthrough]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        if repeated := find_repeated(names):
             raise ValueError(f"attribute names must be unique, got repeated names {repeated}")
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")

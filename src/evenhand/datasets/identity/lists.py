@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from evenhand.core.config import check_configuration
 from evenhand.core.configuration import read_configuration
+from evenhand.core.text import find_repeated
 from evenhand.errors import DataError, OptionError
 
 BUNDLED_LISTS = Path(__file__).parent
@@ -134,10 +135,8 @@ def resolve_categories(
     categories: list[IdentityCategory] = []
     for selected in protected or category_names():
         categories += categories_named(selected) if isinstance(selected, str) else (selected,)
-    names = [category.name for category in categories]
-    for name in names:
-        if names.count(name) > 1:
-            raise OptionError(f"there are two lists called {name!r}", hint="rename one of them")
+    if repeated := find_repeated(category.name for category in categories):
+        raise OptionError(f"there are two lists called {repeated[0]!r}", hint="rename one of them")
     return tuple(category.by_term() if by_term else category for category in categories)
 
 
