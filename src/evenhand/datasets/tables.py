@@ -67,8 +67,7 @@ def _read(path: str | Path, encoding: str | None, sheet: str | None, *, words: b
     if encoding is not None:
         require_encoding(encoding)
     place, path = str(path), Path(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    suffix = next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSIONS), "")
+    suffix = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix not in COMPRESSIONS), "")
     many = names_rows(place)
     if sheet is not None and (many or suffix not in WORKBOOKS):
         raise OptionError("`sheet=` is for Excel workbooks", location=place, hint="leave it out")

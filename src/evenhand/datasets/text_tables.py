@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
+import itertools
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -163,16 +165,11 @@ def _detect_delimiter(text: str) -> str:
     """Detect the separator: most rows then have as many columns as the first row, and at least two."""
 
     def fit(delimiter: str) -> tuple[float, int]:
-        widths = []
-        try:
-            for _, row in _filled_rows(text, delimiter):
-                widths.append(len(row))
-                if len(widths) >= SNIFFED_ROWS:
-                    break
-        except csv.Error:
-            # An unquoted table can look badly quoted under the wrong separator; the right one is checked later.
-            widths = widths or [1]
-        if widths[0] < 2:
+        widths: list[int] = []
+        # An unquoted table can look badly quoted under the wrong separator: the rows before the error are compared.
+        with contextlib.suppress(csv.Error):
+            widths.extend(len(row) for _, row in itertools.islice(_filled_rows(text, delimiter), SNIFFED_ROWS))
+        if not widths or widths[0] < 2:
             return (0.0, 0)
         return (sum(width == widths[0] for width in widths) / len(widths), widths[0])
 

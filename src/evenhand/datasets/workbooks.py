@@ -108,12 +108,10 @@ def _find_header(cells: pd.DataFrame, location: str) -> int:
             )
         return place
     empty = cells.columns[cells.loc[top].isna()]
-    raise _header_error(
-        f"{_cell_name(empty[0], top)} is empty, and no row below consists of words"
-        if len(empty)
-        else f"row {top} does not consist of words",
-        location,
-    )
+    problem = f"row {top} does not consist of words"
+    if len(empty):
+        problem = f"{_cell_name(empty[0], top)} is empty, and no row below consists of words"
+    raise _header_error(problem, location)
 
 
 def _cell_name(column: int, number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -157,10 +156,8 @@ def _read_table(path: Path) -> NameList:
                 f"column {entry!r} must have one value for the whole list, got {values}", location=str(path)
             )
         about[entry] = "".join(values)
-    rows = [
-        (f"{path}, line {line}", {str(entry): value for entry, value in row.items() if entry not in LIST_ENTRIES})
-        for line, row in enumerate(frame.to_dict("records"), start=2)
-    ]
+    people = frame.drop(columns=list(LIST_ENTRIES), errors="ignore").to_dict("records")
+    rows = [(f"{path}, line {line}", row) for line, row in enumerate(people, start=2)]
     return _build_list(path, about, rows)
 
 
@@ -236,18 +233,14 @@ def _build_pronouns(entry: Any, language: str) -> Pronouns:
     if not isinstance(entry, Mapping):
         return pronouns_in(language, str(entry).strip() or "they")
     forms = {str(use): str(form) for use, form in entry.items() if use not in ("gender", "plural_verb")}
-    gender = str(entry.get("gender", "neutral"))
+    gender = next((gender for gender in GENDERS.values() if gender == entry.get("gender", "neutral")), None)
     unknown = [use for use in forms if use not in FORMS]
-    if unknown or gender not in GENDERS.values():
+    if unknown or gender is None:
         raise OptionError(
-            f"there is no form {unknown[0]!r} of pronouns" if unknown else f"there is no gender {gender!r}",
+            f"there is no form {unknown[0]!r} of pronouns" if unknown else f"there is no gender {entry['gender']!r}",
             hint=f"forms: {', '.join(FORMS)}; gender: {', '.join(GENDERS.values())}",
         )
-    return dataclasses.replace(
-        pronouns_in(language, next(name for name in GENDERS if GENDERS[name] == gender)),
-        forms=forms,
-        plural_verb=entry.get("plural_verb") is True,
-    )
+    return Pronouns(language, gender, forms, plural_verb=entry.get("plural_verb") is True)
 
 
 def _refuse_misspelt(fields: Mapping[str, Any], names: Sequence[str], location: str, *, strict: bool = False) -> None:
