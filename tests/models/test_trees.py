@@ -286,8 +286,8 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
         (tree(leaves=(1e308, 0)), "not a plausible value"),
         (tree(output=1), "output 1 of 1"),
         (tree(output=-1), "output -1 of 1"),
-        (tree(sets={0: [-1]}), "category lies outside"),
-        (tree(sets={0: [MAX_CATEGORY]}), "category lies outside"),
+        (tree(sets={0: [-1]}), "category is outside"),
+        (tree(sets={0: [MAX_CATEGORY]}), "category is outside"),
     ],
 )
 def test_what_is_no_tree(broken, message):
