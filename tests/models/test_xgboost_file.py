@@ -66,7 +66,6 @@ def test_two_labels(tmp_path, suffix, parameters):
         {},
         {"base_score": 0.5},
         {"booster": "dart", "rate_drop": 0.4},
-        {"multi_strategy": "multi_output_tree", "categories": False},
         {"num_parallel_tree": 2, "subsample": 0.5},
     ],
     ids=str,

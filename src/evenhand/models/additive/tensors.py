@@ -352,7 +352,7 @@ def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
     cells: list[cell.Cell] = list(value.flat)
     if len({item.attribute for item in cells} - {None}) > 1:
         return answers.argmax_output(lin.as_linear(value))
-    positions = cell.apply_rowwise(lambda rows: np.argmax(rows, axis=1)[:, None], value)
+    positions = cell.argmax_cells(value)
     return positions if keep else as_cells(positions[..., 0])
 
 
