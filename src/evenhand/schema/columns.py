@@ -92,7 +92,7 @@ class ColumnRoles:
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
     def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
-        """Return a new name for labels that are not a column of the data.
+        """Choose a new name for labels that are not a column of the data.
 
         Raises:
             OptionError: if they are also a column of the data.
@@ -108,7 +108,7 @@ class ColumnRoles:
         return name
 
     def _resolve(self, table: Table, target: str, varied: bool) -> Schema:
-        """Return the schema with the changes that the roles state, or infer one from the data."""
+        """Apply the roles to the schema, or infer a schema from the data."""
         names = list_protected(self.protected, self.schema)
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
@@ -202,7 +202,7 @@ def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, s
 def change_target(
     schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole | None = None
 ) -> Schema:
-    """Return a schema whose target has another favourable label or another kind.
+    """Change the favourable label or the kind of a schema's target.
 
     Raises:
         OptionError: if the schema has another target.
@@ -261,7 +261,7 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
 
 
 def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
-    """Return the column names of a data frame.
+    """List the columns of a data frame.
 
     Args:
         frame: any data frame that narwhals supports.
