@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import typer
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evenhand.schema.columns import ColumnRoles
     from evenhand.schema.people import People
     from evenhand.schema.schema import Schema
-    from evenhand.schema.target import OutcomeRole
+    from evenhand.schema.target import OutcomeRole, TargetKind
     from evenhand.schema.weights import SampleRoles
 
 ResultT = TypeVar("ResultT", bound="Result")
@@ -243,7 +243,7 @@ class OutcomeOptions(RoleOptions):
         if order is not None and len(order) < 2:
             message = f"expected labels in their order, worst first, got {self.order!r}"
             raise OptionError(message, location="--order", hint="'low < medium < high', with spaces around each <")
-        role = OutcomeRole(self.kind, order, self.unit)
+        role = OutcomeRole(cast("TargetKind | None", self.kind), order, self.unit)  # checks the kind
         return None if role == OutcomeRole() else role
 
 
