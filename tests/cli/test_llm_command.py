@@ -89,7 +89,7 @@ def test_an_audit_leaves_a_page_a_table_tests_and_answers(evenhand, chat, rows, 
         monkeypatch.setenv("EVENHAND_MODEL", file)
         tests["replayed"].cache_clear()
         with pytest.raises(AssertionError, match="had the better answer in") if differ else contextlib.nullcontext():
-            tests["test_both_groups_are_answered_alike"](0)
+            tests["test_groups_get_equal_answers"](0)
 
 
 def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):

@@ -219,7 +219,7 @@ def test_batches_in_place_of_questions_give_the_same_audit(tmp_path):
         found = audit(chat, sweeps=3, **files)
         assert found.usage.calls == 0
         assert found.comparisons == direct.comparisons
-        with pytest.raises(OptionError, match="batches need a file that keeps their answers"):
+        with pytest.raises(OptionError, match="batches require a file"):
             audit(chat, batch=BatchFiles(batch_out=asked))
 
 

@@ -100,10 +100,10 @@ def test_missing_values_are_one_scenario_and_shown_as_unknown():
     ("rows", "entries", "settings", "message"),
     [
         (ROWS, {"prompt": "{{ years }} years as {{ trade }}"}, {}, "the same for white man and black man"),
-        (ROWS, {"prompt": "{{ person.They }}: {{ years }}"}, {}, "so that no gap can be found"),
-        (ROWS[::2], {}, {"cluster": "trade"}, "'trade' has the one value 'clerk'"),
+        (ROWS, {"prompt": "{{ person.They }}: {{ years }}"}, {}, "so no gap can be found"),
+        (ROWS[::2], {}, {"cluster": "trade"}, "'trade' is 'clerk' in all templates"),
         (ROWS, {"prompt": "{{ person.name }}: {{ years of work }}"}, {}, "not a template"),
-        (pd.DataFrame([[1, 2]] * 3, columns=["a", "a"]), {"prompt": "{{ person.name }}"}, {}, "different names"),
+        (pd.DataFrame([[1, 2]] * 3, columns=["a", "a"]), {"prompt": "{{ person.name }}"}, {}, "unique column names"),
         (None, {}, {}, "expected a data frame"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_comparison_asks_both_models_the_same_or_nothing(tmp_path):
         for before, after in (({}, numbers[0]), numbers, ({}, {"answers": {"read": "ranking", "candidates": 2}})):
             with pytest.raises(OptionError, match="not on the same scale"):
                 compare_language_models(model(chat, **before), model(chat, **after), ROWS)
-        with pytest.raises(OptionError, match="does not tell the answers of"):
+        with pytest.raises(OptionError, match="cannot distinguish the answers of"):
             compare_language_models(model(chat), model(other), ROWS, answers=tmp_path / "answers.jsonl")
         assert (len(chat.paid), other.received) == (paid, [])
 

@@ -13,32 +13,32 @@ from evenhand.errors import LimitError
 
 
 class Clock:
-    """Clock of an analysis, which excludes the compilation of kernels.
+    """Seconds since an analysis began; compiling kernels is left out.
 
     Attributes:
-        start: Reading of ``RUNNING_SECONDS`` at the start.
-        decided: Whether the result depends on the time, and so on the speed of the machine.
+        began: Reading of ``RUNNING_SECONDS`` at the beginning.
+        decided: Whether the course of the analysis depended on the time, and with it on the speed of the machine.
     """
 
     def __init__(self) -> None:
         self.decided = False
-        self.start = RUNNING_SECONDS()
+        self.began = RUNNING_SECONDS()
 
     def now(self) -> float:
-        """Return the seconds since the start, for a use that affects the result."""
+        """Return the seconds since the beginning, where the course of the analysis depends on them."""
         self.decided = True
-        return RUNNING_SECONDS() - self.start
+        return RUNNING_SECONDS() - self.began
 
     def passed(self, moment: float | None, ahead: float = 0.0) -> bool:
-        """Check whether a moment has passed, or will have passed in ``ahead`` seconds. None never passes."""
-        passed = moment is not None and RUNNING_SECONDS() - self.start + ahead >= moment
+        """Return whether a moment has passed, or will have in ``ahead`` seconds; None never passes."""
+        passed = moment is not None and RUNNING_SECONDS() - self.began + ahead >= moment
         self.decided |= passed
         return passed
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Time limit of an analysis.
+    """A moment at which an analysis has to end.
 
     Attributes:
         clock: Clock of the analysis.
@@ -50,34 +50,34 @@ class TimeLimit:
 
     @classmethod
     def after(cls, seconds: float | None) -> Self:
-        """Build the limit of an analysis that starts now. None sets no limit."""
+        """Return the limit of an analysis that begins now; None sets no limit."""
         return cls(Clock(), seconds)
 
     @property
     def decided(self) -> bool:
-        """Whether the result depends on the limit."""
+        """Whether the course of the analysis depended on the limit."""
         return self.clock.decided
 
     def passed(self) -> bool:
-        """Check whether the limit has passed."""
+        """Return whether the moment has passed."""
         return self.clock.passed(self.moment)
 
-    def left(self, part: float = 1.0, minimum: float = 0.0) -> float | None:
-        """Return a part of the remaining seconds, but not less than ``minimum``. None without a limit."""
-        return None if self.moment is None else max(minimum, part * (self.moment - self.clock.now()))
+    def left(self, part: float = 1.0, least: float = 0.0) -> float | None:
+        """Return a part of the seconds left, at least ``least``; None without a limit."""
+        return None if self.moment is None else max(least, part * (self.moment - self.clock.now()))
 
     def share(self, part: float) -> TimeLimit:
-        """Return the limit of a part that begins now and gets this share of the remaining time."""
+        """Return the limit of a part that begins now and gets this share of what is left."""
         if self.moment is None:
             return self
-        now = RUNNING_SECONDS() - self.clock.start
+        now = RUNNING_SECONDS() - self.clock.began
         return TimeLimit(self.clock, now + max(0.0, self.moment - now) * part)
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Make ``check_time`` in this thread raise an error after the limit.
+        """Let ``check_time`` in this thread raise an error when the moment has passed.
 
-        It is for steps whose partial results are useless, such as reading a white box.
+        Preparations use it that are of no use unless they are complete, such as reading a model from the inside.
         """
         token = _enforced.set(self)
         try:
@@ -87,7 +87,7 @@ class TimeLimit:
 
 
 def check_time() -> None:
-    """Raise an error if the limit enforced in this thread has passed.
+    """Raise an error if the limit that is enforced in this thread has passed; loops of preparations call it.
 
     Raises:
         LimitError: The limit has passed.

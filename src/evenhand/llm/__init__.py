@@ -1,4 +1,4 @@
-"""Language models that decide about people: what they answer about each group, beyond their own noise."""
+"""Audits of language models that decide about people."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The audit of a language model: ask, estimate, confirm."""
+"""Audit a language model: ask, estimate and confirm."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from evenhand.stats.multiway import MultiwayMean
 
 
 class AuditTable(NamedTuple):
-    """All answers of an audit, by which two audits are compared.
+    """All answers of an audit, for comparison with another audit.
 
     Attributes:
-        answers: of the sweeps.
-        plan: what was asked about.
-        names: how many names each group has.
+        answers: Answers of the sweeps.
+        plan: Plan of the questions.
+        names: Number of names of each group.
     """
 
     answers: AnswerTable
@@ -36,11 +36,11 @@ class AuditTable(NamedTuple):
 
 
 class BatchFiles(NamedTuple):
-    """Files by which a provider answers many questions at once, in place of one by one.
+    """Files for the batch interface of a provider.
 
     Attributes:
-        batch_in: results of a batch, as a provider wrote them; they are kept among the answers first.
-        batch_out: where the next questions are written instead of asking them.
+        batch_in: Results of a batch in the format of the provider, which are first added to the stored answers.
+        batch_out: File to which the next questions are written instead of being sent.
     """
 
     batch_in: Path | None = None
@@ -58,26 +58,26 @@ def audit_language_model(
     progress: Progress | None = None,
     **settings: Any,
 ) -> LanguageModelAudit:
-    """Audit a language model: gaps between groups of people, beyond its own noise and that of names.
+    """Audit a language model for gaps between groups, beyond the noise of the model and of names.
 
     Args:
-        model: the file of a language model (``evenhand.models.ScreeningFile``), its path, or its entries as a mapping.
-        people: a data frame whose rows are templates, or a list of texts, which the prompt calls ``text``.
-        config: the settings; what they leave open is as the file's plan says.
-        answers: a file that keeps every answer, so that a run that was cut short goes on and pays for none twice.
-        batch: files of batches, in place of questions one by one; they need ``answers``.
-        data_name: what the rows are called.
-        progress: called with what is being done and the share done, 0 to 1.
-        settings: fields of ``LanguageModelConfig`` by name, in place of those in ``config``.
+        model: Model file (``evenhand.models.ScreeningFile``), its path, or its entries as a mapping.
+        people: Data frame whose rows are templates, or a list of texts, available as ``text`` in the prompt.
+        config: Settings. Unset fields are taken from the plan of the model file.
+        answers: File that stores all answers, so that an interrupted run can be continued without paying twice.
+        batch: Files for batches, which require ``answers``.
+        data_name: Name of the data.
+        progress: Called with the current step and the completed share, from 0 to 1.
+        settings: Fields of ``LanguageModelConfig`` by name, which override those of ``config``.
 
     Returns:
-        The audit. An interrupt (Ctrl-C) after the first sweep leaves what was found before it.
+        The audit. After an interrupt (Ctrl-C), it contains the results of the completed sweeps.
 
     Raises:
-        OptionError: the file or a setting makes no sense, or the calls do not suffice for two sweeps.
-        BudgetError: the budget ended before the first sweep did.
-        LimitError: questions wait in the file ``batch_out`` of the batch.
-        FetchError: the service is down.
+        OptionError: The file or a setting is invalid, or the calls do not suffice for two sweeps.
+        BudgetError: The budget was exhausted during the first sweep.
+        LimitError: Questions were written to the file ``batch_out``.
+        FetchError: The service is unavailable.
 
     Examples:
         >>> from evenhand.testing import FakeChat
@@ -88,8 +88,8 @@ def audit_language_model(
         ... }
         >>> with FakeChat(0.5) as chat:
         ...     model["service"] = {"url": chat.url, "model": "fake"}
-        ...     found = audit_language_model(model, [{"years": 3}, {"years": 9}], sweeps=3, findings=0)
-        >>> found.usage.calls, found.stopped_by
+        ...     audit = audit_language_model(model, [{"years": 3}, {"years": 9}], sweeps=3, findings=0)
+        >>> audit.usage.calls, audit.stopped_by
         (16, 'sweeps')
     """
     config = LanguageModelConfig.of(config, settings)
@@ -97,28 +97,28 @@ def audit_language_model(
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
     batch = batch or BatchFiles()
     interview.batch = batch.batch_out
-    with interview.model as asked:
-        if any(batch) and answers is None and asked.file.kept_answers is None:
-            raise OptionError("batches need a file that keeps their answers", hint="`answers=FILE`")
+    with interview.model as chat:
+        if any(batch) and answers is None and chat.file.kept_answers is None:
+            raise OptionError("batches require a file that stores their answers", hint="pass `answers=FILE`")
         if batch.batch_in is not None:
-            asked.read_batch(batch.batch_in)
+            chat.read_batch(batch.batch_in)
         return run_interview(interview, limit, progress=progress)
 
 
 def run_interview(
-    interview: Interview, limit: TimeLimit, *, least: int = 2, progress: Progress | None = None
+    interview: Interview, limit: TimeLimit, *, min_sweeps: int = 2, progress: Progress | None = None
 ) -> LanguageModelAudit:
-    """Ask, estimate and confirm. Run again, what was asked before is remembered.
+    """Ask, estimate and confirm. A repeated run reuses the answers of the previous one.
 
     Args:
-        interview: who is asked about what.
-        limit: time limit.
-        least: sweeps before it may stop for precision.
-        progress: as for ``audit_language_model``.
+        interview: Model, templates and people.
+        limit: Time limit.
+        min_sweeps: Number of sweeps before the audit may stop for precision.
+        progress: As for ``audit_language_model``.
     """
     started = time.perf_counter()
     config, file = interview.config, interview.model.file
-    say = progress or ignore_progress
+    record_progress = progress or ignore_progress
     plan = AskingPlan(
         interview.comparisons,
         interview.codes("cluster"),
@@ -127,16 +127,18 @@ def run_interview(
     )
     scenarios = interview.codes("scenario")
 
-    def report(sweep: int, last: int, gaps: Sequence[MultiwayMean | None]) -> None:
-        widths = [f"{one.half_width(config.confidence):.3f}" for one in gaps if one is not None]
-        say(f"sweep {sweep} of at most {last}; half-widths {', '.join(widths) or 'unknown'}", sweep / last)
+    def report(sweep: int, max_sweeps: int, gaps: Sequence[MultiwayMean | None]) -> None:
+        widths = [f"{gap.half_width(config.confidence):.3f}" for gap in gaps if gap is not None]
+        record_progress(
+            f"sweep {sweep} of at most {max_sweeps}; half-widths {', '.join(widths) or 'unknown'}", sweep / max_sweeps
+        )
 
-    say("asking", 0.0)
-    # A majority takes several calls to a question.
+    record_progress("asking", 0.0)
+    # A majority vote takes several calls per question.
     questions = config.model_copy(update={"calls": (config.calls or 0) // file.consensus})
-    asked = ask_sweeps(interview, plan, questions, report=report, limit=limit, least=least)
-    found, level = AuditNumbers(interview, asked, plan), 1 - config.confidence
-    templates = [found.template(one) for one in asked.templates if one.p <= level]
+    answers = ask_sweeps(interview, plan, questions, report=report, limit=limit, min_sweeps=min_sweeps)
+    numbers, level = AuditNumbers(interview, answers, plan), 1 - config.confidence
+    templates = [numbers.template(confirmation) for confirmation in answers.templates if confirmation.p <= level]
     used = sum(map(len, interview.rows))
     return LanguageModelAudit(
         table_reading=TableReading(
@@ -153,22 +155,22 @@ def run_interview(
         refused_as=file.refused,
         templates=interview.templates,
         rows=interview.total,
-        comparisons=found.comparisons(scenarios),
-        groups=tuple(found.group(g) for g in range(len(interview.groups))),
-        noise=found.noise(),
-        template_findings=tuple(sorted(templates, key=lambda one: -abs(one.gap))),
-        name_findings=tuple(found.name(one) for one in asked.names if one.p <= level),
-        tested=len(asked.templates) + len(asked.names),
-        sweeps=asked.sweeps,
-        looks=asked.looks,
+        comparisons=numbers.comparisons(scenarios),
+        groups=tuple(numbers.group(g) for g in range(len(interview.groups))),
+        noise=numbers.noise(),
+        template_findings=tuple(sorted(templates, key=lambda template: -abs(template.gap))),
+        name_findings=tuple(numbers.name(confirmation) for confirmation in answers.names if confirmation.p <= level),
+        tested=len(answers.templates) + len(answers.names),
+        sweeps=answers.sweeps,
+        looks=answers.looks,
         goal=config.goal,
-        stopped_by=asked.stopped_by,
+        stopped_by=answers.stopped_by,
         usage=ServiceUsage(**interview.model.spent._asdict()),
         names=interview.card,
-        cautions=tuple(found.cautions()),
-        interrupted=asked.stopped_by == "interrupt",
+        cautions=tuple(numbers.cautions()),
+        interrupted=answers.stopped_by == "interrupt",
         settings=config.model_dump(mode="json", exclude_none=True, exclude={"at_once"}),
-        table=AuditTable(asked.table, plan, interview.names),
+        table=AuditTable(answers.table, plan, interview.names),
         seed=config.seed or 0,
         time_limited=limit.decided,
         seconds=time.perf_counter() - started,

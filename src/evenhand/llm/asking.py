@@ -1,4 +1,4 @@
-"""Ask a model sweep by sweep until enough is known, within a number of calls; then about what was conspicuous."""
+"""Ask a model in sweeps until the gaps are precise enough, then confirm the most conspicuous findings."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from evenhand.llm.stopping import DecisionRule, PrecisionRule
 from evenhand.stats.multiway import MultiwayMean
 
 NAME_PAIRS = 70
-"""Fresh pairs about each suspected name: what one name does is mixed with the names that it is compared with."""
+"""Number of fresh pairs per suspected name. Many are required, because the other names of the group vary."""
 
 StopReason = Literal["half-width", "names", "decided", "sweeps", "calls", "budget", "time", "interrupt"]
 
 Report = Callable[[int, int, Sequence[MultiwayMean | None]], None]
-"""Called after each sweep with its number, how many there can be, and the gaps so far."""
+"""Function called after each sweep with its number, the maximum number of sweeps, and the current gaps."""
 
 
 class AskingPlan(NamedTuple):
-    """What is to be asked about.
+    """Plan of the questions.
 
     Attributes:
-        comparisons: pairs of groups, group 1 and group 0.
-        cluster: the cluster of each template, shape (templates,); None: templates are independent.
-        excluded: whether answers that are no choice are left out.
-        twice: whether the first sweep is asked again, to measure the model's own noise.
+        comparisons: Pairs of groups (group 1, group 0).
+        cluster: Cluster of each template, shape (templates,). None means independent templates.
+        excluded: Whether to exclude answers that are not a choice.
+        twice: Whether to repeat the first sweep, to measure the noise of the model.
     """
 
     comparisons: Sequence[tuple[int, int]]
@@ -51,16 +51,17 @@ class AskingPlan(NamedTuple):
 
 
 class AskedAnswers(NamedTuple):
-    """All that was asked and answered.
+    """All answers of an audit.
 
     Attributes:
-        table: answers of the sweeps; trials: what the first of them asked.
-        sweeps, looks: how many were finished, and how often the gaps were looked at.
-        levels: the level at which the interval of each gap is to be built.
-        stopped_by: why no further sweep was asked; ``budget``: the service's own limit of calls or money was reached.
-        templates, names: what was asked about afresh.
-        affordable: whether fresh questions could be asked; else the templates are those that the sweeps show clearly.
-        calls: questions asked in all.
+        table: Answers of the sweeps.
+        sweeps: Number of completed sweeps.
+        looks: Number of times that the gaps were evaluated.
+        levels: Confidence level of the interval of each gap.
+        stopped_by: Reason for the end. ``budget`` means the limit of calls or money of the service.
+        templates, names: Results of fresh questions about templates and names.
+        affordable: Whether fresh questions were asked. Otherwise, ``templates`` are based on the sweeps.
+        calls: Total number of questions.
     """
 
     table: AnswerTable
@@ -81,116 +82,118 @@ def ask_sweeps(
     *,
     report: Report | None = None,
     limit: TimeLimit = NEVER,
-    least: int = 2,
+    min_sweeps: int = 2,
 ) -> AskedAnswers:
-    """Ask until the gaps are known well enough, then about the templates and names that were most conspicuous.
+    """Ask until the gaps are precise enough, then ask about the most conspicuous templates and names again.
 
     Args:
-        respondent: who is asked.
-        plan: what about.
-        config: when to stop; ``half_width``, ``calls`` and ``seed`` are given.
-        report: told about every sweep.
-        limit: of time, looked at after every sweep.
-        least: sweeps before it may stop for precision.
+        respondent: Respondent to ask.
+        plan: Plan of the questions.
+        config: Settings, with values for ``half_width``, ``calls`` and ``seed``.
+        report: Called after each sweep.
+        limit: Time limit, checked after each sweep.
+        min_sweeps: Number of sweeps before the audit may stop for precision.
 
     Raises:
-        OptionError: the calls do not suffice for two sweeps.
-        BudgetError: the service's budget ended before the first sweep did.
+        OptionError: The calls do not suffice for two sweeps.
+        BudgetError: The budget of the service was exhausted during the first sweep.
     """
     assert config.half_width is not None
     assert config.seed is not None
     design = Design(respondent.templates, respondent.names, config.seed)
     interviewer = Interviewer(respondent, excluded=plan.excluded)
     afforded = afford_calls(respondent, config, twice=plan.twice)
-    last, fresh = afforded.sweeps, bool(afforded.fresh)
+    max_sweeps, fresh = afforded.sweeps, bool(afforded.fresh)
     rule = (
-        PrecisionRule(config.half_width, config.confidence, least)
+        PrecisionRule(config.half_width, config.confidence, min_sweeps)
         if config.goal == "precision"
         else DecisionRule(config.threshold, config.confidence, len(plan.comparisons))
     )
-    done: list[tuple[Trials, TrialOutcomes]] = []
+    sweeps: list[tuple[Trials, TrialOutcomes]] = []
     again: TrialOutcomes | None = None
-    reason: StopReason = "sweeps" if last == config.sweeps else "calls"
+    reason: StopReason = "sweeps" if max_sweeps == config.sweeps else "calls"
 
     def estimate() -> tuple[list[MultiwayMean | None], list[MultiwayMean]]:
-        """Return the gaps so far, and again if all of them are known."""
-        table = tabulate(done, again)
-        gaps = [estimate_gap(table.pair(one, respondent.names, plan.cluster)) for one in plan.comparisons]
-        known = [gap for gap in gaps if gap is not None]
-        return gaps, known if len(known) == len(gaps) else []
+        """Estimate the current gaps, and return them again without None if none is unknown."""
+        table = tabulate(sweeps, again)
+        gaps = [estimate_gap(table.pair(pair, respondent.names, plan.cluster)) for pair in plan.comparisons]
+        estimates = [gap for gap in gaps if gap is not None]
+        return gaps, estimates if len(estimates) == len(gaps) else []
 
     try:
-        while len(done) < last:
-            trials = design.sweep(len(done))
-            done.append((trials, interviewer.ask(trials)))
-            if len(done) == 1 and plan.twice:
+        while len(sweeps) < max_sweeps:
+            trials = design.sweep(len(sweeps))
+            sweeps.append((trials, interviewer.ask(trials)))
+            if len(sweeps) == 1 and plan.twice:
                 again = interviewer.ask(design.again(trials))
-            gaps, known = estimate()
+            gaps, estimates = estimate()
             if report is not None:
-                report(len(done), last, gaps)
-            stop = rule.stop(known, len(done), last) if known else None
+                report(len(sweeps), max_sweeps, gaps)
+            stop = rule.stop(estimates, len(sweeps), max_sweeps) if estimates else None
             if stop is not None or limit.passed():
                 reason = stop or "time"
                 break
     except (BudgetError, KeyboardInterrupt) as error:
-        if not done:
+        if not sweeps:
             raise
         reason, fresh = "budget" if isinstance(error, BudgetError) else "interrupt", False
-    _, known = estimate()
-    levels = rule.levels(known, len(done), last) if known else ()
+    _, estimates = estimate()
+    levels = rule.levels(estimates, len(sweeps), max_sweeps) if estimates else ()
     fresh = fresh and not limit.passed()
-    asked = AskedAnswers(tabulate(done, again), len(done), rule.looks, levels, reason, [], [], fresh, interviewer.calls)
+    answers = AskedAnswers(
+        tabulate(sweeps, again), len(sweeps), rule.looks, levels, reason, [], [], fresh, interviewer.calls
+    )
     if fresh:
-        asked = _ask_afresh(asked, design, interviewer, plan, config)
-    if asked.affordable or not config.findings:
-        return asked
-    clear = clear_templates(asked.table, plan.comparisons, design, config.findings, ranks=respondent.ranks)
-    return asked._replace(templates=clear)
+        answers = _ask_fresh_questions(answers, design, interviewer, plan, config)
+    if answers.affordable or not config.findings:
+        return answers
+    templates = clear_templates(answers.table, plan.comparisons, design, config.findings, ranks=respondent.ranks)
+    return answers._replace(templates=templates)
 
 
-def _ask_afresh(
-    asked: AskedAnswers, design: Design, interviewer: Interviewer, plan: AskingPlan, config: LanguageModelConfig
+def _ask_fresh_questions(
+    answers: AskedAnswers, design: Design, interviewer: Interviewer, plan: AskingPlan, config: LanguageModelConfig
 ) -> AskedAnswers:
-    """Return what was asked, with fresh questions about the most conspicuous templates and names."""
+    """Ask fresh questions about the most conspicuous templates and names, and add the results."""
     ranks = interviewer.respondent.ranks
-    templates = suspect_templates(asked.table, plan.comparisons, config.findings)
-    # Where all groups are ranked together, names of one group meet only if there are two places.
-    many = config.name_findings if not ranks or len(design.names) == 2 else 0
-    names = suspect_names(asked.table, design.names, many)
+    templates = suspect_templates(answers.table, plan.comparisons, config.findings)
+    # If all groups are ranked together, names of one group can only be compared if there are two positions.
+    name_findings = config.name_findings if not ranks or len(design.names) == 2 else 0
+    names = suspect_names(answers.table, design.names, name_findings)
     trials = [
-        *template_trials(templates, design, config.finding_pairs, asked.sweeps, ranks=ranks),
+        *template_trials(templates, design, config.finding_pairs, answers.sweeps, ranks=ranks),
         *name_trials(names, design, NAME_PAIRS),
     ]
     try:
-        found = confirm([*templates, *names], trials, interviewer)
+        confirmations = confirm([*templates, *names], trials, interviewer)
     except BudgetError:
-        return asked._replace(affordable=False, calls=interviewer.calls)
+        return answers._replace(affordable=False, calls=interviewer.calls)
     except KeyboardInterrupt:
-        return asked._replace(affordable=False, calls=interviewer.calls, stopped_by="interrupt")
-    return asked._replace(
-        templates=[one for one in found if one.suspect.groups[0] != one.suspect.groups[1]],
-        names=[one for one in found if one.suspect.groups[0] == one.suspect.groups[1]],
+        return answers._replace(affordable=False, calls=interviewer.calls, stopped_by="interrupt")
+    return answers._replace(
+        templates=[item for item in confirmations if item.suspect.groups[0] != item.suspect.groups[1]],
+        names=[item for item in confirmations if item.suspect.groups[0] == item.suspect.groups[1]],
         calls=interviewer.calls,
     )
 
 
-def tabulate(done: list[tuple[Trials, TrialOutcomes]], again: TrialOutcomes | None) -> AnswerTable:
-    """Return the answers of all sweeps as one table."""
+def tabulate(sweeps: list[tuple[Trials, TrialOutcomes]], again: TrialOutcomes | None) -> AnswerTable:
+    """Combine the answers of all sweeps into one table."""
     value, kind, name = (
         np.stack(parts, axis=2)
-        for parts in zip(*((outcome.value, outcome.kind, trials.name) for trials, outcome in done), strict=True)
+        for parts in zip(*((outcome.value, outcome.kind, trials.name) for trials, outcome in sweeps), strict=True)
     )
     return AnswerTable(value, kind, name, again)
 
 
 class AffordedCalls(NamedTuple):
-    """What a limit of calls allows.
+    """Questions allowed by a limit of calls.
 
     Attributes:
-        sweep: questions of one sweep.
-        sweeps: how many of them, at most.
-        again: questions to ask the first one again.
-        fresh: questions about what was most conspicuous; 0 where they are not affordable, or none are wanted.
+        sweep: Number of questions per sweep.
+        sweeps: Maximum number of sweeps.
+        again: Number of questions to repeat the first sweep.
+        fresh: Number of fresh questions about the most conspicuous findings. 0 if they are disabled or not affordable.
     """
 
     sweep: int
@@ -200,28 +203,28 @@ class AffordedCalls(NamedTuple):
 
     @property
     def most(self) -> int:
-        """Questions in all, at most."""
+        """Maximum total number of questions."""
         return self.sweeps * self.sweep + self.again + self.fresh
 
 
 def afford_calls(respondent: Respondent, config: LanguageModelConfig, *, twice: bool) -> AffordedCalls:
-    """Return what the calls allow: sweeps, at least two, and fresh questions if all of them are affordable.
+    """Allocate the calls to at least two sweeps, and to fresh questions if all of them are affordable.
 
     Raises:
-        OptionError: the calls do not suffice for two sweeps.
+        OptionError: The calls do not suffice for two sweeps.
     """
     assert config.calls is not None
     sweep = respondent.templates * len(respondent.names)
     sides = len(respondent.names) if respondent.ranks else 2
     fresh = sides * config.findings * config.finding_pairs + 2 * config.name_findings * NAME_PAIRS
-    # Fresh questions are set aside first; where too few calls are left for two sweeps, there are none.
+    # Fresh questions are reserved first, unless too few calls remain for two sweeps.
     for reserved in (fresh, 0):
-        last = (config.calls - reserved) // sweep - twice
-        if last >= 2:
-            return AffordedCalls(sweep, min(last, config.sweeps), twice * sweep, reserved)
+        sweeps = (config.calls - reserved) // sweep - twice
+        if sweeps >= 2:
+            return AffordedCalls(sweep, min(sweeps, config.sweeps), twice * sweep, reserved)
     raise OptionError(
         f"expected at least {(2 + twice) * sweep:,} calls for two sweeps over {respondent.templates:,} templates, got "
         f"{config.calls:,}",
         location="`calls=`",
-        hint="allow more calls, or take fewer templates",
+        hint="allow more calls, or use fewer templates",
     )

@@ -1,4 +1,4 @@
-"""Two language models, or two prompts, asked the same questions: what changed between them, in pairs."""
+"""Paired comparison of two language models, or of two prompts, on the same questions."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ChangeVerdict: TypeAlias = Literal["better", "worse", "no clear change", "unknown"]
-"""Whether a gap became smaller or larger for certain; in conditions ``llm.better`` and ``llm.worse``."""
+"""Whether a gap decreased or increased significantly; also used in the conditions ``llm.better`` and ``llm.worse``."""
 
 Families: TypeAlias = tuple[list[Integers], list[Integers]]
-"""What answers share: templates with their clusters, and names; each of shape (templates, sweeps)."""
+"""Clusters of answers: templates with their clusters, and names; each of shape (templates, sweeps)."""
 
 
 class GapChange(ResultPart):
-    """The gap between two groups before and after.
+    """Change of the gap between two groups.
 
     Attributes:
-        group_1, group_0: the groups.
-        before, after: the gap of each model over the sweeps that both finished.
-        change: after minus before, paired: the same templates, names and seeds; for templates and names like these.
-        sum: after plus before; with the change it says whether the gap became smaller whichever group is better off.
-        verdict: ``better`` where the gap's size became smaller for certain, ``worse`` where it became larger.
+        group_1, group_0: Compared groups.
+        before, after: Gap of each model over the sweeps that both completed.
+        change: After minus before, paired by templates, names and seeds.
+        sum: After plus before. Together with the change, it determines whether the absolute gap decreased.
+        verdict: ``better`` if the absolute gap decreased significantly, ``worse`` if it increased significantly.
     """
 
     group_1: str
@@ -57,17 +57,17 @@ class GapChange(ResultPart):
 
     @property
     def name(self) -> str:
-        """The two groups, as in ``white woman against black woman``."""
+        """Both groups, as in ``white woman against black woman``."""
         return f"{self.group_1} against {self.group_0}"
 
 
 class OutcomeChange(ResultPart):
-    """What is answered about one group on average, before and after.
+    """Change of the mean outcome of one group.
 
     Attributes:
-        group: its name.
-        before, after: the mean outcome, such as the favourable rate.
-        change: after minus before, paired.
+        group: Name of the group.
+        before, after: Mean outcome, such as the favourable rate.
+        change: After minus before, paired.
     """
 
     group: str
@@ -77,14 +77,14 @@ class OutcomeChange(ResultPart):
 
 
 class LanguageModelComparison(Result):
-    """Two language models, or two prompts for one, asked the same questions.
+    """Comparison of two language models, or of two prompts, on the same questions.
 
     Attributes:
-        before, after: the audit of each.
-        sweeps: sweeps that both finished and that are compared.
-        changes: of each gap; their intervals hold together.
-        outcomes: of each group's mean outcome; their intervals hold together.
-        confidence: of all intervals of ``changes`` together, and of all of ``outcomes``.
+        before, after: Audits of both models.
+        sweeps: Number of compared sweeps, which both audits completed.
+        changes: Change of each gap, with simultaneous intervals.
+        outcomes: Change of the mean outcome of each group, with simultaneous intervals.
+        confidence: Simultaneous confidence level of ``changes``, and of ``outcomes``.
     """
 
     chart = "llm.draw_language_changes"
@@ -98,17 +98,17 @@ class LanguageModelComparison(Result):
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody stopped it."""
+        """Whether one of the audits was interrupted."""
         return self.before.interrupted or self.after.interrupted
 
     @property
     def usage(self) -> tuple[ServiceUsage, ServiceUsage]:
-        """What was asked of each model."""
+        """Usage of both services."""
         return self.before.usage, self.after.usage
 
     def count(self, verdict: str) -> int:
-        """Return how many gaps have a verdict."""
-        return sum(one.verdict == verdict for one in self.changes)
+        """Count the gaps with a verdict."""
+        return sum(change.verdict == verdict for change in self.changes)
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the number of gaps that got better and worse."""
@@ -116,22 +116,22 @@ class LanguageModelComparison(Result):
             yield ResultNumber("llm", verdict, "", float(self.count(verdict)))
 
     def document(self) -> Document:
-        """Return what changed: gaps, mean outcomes, calls."""
+        """Build the report: gaps, mean outcomes and calls."""
         return self._write_document("evenhand.llm.comparison_wording")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per number: what, of whom, before, after, change, low, high, verdict."""
+        """Return a data frame with one row per gap and per mean outcome."""
         import pandas as pd
 
-        rows: list[dict[str, Any]] = [_row("gap", one.name, one, one.verdict) for one in self.changes]
-        rows += [_row("mean outcome", one.group, one, "") for one in self.outcomes]
+        rows: list[dict[str, Any]] = [_row("gap", change.name, change, change.verdict) for change in self.changes]
+        rows += [_row("mean outcome", outcome.group, outcome, "") for outcome in self.outcomes]
         return pd.DataFrame(rows)
 
 
-def _row(what: str, name: str, one: GapChange | OutcomeChange, verdict: str) -> dict[str, Any]:
-    ends = {end: getattr(one.change, end, None) for end in ("low", "high")}
-    values = {part: quantity_value(getattr(one, part)) for part in ("before", "after", "change")}
-    return {"number": what, "of": name} | values | ends | {"verdict": verdict}
+def _row(number: str, name: str, item: GapChange | OutcomeChange, verdict: str) -> dict[str, Any]:
+    ends = {end: getattr(item.change, end, None) for end in ("low", "high")}
+    values = {part: quantity_value(getattr(item, part)) for part in ("before", "after", "change")}
+    return {"number": number, "of": name} | values | ends | {"verdict": verdict}
 
 
 def compare_language_models(
@@ -145,115 +145,119 @@ def compare_language_models(
     progress: Progress | None = None,
     **settings: Any,
 ) -> LanguageModelComparison:
-    """Ask two models the same questions, and tell whether the gaps between groups became smaller.
+    """Ask two models the same questions, and test whether the gaps between groups decreased.
 
-    Templates, names, their order and seeds are the same for both, so that what they have in common cancels in the
-    change.
+    Templates, names, their order and seeds are equal for both models, so their common variation cancels in the change.
 
     Args:
-        before, after: two models, as for ``audit_language_model``; their files name the same groups.
-        people: the rows of data, as there.
-        config: the settings of both audits; limits of calls and money are for each of them. Both are asked as many
-            sweeps as the one that needs more of them; ``goal`` and ``findings`` are not used.
-        answers: a file that keeps every answer, of both.
-        data_name: what the rows are called.
-        progress: called with what is being done and the share done, 0 to 1.
-        settings: fields of ``LanguageModelConfig`` by name, in place of those in ``config``.
+        before, after: Models, as for ``audit_language_model``. Both files must name the same groups.
+        people: Data, as for ``audit_language_model``.
+        config: Settings of both audits. Limits of calls and money apply to each audit. Both models are asked the larger
+            of the two required numbers of sweeps. ``goal`` and ``findings`` are ignored.
+        answers: File that stores the answers of both models.
+        data_name: Name of the data.
+        progress: Called with the current step and the completed share, from 0 to 1.
+        settings: Fields of ``LanguageModelConfig`` by name, which override those of ``config``.
 
     Raises:
-        OptionError: the two files compare different groups.
-        EvenhandError: as for ``audit_language_model``.
+        OptionError: The files compare different groups.
+        EvenhandError: As for ``audit_language_model``.
     """
     started = time.perf_counter()
     config = LanguageModelConfig.of(config, settings)
-    say = progress or ignore_progress
+    record_progress = progress or ignore_progress
 
-    def part(name: str, first: float) -> Progress:
-        return lambda what, share: say(f"{name}: {what}", first + share / 2)
+    def part(name: str, start: float) -> Progress:
+        return lambda step, share: record_progress(f"{name}: {step}", start + share / 2)
 
     config = config.model_copy(update={"goal": "precision", "findings": 0, "name_findings": 0})
     seconds = config.time_limit
-    first = open_interview(before, people, config, answers=answers, data_name=data_name)
-    config = config.model_copy(update={"seed": first.config.seed})
-    second = open_interview(after, people, config, answers=answers, data_name=data_name)
-    with first.model, second.model:
-        _check_alike(first, second, answers)
-        found = run_interview(first, TimeLimit.after(seconds), progress=part("before", 0.0))
-        other = run_interview(second, TimeLimit.after(seconds), least=found.sweeps, progress=part("after", 0.5))
-        if other.sweeps > found.sweeps and not other.interrupted:
-            found = run_interview(first, TimeLimit.after(seconds), least=other.sweeps, progress=part("before", 0.5))
-    return pair_audits(found, other, config.confidence, time.perf_counter() - started)
+    old_interview = open_interview(before, people, config, answers=answers, data_name=data_name)
+    config = config.model_copy(update={"seed": old_interview.config.seed})
+    new_interview = open_interview(after, people, config, answers=answers, data_name=data_name)
+
+    def run(interview: Interview, min_sweeps: int, progress: Progress) -> LanguageModelAudit:
+        return run_interview(interview, TimeLimit.after(seconds), min_sweeps=min_sweeps, progress=progress)
+
+    with old_interview.model, new_interview.model:
+        _check_comparable(old_interview, new_interview, answers)
+        old = run(old_interview, 2, part("before", 0.0))
+        new = run(new_interview, old.sweeps, part("after", 0.5))
+        if new.sweeps > old.sweeps and not new.interrupted:
+            old = run(old_interview, new.sweeps, part("before", 0.5))
+    return pair_audits(old, new, config.confidence, time.perf_counter() - started)
 
 
-def _check_alike(first: Interview, second: Interview, answers: Path | None) -> None:
-    """Refuse models that cannot be asked the same, or whose answers a file does not tell apart."""
-    if (first.groups, first.people, first.comparisons) != (second.groups, second.people, second.comparisons):
+def _check_comparable(a: Interview, b: Interview, answers: Path | None) -> None:
+    """Check that two models can be asked the same questions, and that the answer file distinguishes them."""
+    if (a.groups, a.people, a.comparisons) != (b.groups, b.people, b.comparisons):
         raise OptionError(
-            f"expected the same groups and names in both models, got {', '.join(first.groups)} and "
-            f"{', '.join(second.groups)}",
-            location=f"{second.model.file.name}, people",
+            f"expected the same groups and names in both models, got {', '.join(a.groups)} and {', '.join(b.groups)}",
+            location=f"{b.model.file.name}, people",
             hint="give both files the same `people`",
         )
-    one, other = first.model.file, second.model.file
-    scales = [(file.outcome in ("rate", "score") or file.outcome, file.answers.range) for file in (one, other)]
-    turned = one.outcome == "number" and one.answers.worst != other.answers.worst
-    if scales[0] != scales[1] or turned:
+    files = old, new = a.model.file, b.model.file
+    scales = [(file.outcome in ("rate", "score") or file.outcome, file.answers.range) for file in files]
+    reversed_scale = old.outcome == "number" and old.answers.worst != new.answers.worst
+    if scales[0] != scales[1] or reversed_scale:
         raise OptionError(
-            f"answers read as {one.answers.read} and as {other.answers.read} are not on the same scale",
-            location=f"{other.name}, answers",
+            f"answers read as {old.answers.read} and as {new.answers.read} are not on the same scale",
+            location=f"{new.name}, answers",
             hint="give both files the same `read`, `range` and `favourable`",
         )
-    asked = [(file.service.model_copy(update={"url": ""}), file.prompt, file.system) for file in (one, other)]
-    same = asked[0] == asked[1] and one.service.url != other.service.url
-    if same and question_key(one.service.url, {}, 0) == question_key(other.service.url, {}, 0):
-        kept = answers or (one.kept_answers if one.kept_answers == other.kept_answers else None)
-        if kept is not None:
+    requests = [(file.service.model_copy(update={"url": ""}), file.prompt, file.system) for file in files]
+    same = requests[0] == requests[1] and old.service.url != new.service.url
+    if same and question_key(old.service.url, {}, 0) == question_key(new.service.url, {}, 0):
+        path = answers or (old.kept_answers if old.kept_answers == new.kept_answers else None)
+        if path is not None:
             raise OptionError(
-                f"{kept} does not tell the answers of {one.service.url} from those of {other.service.url}",
-                location=f"{other.name}, service.model",
-                hint="call the models differently, or keep the answers of each in a file of its own",
+                f"{path} cannot distinguish the answers of {old.service.url} from those of {new.service.url}",
+                location=f"{new.name}, service.model",
+                hint="give the models different names, or store the answers of each model in a separate file",
             )
 
 
 def pair_audits(
     before: LanguageModelAudit, after: LanguageModelAudit, confidence: float, seconds: float = 0.0
 ) -> LanguageModelComparison:
-    """Compare two audits that asked the same questions in this process.
+    """Compare two audits of the same questions from this process.
 
     Raises:
-        OptionError: they compare different groups, or other templates or names.
+        OptionError: The audits have different groups, templates or names.
     """
-    one, other = before.table, after.table
+    old, new = before.table, after.table
     groups = [[group.group for group in audit.groups] for audit in (before, after)]
-    if groups[0] != groups[1] or one.answers.value.shape[0] != other.answers.value.shape[0] or one.names != other.names:
+    if groups[0] != groups[1] or old.answers.value.shape[0] != new.answers.value.shape[0] or old.names != new.names:
         raise OptionError(
             f"expected the same groups, names and rows in both models, got {', '.join(groups[0])} and "
             f"{', '.join(groups[1])}",
             hint="give both files the same `people`, and the same seed and templates",
         )
-    sweeps = min(one.answers.value.shape[2], other.answers.value.shape[2])
-    if not np.array_equal(one.answers.name[:, :, :sweeps], other.answers.name[:, :, :sweeps]):
+    sweeps = min(old.answers.value.shape[2], new.answers.value.shape[2])
+    if not np.array_equal(old.answers.name[:, :, :sweeps], new.answers.name[:, :, :sweeps]):
         raise OptionError("expected the same names in the same rows of both audits", hint="give both the same seed")
-    values = [each.answers.value[:, :, :sweeps] for each in (one, other)]
-    names = one.answers.name[:, :, :sweeps]
+    values = [table.answers.value[:, :, :sweeps] for table in (old, new)]
+    names = old.answers.name[:, :, :sweeps]
     level = bonferroni(confidence, len(before.comparisons))
-    each = bonferroni(confidence, len(before.groups))
+    group_level = bonferroni(confidence, len(before.groups))
     scenes = [np.broadcast_to(np.arange(len(names))[:, None], (len(names), sweeps))]
-    if one.plan.cluster is not None:
-        scenes.append(np.broadcast_to(one.plan.cluster[:, None], (len(names), sweeps)))
-    sampled = [[names[:, g]] if many > 1 else [] for g, many in enumerate(one.names)]
+    if old.plan.cluster is not None:
+        scenes.append(np.broadcast_to(old.plan.cluster[:, None], (len(names), sweeps)))
+    sampled = [[names[:, g]] if count > 1 else [] for g, count in enumerate(old.names)]
     changes = [
         _gap_change(
-            found,
+            gap,
             values[0][:, a] - values[0][:, b],
             values[1][:, a] - values[1][:, b],
             (scenes, sampled[a] + sampled[b]),
             level,
         )
-        for found, (a, b) in zip(before.comparisons, one.plan.comparisons, strict=True)
+        for gap, (a, b) in zip(before.comparisons, old.plan.comparisons, strict=True)
     ]
     outcomes = [
-        OutcomeChange(group=group.group, **_estimates(values[0][:, g], values[1][:, g], (scenes, sampled[g]), each))
+        OutcomeChange(
+            group=group.group, **_estimates(values[0][:, g], values[1][:, g], (scenes, sampled[g]), group_level)
+        )
         for g, group in enumerate(before.groups)
     ]
     return LanguageModelComparison(
@@ -268,43 +272,43 @@ def pair_audits(
     )
 
 
-def _gap_change(found: GroupGap, before: Floats, after: Floats, families: Families, level: float) -> GapChange:
-    """Return the change of one gap.
+def _gap_change(gap: GroupGap, old: Floats, new: Floats, families: Families, level: float) -> GapChange:
+    """Estimate the change of one gap.
 
-    ``|after| < |before|`` is the same as ``(after - before) (after + before) < 0``: change and sum have opposite signs.
-    Each way for that to hold is an intersection of two one-sided statements, so it is certain where both intervals
-    leave out 0 (Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 1982).
+    ``|new| < |old|`` is equivalent to ``(new - old) (new + old) < 0``: change and sum have opposite signs. Each of the
+    two cases is an intersection of two one-sided hypotheses, so the decrease is significant if both intervals exclude 0
+    (Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 1982).
     """
-    estimates = _estimates(before, after, families, level)
-    total = _estimate(after + before, families, level, reach=2.0)
+    estimates = _estimates(old, new, families, level)
+    total = _estimate(new + old, families, level, reach=2.0)
     signs = [_sign(estimates["change"]), _sign(total)]
     verdict: ChangeVerdict = "no clear change"
     if isinstance(estimates["change"], Unknown) or isinstance(total, Unknown):
         verdict = "unknown"
     elif all(signs):
         verdict = "better" if signs[0] != signs[1] else "worse"
-    return GapChange(group_1=found.group_1, group_0=found.group_0, **estimates, sum=total, verdict=verdict)
+    return GapChange(group_1=gap.group_1, group_0=gap.group_0, **estimates, sum=total, verdict=verdict)
 
 
 def _sign(quantity: Quantity) -> int:
-    """Return 1 or -1 where an interval lies above or below 0, else 0."""
+    """Return 1 or -1 if an interval is above or below 0, otherwise 0."""
     low, high = (getattr(quantity, end, 0.0) for end in ("low", "high"))
     return int(low > 0) - int(high < 0)
 
 
-def _estimates(before: Floats, after: Floats, families: Families, level: float) -> dict[str, Quantity]:
-    """Return before, after and change of outcomes or differences, each of shape (templates, sweeps)."""
-    parts = {"before": before, "after": after, "change": after - before}
+def _estimates(old: Floats, new: Floats, families: Families, level: float) -> dict[str, Quantity]:
+    """Estimate the old and new means of values and their change, for values of shape (templates, sweeps)."""
+    parts = {"before": old, "after": new, "change": new - old}
     return {name: _estimate(values, families, level, reach=1.0 + (name == "change")) for name, values in parts.items()}
 
 
 def _estimate(values: Floats, families: Families, level: float, *, reach: float) -> Quantity:
-    """Return the mean of values for templates and names like these, shape (templates, sweeps)."""
-    known = ~np.isnan(values)
-    shared = [[codes[known] for codes in family] for family in families if family]
+    """Estimate the mean of values, shape (templates, sweeps), over the population of templates and names."""
+    present = ~np.isnan(values)
+    shared = [[codes[present] for codes in family] for family in families if family]
     if any(len(np.unique(codes)) < 2 for family in shared for codes in family):
         return TOO_FEW
-    mean = multiway_mean(values[known], shared, reach=reach)
+    mean = multiway_mean(values[present], shared, reach=reach)
     low, high = mean.interval(level)
     return Estimated(
         value=mean.mean, low=low, high=high, confidence=level, n=mean.n, population=POPULATION, method=METHOD

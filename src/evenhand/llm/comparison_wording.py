@@ -1,4 +1,4 @@
-"""The comparison of two language models in words."""
+"""Report of a comparison of two language models."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ VERDICTS = {
     "no clear change": "whether the gap became smaller is not certain",
     "unknown": "the change is unknown",
 }
-"""What changed, by verdict."""
+"""Descriptions of the verdicts."""
 
 
 def build_document(result: LanguageModelComparison) -> Document:
-    """Return what changed between two language models."""
+    """Build the report of a comparison."""
     before, after = result.before, result.after
-    items = [_sentence(result, one) for one in result.changes] + list(_outcome_sentences(result))
+    items = [_sentence(result, change) for change in result.changes] + list(_outcome_sentences(result))
     blocks: list[Block] = [Text(items=tuple(items), role="finding")]
     blocks += [Note(text, "caution") for text in dict.fromkeys((*before.cautions, *after.cautions))]
     blocks += [Note("Interrupted: this was found before.", "caution") for _ in range(result.interrupted)]
     blocks += [
-        Metric("change of the gap", show_gap(before, one.change, "in pairs"), (VERDICTS[one.verdict],), one.name)
-        for one in result.changes
+        Metric("change of the gap", show_gap(before, item.change, "in pairs"), (VERDICTS[item.verdict],), item.name)
+        for item in result.changes
     ]
     blocks += [
         Heading("Gaps before and after", anchor="gaps"),
         Figure("language changes", "Gap of both models and its change, each with its interval.", result),
-        _table("groups", [(one.name, one.before, one.after, one.change) for one in result.changes], result),
+        _table("groups", [(item.name, item.before, item.after, item.change) for item in result.changes], result),
         Heading(f"Mean outcome: {OUTCOMES[before.outcome]}", anchor="outcomes"),
         _rates(result),
         Heading("Flips, calls and cost", anchor="cost"),
@@ -54,24 +54,25 @@ def build_document(result: LanguageModelComparison) -> Document:
     )
 
 
-def _sentence(result: LanguageModelComparison, one: GapChange) -> str:
-    if isinstance(one.change, Unknown):
-        return f"How the gap between {one.name} changed is unknown: {one.change.reason}."
-    shown = show_gap(result.before, one.change)
-    gaps = " to ".join(show_gap(result.before, gap).text for gap in (one.before, one.after))
-    said = {"better": "became smaller", "worse": "became larger"}.get(one.verdict)
-    if said is None:
-        said = "became smaller is not certain"
-        return f"Whether the gap of {one.name} {said}: from {gaps} (change {shown.text}, {shown.interval})."
-    return f"The gap of {one.name} {said}: from {gaps} (change {shown.text}, {shown.interval})."
+def _sentence(result: LanguageModelComparison, gap: GapChange) -> str:
+    if isinstance(gap.change, Unknown):
+        return f"How the gap between {gap.name} changed is unknown: {gap.change.reason}."
+    change = show_gap(result.before, gap.change)
+    gaps = " to ".join(show_gap(result.before, quantity).text for quantity in (gap.before, gap.after))
+    verdict = {
+        "better": f"The gap of {gap.name} became smaller",
+        "worse": f"The gap of {gap.name} became larger",
+    }.get(gap.verdict, f"Whether the gap of {gap.name} became smaller is not certain")
+    return f"{verdict}: from {gaps} (change {change.text}, {change.interval})."
 
 
 def _outcome_sentences(result: LanguageModelComparison) -> Iterator[str]:
-    """Yield for each group whose mean outcome changed for certain by how much."""
-    for one in result.outcomes:
-        if certain(one.change):
-            shown = show_gap(result.before, one.change)
-            yield f"The {OUTCOMES[result.before.outcome]} of {one.group} changed by {shown.text} ({shown.interval})."
+    """Yield the significant changes of mean outcomes."""
+    for outcome in result.outcomes:
+        if certain(outcome.change):
+            change = show_gap(result.before, outcome.change)
+            name = OUTCOMES[result.before.outcome]
+            yield f"The {name} of {outcome.group} changed by {change.text} ({change.interval})."
 
 
 def _table(title: str, rows: list[tuple[str, Quantity, Quantity, Quantity]], result: LanguageModelComparison) -> Table:
@@ -81,35 +82,35 @@ def _table(title: str, rows: list[tuple[str, Quantity, Quantity, Quantity]], res
 
 
 def _rates(result: LanguageModelComparison) -> Table:
-    """Return the table of mean outcomes by group."""
+    """Build the table of mean outcomes by group."""
     name = {"number": "mean", "rank": "mean_score"}.get(result.before.outcome, "rate")
-    columns = (Column("group"), *(Column(one, numeric=True) for one in ("before", "after", "change")))
+    columns = (Column("group"), *(Column(title, numeric=True) for title in ("before", "after", "change")))
     rows = tuple(
         TableRow(
             (
-                one.group,
-                *(show_quantity(each, name) for each in (one.before, one.after)),
-                show_gap(result.before, one.change),
+                outcome.group,
+                *(show_quantity(quantity, name) for quantity in (outcome.before, outcome.after)),
+                show_gap(result.before, outcome.change),
             )
         )
-        for one in result.outcomes
+        for outcome in result.outcomes
     )
     scale = ", as a part of the range: 0 is the worst, 1 the best" if result.before.outcome == "number" else ""
     return Table(f"{OUTCOMES[result.before.outcome].capitalize()} of each group{scale}", columns, rows, "estimated")
 
 
 def _facts(result: LanguageModelComparison) -> Iterator[tuple[str, str]]:
-    """Yield flips by identity, noise, calls, tokens and money of both."""
-    for one, other in zip(result.before.comparisons, result.after.comparisons, strict=True):
-        if one.flips is not None and other.flips is not None:
-            shown = [show_share(each.flips.identity) for each in (one, other) if each.flips is not None]
-            texts = [f"{number.text} ({number.interval})" for number in shown]
-            yield f"flips by identity, {one.name}", " before, ".join(texts) + " after"
-    noises = [show_share(each.noise).text for each in (result.before, result.after)]
+    """Yield flips by identity, noise, calls, tokens and cost of both models."""
+    for old, new in zip(result.before.comparisons, result.after.comparisons, strict=True):
+        if old.flips is not None and new.flips is not None:
+            numbers = [show_share(flips.identity) for flips in (old.flips, new.flips)]
+            texts = [f"{number.text} ({number.interval})" for number in numbers]
+            yield f"flips by identity, {old.name}", " before, ".join(texts) + " after"
+    noises = [show_share(audit.noise).text for audit in (result.before, result.after)]
     yield "own noise", f"{noises[0]} before, {noises[1]} after"
-    one_use, other_use = result.usage
-    yield "calls", f"{one_use.calls:,} before, {other_use.calls:,} after"
-    tokens = [f"{each.tokens_in + each.tokens_out:,}" for each in result.usage]
+    old_usage, new_usage = result.usage
+    yield "calls", f"{old_usage.calls:,} before, {new_usage.calls:,} after"
+    tokens = [f"{usage.tokens_in + usage.tokens_out:,}" for usage in result.usage]
     yield "tokens", f"{tokens[0]} before, {tokens[1]} after"
-    if one_use.money is not None and other_use.money is not None:
-        yield "price", f"{one_use.money:,.2f} before, {other_use.money:,.2f} after"
+    if old_usage.money is not None and new_usage.money is not None:
+        yield "price", f"{old_usage.money:,.2f} before, {new_usage.money:,.2f} after"

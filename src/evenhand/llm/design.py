@@ -1,9 +1,9 @@
-"""What is asked: every template about one person of each group, names in rotation, both sides with the same seed.
+"""Design of the questions: each template with one person per group, rotating names, and the same seed for all groups.
 
-A trial is one template with one person of each of some groups. Where a question is about one person, it takes as many
-questions as there are groups. Where a question ranks candidates, as many questions too: the order of the records stays
-and the persons move through it, so that each of them has each record and each place once (a Latin square). What a
-record or a place is worth then cancels between the groups.
+A trial is one template with one person of each of several groups. If a question is about a single person, a trial has
+one question per group. If a question ranks candidates, a trial also has one question per group: the order of the
+records is fixed, and the persons rotate, so that each person has each record and each position once (a Latin square).
+The effects of records and positions then cancel between groups.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 from evenhand.core.typing import Floats, Integers
 
 CHOICE, REFUSED, UNREADABLE, CUT_OFF, FAILED = range(5)
-"""Kinds of answers; the last is none at all."""
+"""Kinds of answers. ``FAILED`` means that there was no answer."""
 
 
 class QuestionBatch(NamedTuple):
-    """Questions to a model, each about c persons: one, or all that are ranked.
+    """Questions to a model, each about c persons: one person, or all ranked candidates.
 
     Attributes:
-        template: the row of the data, shape (n,).
-        group, name: who stands at each place, shape (n, c).
-        record: which of the template's records stands there, shape (n, c); 0 where a template is one record.
-        draw: how often the same question was asked before, shape (n,).
-        seed: for the model's random numbers, shape (n,).
+        template: Template of each question, shape (n,).
+        group, name: Group and name of the person at each position, shape (n, c).
+        record: Record of the template at each position, shape (n, c). 0 if a template is a single record.
+        draw: Number of times that the same question was asked before, shape (n,).
+        seed: Seed for the random numbers of the model, shape (n,).
     """
 
     template: Integers
@@ -42,8 +42,8 @@ class AnswerBatch(NamedTuple):
     """Answers to a batch of questions.
 
     Attributes:
-        value: the outcome of each person, NaN without one, shape (n, c).
-        kind: of each answer, shape (n,).
+        value: Outcome of each person, or NaN, shape (n, c).
+        kind: Kind of each answer, shape (n,).
     """
 
     value: Floats
@@ -51,16 +51,16 @@ class AnswerBatch(NamedTuple):
 
 
 class Respondent(Protocol):
-    """Who is asked: a language model with its templates and people, or a simulated one."""
+    """A language model with its templates and people, or a simulation of one."""
 
     @property
     def templates(self) -> int:
-        """How many templates there are."""
+        """Number of templates."""
         ...
 
     @property
     def names(self) -> tuple[int, ...]:
-        """How many names, or wordings, each group has."""
+        """Number of names, or wordings, of each group."""
         ...
 
     @property
@@ -69,16 +69,17 @@ class Respondent(Protocol):
         ...
 
     def ask(self, batch: QuestionBatch) -> AnswerBatch:
-        """Return the answers, in the order of the questions."""
+        """Ask a batch of questions."""
         ...
 
 
 class Trials(NamedTuple):
-    """Templates, each with one person of w groups.
+    """Templates with one person of each of w groups.
 
     Attributes:
-        template, seed: shape (n,).
-        group, name, order: who, and for rankings at which record, shape (n, w).
+        template, seed: Template and seed of each trial, shape (n,).
+        group, name: Group and name of each person, shape (n, w).
+        order: Order of the records for rankings, shape (n, w).
     """
 
     template: Integers
@@ -89,21 +90,21 @@ class Trials(NamedTuple):
 
 
 class TrialOutcomes(NamedTuple):
-    """The outcome of every person of every trial, NaN without one, and the kind of the answer, each of shape (n, w)."""
+    """Outcome (or NaN) of each person in each trial, and the kind of the answer, each of shape (n, w)."""
 
     value: Floats
     kind: Integers
 
 
 class Design:
-    """Which names meet which templates.
+    """Assignment of names to templates.
 
-    The names of a group are used equally often, and none twice in a template before all were used there.
+    All names of a group are used equally often, and each template uses all names before it repeats one.
 
     Args:
-        templates: how many there are.
-        names: how many names each group has.
-        seed: same seed, same trials.
+        templates: Number of templates.
+        names: Number of names of each group.
+        seed: Random seed.
     """
 
     def __init__(self, templates: int, names: tuple[int, ...], seed: int = 0) -> None:
@@ -111,40 +112,39 @@ class Design:
         self._shuffled: dict[tuple[int, int], tuple[Integers, Integers]] = {}
 
     def sweep(self, number: int) -> Trials:
-        """Return the trials of one sweep: every template once, with a person of every group."""
-        every, groups = np.arange(self.templates), np.arange(len(self.names))
-        return self.trials(every, np.tile(groups, (self.templates, 1)), np.full(self.templates, number))
+        """Build the trials of one sweep: each template once, with one person of each group."""
+        templates, groups = np.arange(self.templates), np.arange(len(self.names))
+        return self.trials(templates, np.tile(groups, (self.templates, 1)), np.full(self.templates, number))
 
     def trials(self, template: Integers, group: Integers, sweep: Integers) -> Trials:
-        """Return trials with the names that these templates get in some sweeps.
+        """Build trials with the names assigned to templates in given sweeps.
 
         Args:
-            template, sweep: shape (n,).
-            group: shape (n, w).
+            template, sweep: Template and sweep of each trial, shape (n,).
+            group: Groups of each trial, shape (n, w).
         """
-        used = np.unique(sweep)
-        where = np.searchsorted(used, sweep)
-        names = np.stack([self.names_in(int(number)) for number in used])
-        seeds, orders = zip(*(self._chance(int(number), group.shape[1]) for number in used), strict=True)
+        sweeps, position = np.unique(sweep, return_inverse=True)
+        names = np.stack([self.names_in(int(number)) for number in sweeps])
+        seeds, orders = zip(*(self._draw_seeds(int(number), group.shape[1]) for number in sweeps), strict=True)
         return Trials(
             template,
             group,
-            names[where[:, None], template[:, None], group],
-            np.stack(orders)[where, template],
-            np.stack(seeds)[where, template],
+            names[position[:, None], template[:, None], group],
+            np.stack(orders)[position, template],
+            np.stack(seeds)[position, template],
         )
 
     def again(self, trials: Trials) -> Trials:
-        """Return the same trials with other seeds: the same questions, asked again."""
+        """Repeat trials with different seeds."""
         return trials._replace(seed=np.random.default_rng([self.seed, 3]).integers(2**31, size=len(trials.seed)))
 
     def names_in(self, sweep: int) -> Integers:
-        """Return which name each template has in a sweep for each group, shape (templates, groups).
+        """Assign a name of each group to each template in a sweep, shape (templates, groups).
 
-        In sweep k the template at position p has the name ``k T + k // (N / gcd(T, N)) + p`` modulo N: the sweeps lay
-        the names around a circle without gaps, so that after each of them no name was used more than once more often
-        than another, and a template meets all N before one comes again. Positions and names are shuffled for each
-        group, and every N sweeps; every second group goes around the other way, so that pairs of names change too.
+        In sweep k, the template at position p has the name ``k T + k // (N / gcd(T, N)) + p`` modulo N. The sweeps
+        traverse the names cyclically without gaps, so that the numbers of uses differ by at most one after each sweep,
+        and each template has all N names before one is repeated. Positions and names are shuffled for each group, and
+        again after every N sweeps. Every second group uses the opposite direction, so that pairs of names also vary.
         """
         columns = []
         for group, count in enumerate(self.names):
@@ -155,25 +155,25 @@ class Design:
         return np.stack(columns, axis=1)
 
     def _shuffles(self, group: int, cycle: int) -> tuple[Integers, Integers]:
-        """Return the templates' positions and the names' order in a cycle of sweeps."""
+        """Shuffle the positions of the templates and the order of the names for a cycle of sweeps."""
         if (group, cycle) not in self._shuffled:
             rng = np.random.default_rng([self.seed, 0, group, cycle])
             self._shuffled[group, cycle] = rng.permutation(self.templates), rng.permutation(self.names[group])
         return self._shuffled[group, cycle]
 
-    def _chance(self, sweep: int, width: int) -> tuple[Integers, Integers]:
-        """Return the seed and the order of records of every template in a sweep."""
+    def _draw_seeds(self, sweep: int, width: int) -> tuple[Integers, Integers]:
+        """Draw the seed and the order of records of each template in a sweep."""
         rng = np.random.default_rng([self.seed, 1, sweep])
         seeds = rng.integers(2**31, size=self.templates)
         return seeds, rng.permuted(np.tile(np.arange(width), (self.templates, 1)), axis=1)
 
 
 class Interviewer:
-    """Asks the questions of trials, and counts them.
+    """Asks and counts the questions of trials.
 
     Args:
-        respondent: who is asked.
-        excluded: whether an answer that is no choice has no outcome; otherwise it is the least favourable one, 0.
+        respondent: Respondent to ask.
+        excluded: Whether answers that are not a choice are excluded. Otherwise, they have the worst outcome, 0.
     """
 
     def __init__(self, respondent: Respondent, *, excluded: bool = False) -> None:
@@ -182,7 +182,7 @@ class Interviewer:
         self._asked: dict[bytes, int] = {}
 
     def ask(self, trials: Trials) -> TrialOutcomes:
-        """Return the outcomes of trials. A question that was asked before gets the next draw."""
+        """Ask the questions of trials. A repeated question gets the next draw."""
         batch = self.questions(trials)
         self.calls += len(batch.template)
         value, kind = self.respondent.ask(batch)
@@ -196,13 +196,13 @@ class Interviewer:
         return TrialOutcomes(value.reshape(n, w, w)[:, turn, (person - turn) % w].mean(axis=1), worst)
 
     def questions(self, trials: Trials) -> QuestionBatch:
-        """Return the questions of trials, each with its draw."""
+        """Build the questions of trials."""
         n, w = trials.group.shape
         template, seed = np.repeat(trials.template, w), np.repeat(trials.seed, w)
         if self.respondent.ranks:
-            # In turn r the person at place s is the one of number s + r.
-            here = (np.arange(w) + np.arange(w)[:, None]) % w
-            group, name = (part[:, here].reshape(n * w, w) for part in (trials.group, trials.name))
+            # In turn r, the person with number s + r is at position s.
+            person = (np.arange(w) + np.arange(w)[:, None]) % w
+            group, name = (codes[:, person].reshape(n * w, w) for codes in (trials.group, trials.name))
             record = np.repeat(trials.order, w, axis=0)
         else:
             group, name = trials.group.reshape(-1, 1), trials.name.reshape(-1, 1)

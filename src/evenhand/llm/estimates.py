@@ -1,8 +1,9 @@
-"""What answers say: the gap between two groups, here and beyond, and why two people get different answers.
+"""Estimates from answers: the gap between two groups, and the causes of different answers.
 
-Let p(t, i) be the chance of a favourable answer in template t for the person named i. A pair is one name of each of two
-groups in the same template; its difference is d. All pairs of a template have the same expected difference if names are
-a random sample. Templates and names both are samples, so that pairs that share either depend on each other.
+Let p(t, i) be the probability of a favourable answer in template t for the person with name i. A pair consists of one
+name of each of two groups in the same template, with the difference d. If names are a random sample, all pairs of a
+template have the same expected difference. Templates and names are both samples, so pairs that share either are
+dependent.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from evenhand.stats.distribution import skewed_interval
 from evenhand.stats.multiway import MultiwayMean, multiway_mean, multiway_variance
 
 ONE_CHANGE = 0.5
-"""What a pair adds to the noise of differences if one of its two answers changed when it was asked again."""
+"""Contribution of a pair to the noise of differences if one of its two answers changed when repeated."""
 
 
 class PairedAnswers(NamedTuple):
     """Answers about two groups in the same templates.
 
     Attributes:
-        first, second: outcomes of group 1 and group 0, NaN without one, shape (templates, sweeps).
-        name_1, name_0: the names, of the same shape.
-        sampled: whether the names of each group stand for more than themselves.
-        cluster: the cluster of each template, shape (templates,), such as its job; None: templates are independent.
-        again: outcomes of both groups when the first sweep was asked again, shape (templates, 2); None: it was not.
+        first, second: Outcomes (or NaN) of group 1 and group 0, shape (templates, sweeps).
+        name_1, name_0: Names, of the same shape.
+        sampled: Whether the names of each group are a sample of a population.
+        cluster: Cluster of each template, such as a job, shape (templates,). None means independent templates.
+        again: Outcomes of both groups in the repeated first sweep, shape (templates, 2). None without repetition.
     """
 
     first: Floats
@@ -41,23 +42,23 @@ class PairedAnswers(NamedTuple):
 
     @property
     def difference(self) -> Floats:
-        """Group 1 minus group 0, NaN where one side has no outcome."""
+        """Group 1 minus group 0, or NaN if an outcome is missing."""
         return self.first - self.second
 
-    def families(self, known: Booleans) -> list[list[Integers]]:
-        """Return what pairs share: templates and their clusters, then names that were sampled."""
-        template = np.broadcast_to(np.arange(len(known))[:, None], known.shape)
-        scenes = [template] if self.cluster is None else [template, np.broadcast_to(self.cluster[:, None], known.shape)]
+    def families(self, mask: Booleans) -> list[list[Integers]]:
+        """Return the clusters of the selected pairs: templates with their clusters, then sampled names."""
+        template = np.broadcast_to(np.arange(len(mask))[:, None], mask.shape)
+        scenes = [template] if self.cluster is None else [template, np.broadcast_to(self.cluster[:, None], mask.shape)]
         names = [name for name, sampled in zip((self.name_1, self.name_0), self.sampled, strict=True) if sampled]
-        return [[codes[known] for codes in family] for family in (scenes, names) if family]
+        return [[codes[mask] for codes in family] for family in (scenes, names) if family]
 
 
 class AnswerTable(NamedTuple):
-    """All that sweeps gave.
+    """Answers of all sweeps.
 
     Attributes:
-        value, kind, name: outcomes, kinds of answers, and names, each of shape (templates, groups, sweeps).
-        again: the first sweep, asked again, shape (templates, groups).
+        value, kind, name: Outcomes, kinds of answers and names, each of shape (templates, groups, sweeps).
+        again: Outcomes of the repeated first sweep, shape (templates, groups).
     """
 
     value: Floats
@@ -68,46 +69,46 @@ class AnswerTable(NamedTuple):
     def pair(
         self, groups: tuple[int, int], names: tuple[int, ...], cluster: Integers | None = None, *, refused: bool = False
     ) -> PairedAnswers:
-        """Return the answers about two groups.
+        """Select the answers about two groups.
 
         Args:
-            groups: group 1 and group 0.
-            names: how many names each group has; a single one stands for itself.
-            cluster: of each template.
-            refused: whether what is compared is refusals, 1 for each, instead of outcomes.
+            groups: Group 1 and group 0.
+            names: Number of names of each group. A single name is not a sample.
+            cluster: Cluster of each template.
+            refused: Whether to compare refusals (1 for each) instead of outcomes.
         """
-        one, other = groups
+        a, b = groups
         value = np.where(self.kind == FAILED, np.nan, self.kind == REFUSED) if refused else self.value
         again = None if self.again is None or refused else self.again.value[:, list(groups)]
-        sampled = (names[one] > 1, names[other] > 1)
-        names_1, names_0 = self.name[:, one], self.name[:, other]
-        return PairedAnswers(value[:, one], value[:, other], names_1, names_0, sampled, cluster, again)
+        sampled = (names[a] > 1, names[b] > 1)
+        names_1, names_0 = self.name[:, a], self.name[:, b]
+        return PairedAnswers(value[:, a], value[:, b], names_1, names_0, sampled, cluster, again)
 
     def select(self, rows: Integers) -> AnswerTable:
-        """Return the answers about some templates."""
+        """Select the answers about some templates."""
         again = None if self.again is None else TrialOutcomes(self.again.value[rows], self.again.kind[rows])
         return AnswerTable(self.value[rows], self.kind[rows], self.name[rows], again)
 
 
 def estimate_gap(pairs: PairedAnswers) -> MultiwayMean | None:
-    """Return the mean difference over the population that templates and names are a sample of.
+    """Estimate the mean difference over the population from which templates and names were sampled.
 
     The variance is ``V_P + max(V_T - V_P, 0) + max(V_1 + V_0 - 2 V_P, 0) + 0.1 / (T + 2)^2`` (see
-    ``stats.multiway_variance``): of pairs P, templates T, and the names of either group.
+    ``stats.multiway_variance``) for pairs P, templates T, and the names of each group.
 
     Returns:
-        None where a single template or name has outcomes: it stands for no others.
+        The estimate, or None if only one template or one name has outcomes.
     """
     difference = pairs.difference
-    known = ~np.isnan(difference)
-    families = pairs.families(known)
+    present = ~np.isnan(difference)
+    families = pairs.families(present)
     if any(len(np.unique(codes)) < 2 for family in families for codes in family):
         return None
-    return multiway_mean(difference[known], families)
+    return multiway_mean(difference[present], families)
 
 
 class ShareEstimate(NamedTuple):
-    """An estimate with the ends of its interval."""
+    """Estimate with its confidence interval."""
 
     value: float
     low: float
@@ -115,30 +116,33 @@ class ShareEstimate(NamedTuple):
 
 
 def estimate_gap_here(pairs: PairedAnswers, confidence: float) -> ShareEstimate | None:
-    """Return the mean difference for the questions that were asked: its interval holds the noise of answers alone.
+    """Estimate the mean difference for the given templates and names; the only uncertainty is the noise of answers.
 
-    Where a pair was asked twice, ``(d - d')^2 / 2`` has the variance of d given its question as its mean; its average
-    over n pairs is the variance of their mean, n times. One template more, in which one answer changed, is added, so
-    that an interval keeps a width. Student's t, with the degrees of freedom ``2 V^2 / Var(V)`` of such a variance.
-    Without repeated questions answers have no noise: they are probabilities. None without any pair.
+    If a pair was repeated, the expectation of ``(d - d')^2 / 2`` is the variance of d given the question. Its mean over
+    n pairs, divided by n, is the variance of their mean difference. One template with one changed answer is added, so
+    that the interval has a positive width. The interval uses Student's t with ``2 V^2 / Var(V)`` degrees of freedom.
+    Without repeated questions, answers are probabilities and have no noise.
+
+    Returns:
+        The estimate, or None without any pair.
     """
     difference = pairs.difference
-    known = ~np.isnan(difference)
-    if not known.any():
+    present = ~np.isnan(difference)
+    if not present.any():
         return None
-    value = float(difference[known].mean())
+    value = float(difference[present].mean())
     if pairs.again is None:
         return ShareEstimate(value, value, value)
     squares = (difference[:, 0] - (pairs.again[:, 0] - pairs.again[:, 1])) ** 2 / 2
     squares = np.append(squares[~np.isnan(squares)], ONE_CHANGE)
     mean, spread = float(squares.mean()), float(squares.var(ddof=1)) / len(squares) if len(squares) > 1 else 0.0
     freedom = max(2 * mean**2 / spread, 1.0) if spread > 0 else max(len(squares) - 1.0, 1.0)
-    low, high = skewed_interval(value, np.sqrt(mean / known.sum()), 0.0, freedom, confidence)
+    low, high = skewed_interval(value, np.sqrt(mean / present.sum()), 0.0, freedom, confidence)
     return ShareEstimate(value, float(low), float(high))
 
 
 class FlipEstimates(NamedTuple):
-    """How often two people are answered differently, each asked about once, and the three parts that this has."""
+    """Share of pairs with different answers when each person is asked about once, and its three components."""
 
     asked_once: ShareEstimate
     noise: ShareEstimate
@@ -149,128 +153,133 @@ class FlipEstimates(NamedTuple):
 def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | None:
     """Split the share of pairs with different answers into noise, names and identity.
 
-    Two people asked about once each get different answers with probability ``p1 + p0 - 2 p1 p0``, on average
+    If each of two people is asked about once, their answers differ with probability ``p1 + p0 - 2 p1 p0``. Its mean is
 
         E[p1 (1 - p1) + p0 (1 - p0)] + E[Var_i p1 + Var_j p0] + E_t (mu1 - mu0)^2,
 
-    where mu1 and mu0 are the means of a template over names. The last part, identity, is what the groups add. It is
-    estimated without bias by the products of differences of two pairs in a template that share no name; so it is 0 on
-    average if groups are treated alike in every template, and also sees effects that cancel in the gap. The first is
-    measured by asking twice, or from the probabilities themselves; the names have the rest. All are means over
-    templates: variance between them, plus what names add across templates, and Hall's cubic for the skewness. No part
-    is below 0, and noise not above what is left for it, so that they add up.
+    where mu1 and mu0 are the means of a template over names. The last term, identity, is the effect of the groups. Its
+    unbiased estimate is the mean product of the differences of two pairs in a template that share no name. It is 0 on
+    average if groups are treated equally in each template, and it includes effects that cancel in the gap. The first
+    term, noise, is measured by repeated questions, or computed from probabilities. The remainder is the effect of
+    names. All terms are means over templates. Their intervals include the variance between templates and between names,
+    and Hall's correction for skewness. Each term is at least 0, and noise is limited so that the terms add up.
 
     Args:
-        pairs: outcomes 0 or 1, or probabilities of the favourable answer, which need no second asking.
-        confidence: of each interval.
+        pairs: Outcomes of 0 or 1, or probabilities of the favourable answer, which require no repetition.
+        confidence: Confidence level of each interval.
 
     Returns:
-        None where fewer than two templates have two pairs, and questions asked twice.
+        The estimates, or None if fewer than two templates have two pairs and repeated questions.
     """
     difference = pairs.difference
-    known = ~np.isnan(difference)
-    first, second, difference = (np.where(known, part, 0.0) for part in (pairs.first, pairs.second, difference))
+    present = ~np.isnan(difference)
+    p1, p0, difference = (np.where(present, part, 0.0) for part in (pairs.first, pairs.second, difference))
     if pairs.again is None:
-        noise = _row_means(first * (1 - first) + second * (1 - second), known)
+        noise = _row_means(p1 * (1 - p1) + p0 * (1 - p0), present)
     else:
         noise = ((pairs.first[:, 0] - pairs.again[:, 0]) ** 2 + (pairs.second[:, 0] - pairs.again[:, 1]) ** 2) / 2
-    alone = np.arange(known.shape[1])[None, :].repeat(len(known), axis=0)
+    sweeps = np.arange(present.shape[1])[None, :].repeat(len(present), axis=0)
     names = [name for name, sampled in zip((pairs.name_1, pairs.name_0), pairs.sampled, strict=True) if sampled]
-    others, count = _others(difference, known, names or [alone])
-    identity = _Pairwise.of(difference * others, count, known)
-    one, many = _others(first, known, [alone])
-    other, _ = _others(second, known, [alone])
-    different = (many * (first + second) + one + other) / 2 - first * other - second * one
-    once = _Pairwise.of(different, many, known)
+    sums, count = _sum_unrelated(difference, present, names or [sweeps])
+    identity = _Pairwise.of(difference * sums, count, present)
+    sums1, count = _sum_unrelated(p1, present, [sweeps])
+    sums0, _ = _sum_unrelated(p0, present, [sweeps])
+    different = (count * (p1 + p0) + sums1 + sums0) / 2 - p1 * sums0 - p0 * sums1
+    once = _Pairwise.of(different, count, present)
     used = np.flatnonzero(~np.isnan(identity.part + once.part + noise))
     if len(used) < 2:
         return None
-    # Noise has no influence by name: a question was asked again once per template.
-    still = _Pairwise(noise, np.zeros(known.shape))
-    rest = _Pairwise(once.part - noise - identity.part, once.influence - identity.influence)
+    # Noise does not depend on names, because each template has only one repeated question.
+    own_noise = _Pairwise(noise, np.zeros(present.shape))
+    by_name = _Pairwise(once.part - noise - identity.part, once.influence - identity.influence)
     subset = pairs._replace(
         **{name: getattr(pairs, name)[used] for name in ("first", "second", "name_1", "name_0")},
         cluster=None if pairs.cluster is None else pairs.cluster[used],
     )
-    estimates = [one.select(used).estimate(subset, confidence) for one in (once, still, rest, identity)]
+    estimates = [term.select(used).estimate(subset, confidence) for term in (once, own_noise, by_name, identity)]
     return FlipEstimates(estimates[0], *_add_up(estimates[0].value, *estimates[1:]))
 
 
 def _add_up(
-    whole: float, noise: ShareEstimate, names: ShareEstimate, identity: ShareEstimate
+    total: float, noise: ShareEstimate, names: ShareEstimate, identity: ShareEstimate
 ) -> tuple[ShareEstimate, ShareEstimate, ShareEstimate]:
-    """Return parts that add up to the whole, which is known best: noise, of fewer questions, gives way."""
-    groups = min(identity.value, whole)
-    own = min(noise.value, whole - groups)
-    values = (own, max(whole - own - groups, 0.0), groups)
-    first, second, third = (
-        ShareEstimate(value, min(part.low, value), max(part.high, value))
-        for value, part in zip(values, (noise, names, identity), strict=True)
-    )
-    return first, second, third
+    """Adjust the terms to add up to the total; noise is reduced first, because it is based on fewer questions."""
+    by_group = min(identity.value, total)
+    own = min(noise.value, total - by_group)
+
+    def adjust(term: ShareEstimate, value: float) -> ShareEstimate:
+        return ShareEstimate(value, min(term.low, value), max(term.high, value))
+
+    return adjust(noise, own), adjust(names, max(total - own - by_group, 0.0)), adjust(identity, by_group)
 
 
 class _Pairwise(NamedTuple):
-    """A mean over pairs of pairs in each template, shape (templates,), and what each pair has to do with it."""
+    """Mean over pairs of pairs in each template.
+
+    Attributes:
+        part: Mean of each template, shape (templates,).
+        influence: Influence of each pair on the mean of its template, shape (templates, sweeps).
+    """
 
     part: Floats
     influence: Floats
 
     @classmethod
-    def of(cls, products: Floats, count: Floats, known: Booleans) -> _Pairwise:
-        """Return it from sums over the others of each pair, and over how many, each of shape (templates, sweeps)."""
-        total = np.where(known, count, 0.0).sum(axis=1)
-        part = np.where(known, products, 0.0).sum(axis=1) / np.where(total > 0, total, np.nan)
-        return cls(part, np.where(known, 2 * (products - count * part[:, None]) / total[:, None].clip(1), 0.0))
+    def of(cls, products: Floats, count: Floats, present: Booleans) -> _Pairwise:
+        """Compute the means from sums over the unrelated pairs of each pair, and their numbers."""
+        total = np.where(present, count, 0.0).sum(axis=1)
+        part = np.where(present, products, 0.0).sum(axis=1) / np.where(total > 0, total, np.nan)
+        return cls(part, np.where(present, 2 * (products - count * part[:, None]) / total[:, None].clip(1), 0.0))
 
     def select(self, rows: Integers) -> _Pairwise:
         return _Pairwise(self.part[rows], self.influence[rows])
 
     def estimate(self, pairs: PairedAnswers, confidence: float) -> ShareEstimate:
-        """Return the mean over templates, cut at 0, with the interval of a skewed mean."""
-        many = len(self.part)
+        """Estimate the mean over templates, at least 0, with the interval of a skewed mean."""
+        n = len(self.part)
         mean = float(self.part.mean())
-        apart = self.part - mean
-        rows = np.arange(many) if pairs.cluster is None else pairs.cluster
-        templates = multiway_variance(apart / many, [[np.arange(many)], [rows]]) if len(set(rows)) > 1 else None
-        between = templates.total if templates is not None else float(apart @ apart) / many / (many - 1)
-        known = ~np.isnan(pairs.difference)
-        families = pairs.families(known)
+        deviation = self.part - mean
+        rows = np.arange(n) if pairs.cluster is None else pairs.cluster
+        templates = multiway_variance(deviation / n, [[np.arange(n)], [rows]]) if len(set(rows)) > 1 else None
+        between = templates.total if templates is not None else float(deviation @ deviation) / n / (n - 1)
+        present = ~np.isnan(pairs.difference)
+        families = pairs.families(present)
         names = 0.0
         if len(families) > 1 and self.influence.any():
-            names = multiway_variance(self.influence[known] / many, families).shared[1]
-        spread = float((apart**2).mean()) ** 1.5
-        skewness = float((apart**3).mean()) / spread / np.sqrt(many) if spread > 0 else 0.0
-        variance = between + names + 0.1 / (many + 2) ** 2
+            names = multiway_variance(self.influence[present] / n, families).shared[1]
+        spread = float((deviation**2).mean()) ** 1.5
+        skewness = float((deviation**3).mean()) / spread / np.sqrt(n) if spread > 0 else 0.0
+        variance = between + names + 0.1 / (n + 2) ** 2
         skewness *= (between / variance) ** 1.5
-        freedom = min(many, len(set(rows))) - 1
+        freedom = min(n, len(set(rows))) - 1
         low, high = skewed_interval(mean, np.sqrt(variance), skewness, freedom, confidence)
         return ShareEstimate(max(mean, 0.0), max(float(low), 0.0), max(float(high), 0.0))
 
 
-def _row_means(values: Floats, known: Booleans) -> Floats:
-    count = known.sum(axis=1)
-    return np.asarray(np.where(known, values, 0.0).sum(axis=1) / np.where(count > 0, count, np.nan))
+def _row_means(values: Floats, present: Booleans) -> Floats:
+    count = present.sum(axis=1)
+    return np.asarray(np.where(present, values, 0.0).sum(axis=1) / np.where(count > 0, count, np.nan))
 
 
-def _others(values: Floats, known: Booleans, kinds: list[Integers]) -> tuple[Floats, Floats]:
-    """Return for each pair the sum over those of its template that share nothing with it, and how many they are.
+def _sum_unrelated(values: Floats, present: Booleans, kinds: list[Integers]) -> tuple[Floats, Floats]:
+    """Compute the sum and the number of the pairs in the same template that share no cluster with each pair.
 
     Args:
-        values: shape (templates, sweeps), 0 where not ``known``.
-        kinds: what may be shared, one or two, each of that shape.
+        values: Values, 0 if not present, shape (templates, sweeps).
+        present: Whether each pair is present, of the same shape.
+        kinds: One or two kinds of clusters, each of the same shape.
     """
-    # Inclusion and exclusion: all, less those that share either, plus those that share both.
+    # Inclusion and exclusion: all pairs, minus those that share either cluster, plus those that share both.
     row = np.arange(len(values))[:, None]
     sharing = [(1, row * (kind.max() + 1) + kind) for kind in kinds]
     if len(kinds) == 2:
         size = int(kinds[1].max()) + 1
         sharing.append((-1, sharing[0][1] * size + kinds[1]))
-    here = known.astype(np.float64)
-    found = []
-    for numbers in (values, here):
-        apart = np.broadcast_to(numbers.sum(axis=1, keepdims=True), numbers.shape).copy()
+
+    def sum_unrelated(numbers: Floats) -> Floats:
+        sums = np.broadcast_to(numbers.sum(axis=1, keepdims=True), numbers.shape).copy()
         for sign, codes in sharing:
-            apart -= sign * np.bincount(codes.ravel(), weights=numbers.ravel())[codes]
-        found.append(apart)
-    return found[0], found[1]
+            sums -= sign * np.bincount(codes.ravel(), weights=numbers.ravel())[codes]
+        return sums
+
+    return sum_unrelated(values), sum_unrelated(present.astype(np.float64))

@@ -1,4 +1,4 @@
-"""What an audit of a language model will ask at most: calls, tokens and money, before anything is paid."""
+"""Forecast the maximum calls, tokens and cost of a language-model audit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class ForecastSweep(ResultPart):
-    """What is known after a sweep at the latest.
+    """Forecast after one sweep.
 
     Attributes:
-        sweep: its number.
-        calls: asked by then, repeated questions included.
-        half_width: of a gap's interval by the noise of answers alone, if each is as uncertain as the toss of a coin.
+        sweep: Number of the sweep.
+        calls: Number of calls until then, including repeated questions.
+        half_width: Half-width of the interval of a gap due to the noise of answers, assuming a favourable rate of 50 %.
     """
 
     sweep: int
@@ -36,21 +36,21 @@ class ForecastSweep(ResultPart):
 
 
 class LanguageModelForecast(Result):
-    """What an audit asks at most. Nothing was asked for it.
+    """Forecast of a language-model audit, made without any call.
 
     Attributes:
-        file, model, service, data: what will be asked, where, about which rows.
-        templates, rows: rows asked about, and rows there are.
-        groups: group -> how many names it has.
-        calls: in all, at most: the sum of the next three, or the limit that was set.
-        sweep_calls: in all planned sweeps.
-        noise_calls: to ask the first sweep again.
-        finding_calls: to confirm findings.
+        file, model, service, data: Model file, name of the model, address of the service, and name of the data.
+        templates, rows: Number of templates, and number of rows in the data.
+        groups: Number of names of each group.
+        calls: Maximum number of calls: the sum of the next three numbers, or the configured limit.
+        sweep_calls: Calls of all planned sweeps.
+        noise_calls: Calls to repeat the first sweep.
+        finding_calls: Calls to confirm findings.
         tokens_in, tokens_out: Tokens of all calls: an estimate of those read, and the maximum of those written. None if
             the file sets no limit.
         money: Cost of these tokens. None if the file gives no prices.
-        limit: of money, which is never passed; None without one.
-        sweeps: what is known after some of the sweeps.
+        limit: Maximum cost, which is never exceeded. None without a limit.
+        sweeps: Forecasts for some of the sweeps.
     """
 
     kind: Literal["llm-forecast"] = "llm-forecast"
@@ -73,7 +73,7 @@ class LanguageModelForecast(Result):
 
     @property
     def sentence(self) -> str:
-        """What will be asked, in one sentence without its full stop."""
+        """Summary in one sentence, without a full stop."""
         out = "an unknown number" if self.tokens_out is None else f"at most {self.tokens_out:,}"
         price = (
             "at a price that the file does not state"
@@ -87,13 +87,13 @@ class LanguageModelForecast(Result):
         )
 
     def document(self) -> Document:
-        """Return what will be asked, and how narrow intervals can become."""
-        groups = ", ".join(f"{group} ({format_count(many, 'name', 'names')})" for group, many in self.groups.items())
+        """Build the report: questions, and achievable widths of intervals."""
+        groups = ", ".join(f"{group} ({format_count(count, 'name', 'names')})" for group, count in self.groups.items())
         parts = [f"{self.sweep_calls:,} in sweeps", f"{self.noise_calls:,} to measure noise"]
         parts += [f"{self.finding_calls:,} to confirm findings"] if self.finding_calls else []
         columns = tuple(Column(name, numeric=True) for name in ("sweep", "calls so far", "half-width by noise"))
         rows = tuple(
-            TableRow((one.sweep, f"{one.calls:,}", f"{100 * one.half_width:.1f} points")) for one in self.sweeps
+            TableRow((sweep.sweep, f"{sweep.calls:,}", f"{100 * sweep.half_width:.1f} points")) for sweep in self.sweeps
         )
         return Document(
             f"Forecast for {self.model} on {self.data}",
@@ -119,10 +119,10 @@ class LanguageModelForecast(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per sweep: its number, calls so far, half-width by noise."""
+        """Return a data frame with one row per sweep."""
         import pandas as pd
 
-        return pd.DataFrame([one.model_dump() for one in self.sweeps])
+        return pd.DataFrame([sweep.model_dump() for sweep in self.sweeps])
 
 
 def forecast_language_model(
@@ -133,30 +133,29 @@ def forecast_language_model(
     data_name: str = "data",
     **settings: Any,
 ) -> LanguageModelForecast:
-    """Forecast what ``audit_language_model`` asks at most, by the plan. Nothing is asked.
+    """Forecast the maximum number of questions and the cost of ``audit_language_model``, without any call.
 
     Args:
-        model, people: as for ``audit_language_model``.
-        config: the settings of the audit.
-        data_name: what the rows are called.
-        settings: fields of ``LanguageModelConfig`` by name, in place of those in ``config``.
+        model, people: As for ``audit_language_model``.
+        config: Settings of the audit.
+        data_name: Name of the data.
+        settings: Fields of ``LanguageModelConfig`` by name, which override those of ``config``.
 
     Raises:
-        EvenhandError: the file or the rows cannot be used, or the limits do not suffice for two sweeps.
+        EvenhandError: The file or the data are invalid, or the limits do not suffice for two sweeps.
     """
     started = time.perf_counter()
     config = LanguageModelConfig.of(config, settings)
     interview = open_interview(model, people, config)
     file = interview.model.file
     config = interview.config
-    with interview.model as asked:
-        twice = file.outcome != "score"
-        planned = afford_calls(interview, config, twice=twice)
+    with interview.model as chat:
+        planned = afford_calls(interview, config, twice=file.outcome != "score")
         trials = Design(interview.templates, interview.names, config.seed or 0).sweep(0)
-        first = asked.forecast(interview.questions(Interviewer(interview).questions(trials)))
+        sweep = chat.forecast(interview.questions(Interviewer(interview).questions(trials)))
     votes = file.consensus
     calls = votes * planned.most
-    size = calls / max(first.calls, 1)
+    size = calls / max(sweep.calls, 1)
     level = bonferroni(config.confidence, len(interview.comparisons))
     return LanguageModelForecast(
         file=file.name,
@@ -170,9 +169,9 @@ def forecast_language_model(
         sweep_calls=votes * planned.sweeps * planned.sweep,
         noise_calls=votes * planned.again,
         finding_calls=votes * planned.fresh,
-        tokens_in=math.ceil(size * first.tokens_in),
-        tokens_out=None if first.tokens_out is None else math.ceil(size * first.tokens_out),
-        money=None if first.money is None else size * first.money,
+        tokens_in=math.ceil(size * sweep.tokens_in),
+        tokens_out=None if sweep.tokens_out is None else math.ceil(size * sweep.tokens_out),
+        money=None if sweep.money is None else size * sweep.money,
         limit=config.money,
         sweeps=tuple(
             ForecastSweep(
@@ -180,7 +179,7 @@ def forecast_language_model(
                 calls=votes * (number * planned.sweep + planned.again),
                 half_width=normal_quantile(level) * math.sqrt(0.5 / (number * interview.templates)),
             )
-            for number in sorted({*(one for one in LOOKS if 1 < one < planned.sweeps), planned.sweeps})
+            for number in sorted({*(look for look in LOOKS if 1 < look < planned.sweeps), planned.sweeps})
         ),
         seed=config.seed or 0,
         seconds=time.perf_counter() - started,

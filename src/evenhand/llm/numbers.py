@@ -1,4 +1,4 @@
-"""The numbers of an audit of a language model, each with what it rests on."""
+"""Compute the numbers of a language-model audit."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown
 
 POPULATION = "templates and names like these"
-"""What estimates are about."""
+"""Population of the estimates."""
 
 METHOD = "clusters of templates and names, Student's t"
-"""How the interval of a gap is called."""
+"""Name of the interval of a gap."""
 
 UNREAD = (UNREADABLE, CUT_OFF)
-"""Kinds of answers that state no value."""
+"""Kinds of answers without a value."""
 
 MANY = 0.1
-"""Share of unread answers above which a gap says little about decisions."""
+"""Share of unread answers above which a caution is added that a gap says little about decisions."""
 
 TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
 
 
 class AuditNumbers:
-    """The numbers of a result, from all answers.
+    """Numbers of an audit, computed from all answers.
 
     Args:
-        interview: who was asked about what.
-        asked: all that was asked and answered.
-        plan: which groups were compared.
+        interview: Model, templates and people.
+        answers: All answers.
+        plan: Plan of the questions.
     """
 
-    def __init__(self, interview: Interview, asked: AskedAnswers, plan: AskingPlan) -> None:
-        self.interview, self.asked, self.plan, self.config = interview, asked, plan, interview.config
+    def __init__(self, interview: Interview, answers: AskedAnswers, plan: AskingPlan) -> None:
+        self.interview, self.answers, self.plan, self.config = interview, answers, plan, interview.config
 
     def comparisons(self, scenarios: Integers | None) -> tuple[GroupGap, ...]:
-        """Return every pair of groups; ``scenarios`` has the scenario of each template, as a number."""
+        """Compare all pairs of groups; ``scenarios`` is the number of the scenario of each template."""
         tables = [
-            self.asked.table.pair(pair, self.interview.names, self.plan.cluster) for pair in self.plan.comparisons
+            self.answers.table.pair(pair, self.interview.names, self.plan.cluster) for pair in self.plan.comparisons
         ]
         gaps = [estimate_gap(table) for table in tables]
         level = bonferroni(self.config.confidence, len(tables))
-        levels = self.asked.levels or (level,) * len(tables)
+        levels = self.answers.levels or (level,) * len(tables)
         p = _adjusted_p(gaps) if self.config.goal == "precision" else [None] * len(gaps)
         scenes = self._scenarios(scenarios)
         return tuple(self._comparison(c, tables[c], gaps[c], levels[c], p[c], scenes[c]) for c in range(len(tables)))
@@ -79,20 +79,20 @@ class AuditNumbers:
         p: float | None,
         scenarios: tuple[ScenarioGap, ...],
     ) -> GroupGap:
-        """Return one pair of groups, with intervals at its level."""
-        one, other = self.plan.comparisons[number]
+        """Compare one pair of groups, with intervals at the given level."""
+        a, b = self.plan.comparisons[number]
         names = self.interview.names
         here = estimate_gap_here(pairs, level)
-        refused = self.asked.table.pair((one, other), names, self.plan.cluster, refused=True)
-        kind = self.asked.table.kind
+        refused = self.answers.table.pair((a, b), names, self.plan.cluster, refused=True)
+        kind = self.answers.table.kind
         unread = np.where(kind == FAILED, np.nan, np.isin(kind, UNREAD))
-        unreadable = self.asked.table._replace(value=unread, again=None).pair((one, other), names, self.plan.cluster)
+        unreadable = self.answers.table._replace(value=unread, again=None).pair((a, b), names, self.plan.cluster)
         count = int((~np.isnan(pairs.difference)).sum())
         return GroupGap(
-            group_1=self.interview.groups[one],
-            group_0=self.interview.groups[other],
-            names_1=names[one],
-            names_0=names[other],
+            group_1=self.interview.groups[a],
+            group_0=self.interview.groups[b],
+            names_1=names[a],
+            names_0=names[b],
             templates=self.interview.templates,
             pairs=count,
             gap=self._scale_difference(_estimate_within(gap, level)),
@@ -103,11 +103,11 @@ class AuditNumbers:
             unreadable_gap=_estimate_within(estimate_gap(unreadable), level),
             flips=self._flips(pairs, count, level),
             scenarios=scenarios,
-            narrowing=None if gap is None else self._narrowing(gap, min(names[one], names[other]), level),
+            narrowing=None if gap is None else self._narrowing(gap, min(names[a], names[b]), level),
         )
 
     def _scale_difference(self, quantity: Quantity) -> Quantity:
-        """Return a difference in the unit of the answers, which may be one of which less is favourable."""
+        """Convert a difference to the unit of the answers, whose sign is reversed if low numbers are favourable."""
         unit = self.interview.unit
         if isinstance(quantity, Unknown) or unit == 1:
             return quantity
@@ -115,26 +115,26 @@ class AuditNumbers:
         return quantity.model_copy(update={"value": unit * quantity.value, "low": ends[0], "high": ends[1]})
 
     def _flips(self, pairs: PairedAnswers, count: int, level: float) -> FlipShares | None:
-        """Return flips by cause, of choices and of their chances."""
+        """Estimate flips by cause, for choices and for their probabilities."""
         if self.interview.model.file.outcome not in ("rate", "score"):
             return None
-        found = estimate_flips(pairs, level)
-        if found is None:
+        estimates = estimate_flips(pairs, level)
+        if estimates is None:
             unknown = Unknown(reason="fewer than two templates have two pairs")
             return FlipShares(asked_once=unknown, noise=unknown, names=unknown, identity=unknown)
         method = "products of pairs, Hall's transformation"
         return FlipShares(
             **{
                 name: Estimated(
-                    value=one.value,
-                    low=one.low,
-                    high=one.high,
+                    value=estimate.value,
+                    low=estimate.low,
+                    high=estimate.high,
                     confidence=level,
                     n=count,
                     population=POPULATION,
                     method=method,
                 )
-                for name, one in found._asdict().items()
+                for name, estimate in estimates._asdict().items()
             }
         )
 
@@ -148,7 +148,7 @@ class AuditNumbers:
         )
 
     def _scenarios(self, codes: Integers | None) -> list[tuple[ScenarioGap, ...]]:
-        """Return the gaps of every comparison by scenario, adjusted for all of them together."""
+        """Estimate the gaps of all comparisons by scenario, with simultaneous intervals."""
         pairs = self.plan.comparisons
         if codes is None:
             return [()] * len(pairs)
@@ -159,7 +159,7 @@ class AuditNumbers:
         cluster = self.plan.cluster
         gaps = [
             estimate_gap(
-                self.asked.table.select(part).pair(
+                self.answers.table.select(part).pair(
                     pair, self.interview.names, None if cluster is None else cluster[part]
                 )
             )
@@ -168,7 +168,7 @@ class AuditNumbers:
         ]
         fixed = self.config.goal == "precision"
         p = _adjusted_p(gaps) if fixed else [None] * len(gaps)
-        found = [
+        scenarios = [
             ScenarioGap(
                 scenario=values[k % len(rows)],
                 gap=self._scale_difference(_estimate_within(gap, level)),
@@ -177,18 +177,18 @@ class AuditNumbers:
             )
             for k, gap in enumerate(gaps)
         ]
-        return [tuple(found[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(pairs))]
+        return [tuple(scenarios[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(pairs))]
 
     def group(self, number: int) -> GroupOutcome:
-        """Return what was answered about a group in the sweeps."""
-        table, confidence = self.asked.table, self.config.confidence
+        """Summarise the answers about a group in the sweeps."""
+        table, confidence = self.answers.table, self.config.confidence
         value, kind = table.value[:, number], table.kind[:, number]
         calls = int((kind != FAILED).sum())
         refused, unreadable, cut_off = (
-            observed_rate(int((kind == one).sum()), calls, confidence, if_empty="no question was answered")
-            for one in (REFUSED, UNREADABLE, CUT_OFF)
+            observed_rate(int((kind == code).sum()), calls, confidence, if_empty="no question was answered")
+            for code in (REFUSED, UNREADABLE, CUT_OFF)
         )
-        alone = PairedAnswers(
+        against_zero = PairedAnswers(
             value,
             np.zeros_like(value),
             table.name[:, number],
@@ -196,7 +196,7 @@ class AuditNumbers:
             (self.interview.names[number] > 1, False),
             self.plan.cluster,
         )
-        mean = self._scale_difference(_estimate_within(estimate_gap(alone), confidence, 0.0))
+        mean = self._scale_difference(_estimate_within(estimate_gap(against_zero), confidence, 0.0))
         return GroupOutcome(
             group=self.interview.groups[number],
             names=self.interview.names[number],
@@ -209,84 +209,83 @@ class AuditNumbers:
         )
 
     def _shift_mean(self, mean: Quantity) -> Quantity:
-        """Return a mean from the worst number on as the number itself."""
+        """Convert a mean relative to the worst number to the number itself."""
         worst = self.interview.model.file.answers.worst
         if isinstance(mean, Unknown):
             return mean
         return mean.model_copy(update={name: getattr(mean, name) + worst for name in ("value", "low", "high")})
 
     def noise(self) -> Quantity:
-        """Return the share of identical questions that were answered differently."""
-        again = self.asked.table.again
+        """Estimate the share of repeated questions with different answers."""
+        again = self.answers.table.again
         if again is None:
             return Unknown(reason="probabilities were read, so no question was asked twice")
-        first, second = self.asked.table.value[:, :, 0], again.value
-        known = ~np.isnan(first) & ~np.isnan(second)
-        different = int((first != second)[known].sum())
+        value, repeated = self.answers.table.value[:, :, 0], again.value
+        present = ~np.isnan(value) & ~np.isnan(repeated)
+        different = int((value != repeated)[present].sum())
         return observed_rate(
-            different, int(known.sum()), self.config.confidence, if_empty="no question was answered twice"
+            different, int(present.sum()), self.config.confidence, if_empty="no question was answered twice"
         )
 
-    def template(self, one: Confirmation) -> ConfirmedTemplate:
-        """Return a confirmed template, with the pair of its fresh ones that shows the difference best."""
-        (a, b), interview = one.suspect.groups, self.interview
-        value, trials = one.outcomes.value, one.trials
+    def template(self, confirmation: Confirmation) -> ConfirmedTemplate:
+        """Describe a confirmed template, with the fresh pair that has the largest difference as an example."""
+        (a, b), interview = confirmation.suspect.groups, self.interview
+        value, trials = confirmation.outcomes.value, confirmation.trials
         means = np.nanmean(value, axis=0)
-        toward = (value[:, 0] - value[:, 1]) * np.sign(means[0] - means[1])
-        shown = int(np.nanargmax(toward))
-        at, seed = int(trials.template[shown]), int(trials.seed[shown])
+        example = int(np.nanargmax((value[:, 0] - value[:, 1]) * np.sign(means[0] - means[1])))
+        template, seed = int(trials.template[example]), int(trials.seed[example])
         sides = []
         for group in (a, b):
-            place = int(np.flatnonzero(trials.group[shown] == group)[0])
-            sides.append(interview.side(at, group, int(trials.name[shown, place]), seed))
-        scenario = "" if self.config.scenario is None else interview.column(self.config.scenario)[at]
+            position = int(np.flatnonzero(trials.group[example] == group)[0])
+            sides.append(interview.side(template, group, int(trials.name[example, position]), seed))
+        scenario = "" if self.config.scenario is None else interview.column(self.config.scenario)[template]
         low = interview.model.file.answers.worst
-        better = one.better
+        better = confirmation.better
         return ConfirmedTemplate(
             group_1=interview.groups[a],
             group_0=interview.groups[b],
-            template=interview.positions[at],
-            row=plain_values(interview.rows[at][0]),
+            template=interview.positions[template],
+            row=plain_values(interview.rows[template][0]),
             scenario=scenario,
             pairs=len(value),
             mean_1=low + interview.unit * float(means[0]),
             mean_0=low + interview.unit * float(means[1]),
             better_1=better[0],
             better_0=better[1],
-            p=one.p,
+            p=confirmation.p,
             side_1=sides[0],
             side_0=sides[1],
         )
 
-    def name(self, one: Confirmation) -> ConfirmedName:
-        """Return a confirmed name."""
-        group = one.suspect.groups[0]
-        means = np.nanmean(one.outcomes.value, axis=0)
+    def name(self, confirmation: Confirmation) -> ConfirmedName:
+        """Describe a confirmed name."""
+        group = confirmation.suspect.groups[0]
+        means = np.nanmean(confirmation.outcomes.value, axis=0)
         low, unit = self.interview.model.file.answers.worst, self.interview.unit
         return ConfirmedName(
-            name=self.interview.people[group][one.suspect.number].label,
+            name=self.interview.people[group][confirmation.suspect.number].label,
             group=self.interview.groups[group],
-            pairs=len(one.outcomes.value),
+            pairs=len(confirmation.outcomes.value),
             mean=low + unit * float(means[0]),
             others=low + unit * float(means[1]),
-            p=one.p,
+            p=confirmation.p,
         )
 
     def _bounds(self, kinds: tuple[int, ...]) -> Iterator[str]:
-        """Yield the bounds of each gap if the answers of some kinds are unknown."""
-        value, kind = self.asked.table.value, self.asked.table.kind
+        """Yield the worst-case bounds of each gap if the answers of some kinds are unknown."""
+        value, kind = self.answers.table.value, self.answers.table.kind
         for pair in map(list, self.plan.comparisons):
             unknown = np.isin(kind[:, pair], kinds)
             ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], unknown))
-            first, second = (self.interview.groups[group] for group in pair)
+            a, b = (self.interview.groups[group] for group in pair)
             yield (
-                f"Whatever these answers had been, the gap of {first} against {second} for these templates and names "
+                f"Whatever these answers had been, the gap of {a} against {b} for these templates and names "
                 f"lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
             )
 
     def cautions(self) -> Iterator[str]:
-        """Yield warnings about questions without an answer and unread answers, with the bounds of the gaps."""
-        kind = self.asked.table.kind
+        """Yield warnings about missing and unread answers, with worst-case bounds of the gaps."""
+        kind = self.answers.table.kind
         failed = int((kind == FAILED).sum())
         if failed:
             share = f"{failed:,} of {kind.size:,} questions ({format_percent(failed / kind.size)})"
@@ -304,7 +303,7 @@ class AuditNumbers:
             text = [f"{share} could not be read or were cut off, and {counted}: {groups}.", *self._bounds(UNREAD)]
             text += ["A gap says little about decisions."] if unread.mean() > MANY else []
             yield " ".join(text)
-        if not self.asked.affordable and (self.config.findings or self.config.name_findings):
+        if not self.answers.affordable and (self.config.findings or self.config.name_findings):
             yield (
                 "Fresh questions about what differed most could not be asked: templates are shown that the answers of "
                 "the sweeps alone make clear, which are fewer."
@@ -312,37 +311,37 @@ class AuditNumbers:
 
 
 def plain_values(row: object) -> dict[str, object]:
-    """Return the values of a row as JSON has them: numbers, texts, and nothing for what is missing."""
-    found = {}
+    """Convert a row to JSON values; missing values become None, and unsupported types become text."""
+    values = {}
     for name, value in dict(row).items():  # type: ignore[call-overload]  # a mapping
-        plain = None if is_missing(value) else value.item() if hasattr(value, "item") else value
-        known = plain is None or isinstance(plain, str | int | float | bool)
-        found[str(name)] = plain if known else str(plain)
-    return found
+        scalar = None if is_missing(value) else value.item() if hasattr(value, "item") else value
+        supported = scalar is None or isinstance(scalar, str | int | float | bool)
+        values[str(name)] = scalar if supported else str(scalar)
+    return values
 
 
 def _worst_case(value: Floats, unknown: Booleans) -> tuple[float, float]:
-    """Return the least and the greatest gap for these templates and names, whatever the unknown answers are.
+    """Compute the smallest and the largest possible gap for these templates and names, over all unknown answers.
 
     Args:
         value: Outcomes, shape (templates, 2, sweeps).
-        unknown: Answers that are unknown, of the same shape.
+        unknown: Whether each answer is unknown, of the same shape.
     """
     ends = []
-    for first, second in ((0.0, 1.0), (1.0, 0.0)):
-        filled = np.where(unknown, np.array([first, second])[None, :, None], value)
+    for substitutes in ((0.0, 1.0), (1.0, 0.0)):
+        filled = np.where(unknown, np.array(substitutes)[None, :, None], value)
         ends.append(float(np.nanmean(filled[:, 0] - filled[:, 1])))
     return ends[0], ends[1]
 
 
-def _estimate_within(gap: MultiwayMean | None, level: float, least: float = -1.0) -> Quantity:
-    """Return an estimate whose interval holds only what is possible: from ``least`` to 1."""
+def _estimate_within(gap: MultiwayMean | None, level: float, minimum: float = -1.0) -> Quantity:
+    """Convert a mean to a quantity whose interval is clipped to the range from ``minimum`` to 1."""
     if gap is None:
         return TOO_FEW
     low, high = gap.interval(level)
     return Estimated(
         value=gap.mean,
-        low=max(low, least),
+        low=max(low, minimum),
         high=min(high, 1.0),
         confidence=level,
         n=gap.n,
@@ -360,10 +359,6 @@ def _observe_share(here: ShareEstimate | None, n: int, level: float) -> Quantity
 
 
 def _adjusted_p(gaps: Sequence[MultiwayMean | None]) -> list[float | None]:
-    """Return p-values of no gap, adjusted by Holm's method for those that are known."""
-    known = [k for k, gap in enumerate(gaps) if gap is not None]
-    own = [gap.p for gap in gaps if gap is not None]
-    found: list[float | None] = [None] * len(gaps)
-    for k, p in zip(known, holm(own).tolist(), strict=True):
-        found[k] = p
-    return found
+    """Compute p-values of no gap, adjusted by Holm's method; None for unknown gaps."""
+    adjusted = iter(holm([gap.p for gap in gaps if gap is not None]).tolist())
+    return [None if gap is None else next(adjusted) for gap in gaps]

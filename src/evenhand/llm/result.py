@@ -1,4 +1,4 @@
-"""What the audit of a language model found: gaps between groups, flips, refusals, confirmed pairs, and the price."""
+"""Results of a language-model audit: gaps between groups, flips, refusals, confirmed findings and cost."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 
 
 MUCH_MISSING = 0.01
-"""Share of questions without an answer above which gaps are bounded, whatever the answers would have been."""
+"""Share of questions without an answer above which worst-case bounds of the gaps are reported."""
 
 
 class ScenarioGap(ResultPart):
-    """The gap in one scenario.
+    """Gap in one scenario.
 
     Attributes:
-        scenario: the value of the column of scenarios.
-        gap: as in ``GroupGap``, over the templates of this scenario; its interval holds for all scenarios and
-            comparisons together.
-        templates: how many there are.
-        p: of no gap, adjusted for all scenarios and comparisons; None where the gap is unknown.
+        scenario: Value of the scenario column.
+        gap: Gap over the templates of this scenario. Intervals hold simultaneously for all scenarios and comparisons.
+        templates: Number of templates.
+        p: p-value of no gap, adjusted for all scenarios and comparisons. None if the gap is unknown.
     """
 
     scenario: str
@@ -38,14 +37,14 @@ class ScenarioGap(ResultPart):
 
 
 class FlipShares(ResultPart):
-    """How often two people of different groups get different answers when each is asked about once, and why.
+    """Share of pairs from different groups with different answers when each person is asked about once, by cause.
 
     Attributes:
-        asked_once: the expected share of pairs with different answers; the sum of the other three.
-        noise: the part that two identical questions have as well.
-        names: the part that two names of the same group have beyond the noise.
-        identity: the part that the groups themselves add; estimated without bias, so that it is 0 on average where the
-            groups are treated alike in every template.
+        asked_once: Expected share of pairs with different answers; the sum of the other three shares.
+        noise: Share due to noise, as for two identical questions.
+        names: Additional share due to names of the same group.
+        identity: Additional share due to the groups. The estimate is unbiased: it is 0 on average if all templates
+            treat the groups equally.
     """
 
     asked_once: Quantity
@@ -55,12 +54,12 @@ class FlipShares(ResultPart):
 
 
 class Narrowing(ResultPart):
-    """What would narrow the interval of a gap.
+    """Advice on how to narrow the interval of a gap.
 
     Attributes:
-        what: of what more is needed: more calls, more names per group, or more templates.
-        more: about how many more; None where that cannot be told.
-        shares: which part of the variance each sample has: ``answers``, ``templates``, ``names``, ``clusters``.
+        what: Quantity to increase: calls, names per group, or templates.
+        more: Approximate increase. None if no increase suffices.
+        shares: Share of the variance due to ``answers``, ``templates``, ``names`` and ``clusters``.
     """
 
     what: Literal["calls", "names", "templates", "clusters", "nothing"]
@@ -69,21 +68,21 @@ class Narrowing(ResultPart):
 
 
 class GroupGap(ResultPart):
-    """Two groups compared: the same templates, with names of one group and of the other.
+    """Comparison of two groups on the same templates.
 
     Attributes:
-        group_1, group_0: every gap is ``group_1`` minus ``group_0``.
-        names_1, names_0: how many names of each were used.
-        templates, pairs: templates asked about, and pairs of answers that count.
-        gap: mean difference over the population that the templates and names are a sample of.
-        gap_here: mean difference for these templates and names; its interval holds the noise of the answers alone.
-        freedom: degrees of freedom of the gap's interval.
-        p: of no gap, adjusted for the number of comparisons; None where the gap is unknown.
-        refusal_gap: difference of the shares of refused questions.
-        unreadable_gap: Difference of the shares of answers that could not be read or were cut off.
-        flips: pairs with different answers, split by cause; None where the outcome is not a choice.
-        scenarios: the gap in each scenario, in the order of the data.
-        narrowing: what would narrow the gap's interval; None where it is unknown.
+        group_1, group_0: Compared groups. Each gap is ``group_1`` minus ``group_0``.
+        names_1, names_0: Number of names of each group.
+        templates, pairs: Number of templates, and of pairs of answers.
+        gap: Mean difference over the population from which templates and names were sampled.
+        gap_here: Mean difference for these templates and names. Its interval only includes the noise of answers.
+        freedom: Degrees of freedom of the interval of ``gap``.
+        p: p-value of no gap, adjusted for all comparisons. None if the gap is unknown.
+        refusal_gap: Difference between the shares of refused questions.
+        unreadable_gap: Difference between the shares of answers that could not be read or were cut off.
+        flips: Pairs with different answers, by cause. None if the outcome is not a choice.
+        scenarios: Gap in each scenario, in the order of the data.
+        narrowing: Advice on how to narrow the interval. None if the gap is unknown.
     """
 
     group_1: str
@@ -104,25 +103,25 @@ class GroupGap(ResultPart):
 
     @property
     def name(self) -> str:
-        """The two groups, as in ``white woman against black woman``."""
+        """Both groups, as in ``white woman against black woman``."""
         return f"{self.group_1} against {self.group_0}"
 
     def sides(self, gap: Quantity) -> tuple[str, str]:
-        """Return the group with more and the one with less of what a gap is of."""
+        """Return the group with the larger and the group with the smaller value."""
         more = (quantity_value(gap) or 0.0) > 0
         return (self.group_1, self.group_0) if more else (self.group_0, self.group_1)
 
 
 class GroupOutcome(ResultPart):
-    """What was answered about the people of one group.
+    """Answers about the people of one group.
 
     Attributes:
-        group: its name.
-        names: how many names of it were used.
-        calls: questions that were answered about it, whatever the answer.
-        mean: the favourable rate, the mean score, number or rank.
-        refused, unreadable, cut_off: shares of the calls.
-        failed: questions that the service never answered; they are in no share.
+        group: Name of the group.
+        names: Number of names.
+        calls: Number of answers of any kind.
+        mean: Favourable rate, or mean score, number or rank.
+        refused, unreadable, cut_off: Shares of the answers.
+        failed: Number of questions without an answer, which are excluded from all shares.
     """
 
     group: str
@@ -136,13 +135,13 @@ class GroupOutcome(ResultPart):
 
 
 class AskedSide(ResultPart):
-    """One side of a pair as an example: who was asked about, the prompt, and the answer.
+    """Question and answer about one person of an example pair.
 
     Attributes:
-        group, name: who.
-        prompt: the text as it was sent, without the system prompt.
-        answer: what came back, as text.
-        label: how it was read: a choice, a number, or ``refused``, ``unreadable``, ``cut off``.
+        group, name: Group and name of the person.
+        prompt: Prompt, without the system prompt.
+        answer: Text of the answer.
+        label: Interpretation of the answer: a choice, a number, ``refused``, ``unreadable`` or ``cut off``.
     """
 
     group: str
@@ -153,17 +152,18 @@ class AskedSide(ResultPart):
 
 
 class ConfirmedTemplate(ResultPart):
-    """A template in which the two groups are treated differently, confirmed by fresh pairs.
+    """Template that treats two groups differently, confirmed by fresh pairs.
 
     Attributes:
-        group_1, group_0: the groups compared.
-        template: position of the row in the data, from 0; row: its values.
-        scenario: its scenario; empty without any.
-        pairs: fresh pairs that were asked.
-        mean_1, mean_0: the mean outcome of each group among them.
-        better_1, better_0: pairs in which group 1 and group 0 had the better outcome.
-        p: of the exact sign test, adjusted for all templates that were asked about again.
-        side_1, side_0: the pair of them with the widest difference.
+        group_1, group_0: Compared groups.
+        template: Position of the row in the data, from 0.
+        row: Values of the row.
+        scenario: Scenario, or empty without scenarios.
+        pairs: Number of fresh pairs.
+        mean_1, mean_0: Mean outcome of each group in the fresh pairs.
+        better_1, better_0: Number of pairs in which each group had the better outcome.
+        p: p-value of the exact sign test, adjusted for all fresh tests.
+        side_1, side_0: Pair with the largest difference.
     """
 
     group_1: str
@@ -181,9 +181,10 @@ class ConfirmedTemplate(ResultPart):
     side_0: AskedSide
 
     def without_row(self) -> ConfirmedTemplate:
-        """Return it without the row of the data, and what was asked and answered about it."""
-        first, second = (one.model_copy(update={"prompt": "", "answer": ""}) for one in (self.side_1, self.side_0))
-        return self.model_copy(update={"row": {}, "side_1": first, "side_0": second})
+        """Return a copy without the row, the prompts and the answers."""
+        sides = {"side_1": self.side_1, "side_0": self.side_0}
+        hidden = {name: side.model_copy(update={"prompt": "", "answer": ""}) for name, side in sides.items()}
+        return self.model_copy(update={"row": {}, **hidden})
 
     @property
     def gap(self) -> float:
@@ -192,13 +193,13 @@ class ConfirmedTemplate(ResultPart):
 
 
 class ConfirmedName(ResultPart):
-    """A name that is treated differently from the others of its group, confirmed by fresh pairs.
+    """Name that is treated differently from other names of its group, confirmed by fresh pairs.
 
     Attributes:
-        name, group: whose.
-        pairs: fresh pairs of this name and another of the group, in the same template.
-        mean, others: the mean outcome of the name, and of the others.
-        p: of the exact sign test, adjusted for all names that were asked about again.
+        name, group: Name and its group.
+        pairs: Number of fresh pairs of this name and another name of the group, in the same template.
+        mean, others: Mean outcome of the name, and of the other names.
+        p: p-value of the exact sign test, adjusted for all fresh tests.
     """
 
     name: str
@@ -210,12 +211,14 @@ class ConfirmedName(ResultPart):
 
 
 class NameListCard(ResultPart):
-    """Where the names come from.
+    """Source of the names.
 
     Attributes:
-        name: of the list; source, licence: as it says; language: of its words.
-        groups: group -> names in it.
-        warnings: in which other ways than intended the groups differ.
+        name: Name of the list.
+        source, licence: Source and licence of the list.
+        language: Language of the names.
+        groups: Number of names of each group.
+        warnings: Unintended differences between the groups.
     """
 
     name: str
@@ -253,30 +256,31 @@ class ServiceUsage(ResultPart):
 
 
 class LanguageModelAudit(Result):
-    """What a language model decides about people of different groups, everything else being the same.
+    """Audit of a language model: its decisions about people of different groups with otherwise equal data.
 
     Attributes:
-        file, model, service: the model's file, what the service calls the model, and its address.
-        data: what the templates are called.
-        outcome: what is compared: the share of favourable answers (``rate``), a score (``score``: the probability of
-            the favourable answer), a ``number``, or the place in a ranking scaled from 0, last, to 1, first (``rank``).
-        favourable: the favourable answer; empty for a number or a ranking.
-        refused_as: whether refused and unreadable answers count as unfavourable or are left out.
-        templates, rows: rows of the data asked about, and rows there are.
-        comparisons: one per pair of groups.
-        groups: one per group.
-        noise: share of identical questions that are answered differently when they are asked twice.
-        template_findings, name_findings: what was confirmed by fresh questions, the widest gap first.
-        tested: how many templates and names were asked about again.
-        sweeps: sweeps that were finished; looks: how often the intervals were looked at to decide whether to stop.
-        goal: what it was asked until.
-        stopped_by: what ended it.
-        usage: questions, tokens, money.
-        names: the list of names or wordings; None where there is none.
-        cautions: what a reader must know first, such as questions that failed.
-        interrupted: whether somebody stopped it; what is here was found before.
-        settings: what it was called with, the file's plan included.
-        table: all answers, with which it is compared with another audit; not part of the JSON.
+        file, model, service: Model file, name of the model, and address of the service.
+        data: Name of the data.
+        outcome: Compared outcome: ``rate`` (share of favourable answers), ``score`` (probability of the favourable
+            answer), ``number``, or ``rank`` (position in a ranking, scaled from 0 for the last to 1 for the first).
+        favourable: Favourable answer. Empty for a number or a ranking.
+        refused_as: Whether refused and unreadable answers count as unfavourable or are excluded.
+        templates, rows: Number of templates, and number of rows in the data.
+        comparisons: Comparison of each pair of groups.
+        groups: Answers about each group.
+        noise: Share of repeated questions with different answers.
+        template_findings, name_findings: Findings confirmed by fresh questions, by decreasing gap.
+        tested: Number of templates and names with fresh questions.
+        sweeps: Number of completed sweeps.
+        looks: Number of evaluations of the stopping rule.
+        goal: Goal of the stopping rule.
+        stopped_by: Reason for the end.
+        usage: Calls, tokens and cost.
+        names: Name list, if there is one.
+        cautions: Important warnings, such as failed questions.
+        interrupted: Whether the audit was interrupted. It then contains the results of the completed sweeps.
+        settings: Settings, including the plan of the model file.
+        table: All answers, for comparison with another audit. Not part of the JSON.
     """
 
     chart = "llm.plot_language_audit"
@@ -320,36 +324,36 @@ class LanguageModelAudit(Result):
     table: Any = Field(default=None, exclude=True, repr=False)
 
     def __eq__(self, other: object) -> bool:
-        """Whether two results say the same; the table of all answers does not travel as JSON and does not count."""
+        """Compare two audits without their tables of answers, which are not part of the JSON."""
         return isinstance(other, LanguageModelAudit) and self.plain() == other.plain()
 
     __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
 
     def _records_hidden(self) -> dict[str, Any]:
-        return {"template_findings": tuple(one.without_row() for one in self.template_findings)}
+        return {"template_findings": tuple(finding.without_row() for finding in self.template_findings)}
 
     @property
     def findings(self) -> int:
-        """How many templates and names were confirmed."""
+        """Number of confirmed templates and names."""
         return len(self.template_findings) + len(self.name_findings)
 
     @property
     def missing(self) -> float:
-        """Share of the questions of the sweeps that stayed without an answer."""
-        failed = sum(one.failed for one in self.groups)
-        return failed / max(failed + sum(one.calls for one in self.groups), 1)
+        """Share of the questions of the sweeps without an answer."""
+        failed = sum(group.failed for group in self.groups)
+        return failed / max(failed + sum(group.calls for group in self.groups), 1)
 
     @property
     def incomplete(self) -> bool:
-        """Whether so many questions stayed without an answer that gaps are bounded."""
+        """Whether the share of questions without an answer requires worst-case bounds of the gaps."""
         return self.missing > MUCH_MISSING
 
     def document(self) -> Document:
-        """Return the gaps first, then flips by cause, refusals, confirmed pairs, the names and the price."""
+        """Build the report: gaps, flips by cause, refusals, confirmed pairs, names and cost."""
         return self._write_document("evenhand.llm.wording")
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the sizes of gaps between groups, each pair's and the largest, flips by identity, noise, findings."""
+        """Yield noise, findings, and the absolute gaps and identity flips of each pair of groups and their maximum."""
         yield ResultNumber("llm", "noise", "", self.noise)
         yield ResultNumber("llm", "findings", "", float(self.findings))
         for name in ("gap", "gap_here", "refusal_gap", "identity_flips"):
@@ -365,46 +369,46 @@ class LanguageModelAudit(Result):
                 yield ResultNumber("llm", name, "", _largest(list(sizes.values())))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per number: comparison, scenario, number, value, low, high, kind, confidence."""
+        """Return a data frame with one row per number and comparison."""
         import pandas as pd
 
         columns = ["group_1", "group_0", "scenario", "number", "value", "low", "high", "kind", "confidence"]
-        return pd.DataFrame([row for one in self.comparisons for row in _comparison_rows(one)], columns=columns)
+        return pd.DataFrame([row for gap in self.comparisons for row in _comparison_rows(gap)], columns=columns)
 
 
 def _absolute(gap: Quantity) -> Quantity:
-    """Return the size of a gap, whichever group is better off; its low end is 0 where the interval holds 0."""
+    """Return the absolute value of a gap; its lower end is 0 if the interval contains 0."""
     if not isinstance(gap, Estimated | Observed):
         return gap
     ends = sorted((abs(gap.low), abs(gap.high)))
-    least = 0.0 if gap.low <= 0 <= gap.high else ends[0]
-    return gap.model_copy(update={"value": abs(gap.value), "low": least, "high": ends[1]})
+    low = 0.0 if gap.low <= 0 <= gap.high else ends[0]
+    return gap.model_copy(update={"value": abs(gap.value), "low": low, "high": ends[1]})
 
 
 def _largest(numbers: Sequence[Quantity]) -> Quantity:
-    """Return the largest value with the largest ends; unknown only where all are."""
-    known = [one for one in numbers if isinstance(one, Estimated | Observed)]
-    if not known:
+    """Return the largest value with the largest ends; unknown only if all numbers are unknown."""
+    quantities = [number for number in numbers if isinstance(number, Estimated | Observed)]
+    if not quantities:
         return numbers[0]
-    ends = {name: max(getattr(one, name) for one in known) for name in ("value", "low", "high")}
-    return known[0].model_copy(update=ends)
+    ends = {name: max(getattr(quantity, name) for quantity in quantities) for name in ("value", "low", "high")}
+    return quantities[0].model_copy(update=ends)
 
 
-def _comparison_rows(one: GroupGap) -> list[tuple[object, ...]]:
-    """Return the rows of a comparison in the table of all numbers."""
-    numbers: list[tuple[str, str, Quantity]] = [("", "gap", one.gap), ("", "gap_here", one.gap_here)]
-    numbers += [(each.scenario, "gap", each.gap) for each in one.scenarios]
-    numbers += [("", name, getattr(one, name)) for name in ("refusal_gap", "unreadable_gap")]
-    if one.flips is not None:
-        numbers += [("", f"flips_{name}", getattr(one.flips, name)) for name in type(one.flips).model_fields]
+def _comparison_rows(comparison: GroupGap) -> list[tuple[object, ...]]:
+    """List the numbers of a comparison as rows."""
+    numbers: list[tuple[str, str, Quantity]] = [("", name, getattr(comparison, name)) for name in ("gap", "gap_here")]
+    numbers += [(scenario.scenario, "gap", scenario.gap) for scenario in comparison.scenarios]
+    numbers += [("", name, getattr(comparison, name)) for name in ("refusal_gap", "unreadable_gap")]
+    if (flips := comparison.flips) is not None:
+        numbers += [("", f"flips_{name}", getattr(flips, name)) for name in type(flips).model_fields]
     return [
-        (one.group_1, one.group_0, scenario, name, quantity_value(number), *_interval(number))
+        (comparison.group_1, comparison.group_0, scenario, name, quantity_value(number), *_interval(number))
         for scenario, name, number in numbers
     ]
 
 
 def _interval(number: Quantity) -> tuple[float | None, float | None, str, float | None]:
-    """Return low, high, kind and confidence of a number; None where it has no interval."""
+    """Return low, high, kind and confidence of a number, with None without an interval."""
     if isinstance(number, Unknown):
         return None, None, "unknown", None
     low, high, confidence = (getattr(number, name, None) for name in ("low", "high", "confidence"))

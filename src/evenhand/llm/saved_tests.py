@@ -1,4 +1,4 @@
-"""What stays of an audit of a language model: tests that ask about its confirmed pairs afresh."""
+"""Save confirmed findings of a language-model audit as tests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from evenhand.llm.findings import Suspect, confirm, template_trials
 from evenhand.llm.interview import open_interview
 from evenhand.llm.result import LanguageModelAudit
 
-PROGRAM = '''"""Rows about which a language model answered differently for two groups: does it still?
+PROGRAM = '''"""Tests of a language model with rows for which its answers differed between two groups.
 
-Found by evenhand {version} in {model}. Each test asks {pairs} fresh pairs of people, and fails as long as the exact
-sign test finds a difference between the groups, adjusted for all tests of this file.
+Found by evenhand {version} in {model}. Each test asks about {pairs} fresh pairs of people, and fails if the exact sign
+test finds a difference between the groups, adjusted for all tests in this file.
 
     EVENHAND_MODEL={file} pytest THIS_FILE
     python THIS_FILE {file}
 
-The model is the file of a language model, as `evenhand llm audit` takes it; its own list names the people. It is asked
-{calls:,} questions. EVENHAND_ANSWERS=FILE keeps every answer, so that none is paid for twice.
+The model is a model file as for `evenhand llm audit`, whose list names the people. The tests ask {calls:,} questions.
+Set EVENHAND_ANSWERS=FILE to store all answers, so that none is paid for twice.
 """
 
 import functools
@@ -44,14 +44,14 @@ CASES = {cases}
 def replayed():
     model = os.environ.get("EVENHAND_MODEL")
     if not model:
-        pytest.fail("say which model: EVENHAND_MODEL={file}", pytrace=False)
+        pytest.fail("no model is set: use EVENHAND_MODEL={file}", pytrace=False)
     return replay_findings(model, CASES, PAIRS, answers=os.environ.get("EVENHAND_ANSWERS"))
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_both_groups_are_answered_alike(number):
-    found = replayed()[number]
-    assert found.p > 0.05, found.sentence
+def test_groups_get_equal_answers(number):
+    finding = replayed()[number]
+    assert finding.p > 0.05, finding.sentence
 
 
 if __name__ == "__main__":
@@ -62,21 +62,21 @@ if __name__ == "__main__":
 
 
 def save_language_tests(result: LanguageModelAudit, path: Path) -> int:
-    """Write a pytest file that asks a model about the confirmed templates afresh; each that still differs fails.
+    """Write a pytest file that asks fresh questions about the confirmed templates, and fails if they still differ.
 
-    It holds the rows of the data; the model's file names the people.
+    The file contains the rows of the data. The model file names the people.
 
     Returns:
-        How many templates became tests.
+        Number of tests.
 
     Raises:
-        OptionError: nothing was confirmed, or the file cannot be written.
+        OptionError: No template was confirmed, or the file cannot be written.
     """
-    found = result.template_findings
-    if not found:
+    findings = result.template_findings
+    if not findings:
         raise OptionError("no template was confirmed, so there is nothing to test again", location="save_tests")
-    cases = [{"row": one.row, "groups": (one.group_1, one.group_0)} for one in found]
-    pairs = max(one.pairs for one in found)
+    cases = [{"row": finding.row, "groups": (finding.group_1, finding.group_0)} for finding in findings]
+    pairs = max(finding.pairs for finding in findings)
     program = PROGRAM.format(
         version=result.evenhand,
         model=result.model,
@@ -93,13 +93,14 @@ def save_language_tests(result: LanguageModelAudit, path: Path) -> int:
 
 
 class ReplayedFinding(NamedTuple):
-    """What fresh pairs about a row said.
+    """Result of fresh pairs about a row.
 
     Attributes:
-        row: its values.
-        group_1, group_0: the groups compared.
-        better_1, better_0: pairs in which each had the better answer, of so many pairs.
-        p: of the exact sign test, adjusted for all rows that were asked about.
+        row: Values of the row.
+        group_1, group_0: Compared groups.
+        better_1, better_0: Number of pairs in which each group had the better answer.
+        pairs: Number of pairs.
+        p: p-value of the exact sign test, adjusted for all rows.
     """
 
     row: Mapping[str, Any]
@@ -112,7 +113,7 @@ class ReplayedFinding(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What was found, in a sentence."""
+        """Summary in one sentence."""
         return (
             f"of {self.pairs} fresh pairs {self.group_1} had the better answer in {self.better_1}, {self.group_0} in "
             f"{self.better_0} (adjusted p {self.p:.2g}): {dict(self.row)}"
@@ -122,20 +123,20 @@ class ReplayedFinding(NamedTuple):
 def replay_findings(
     model: Any, cases: Sequence[Mapping[str, Any]], pairs: int = 40, *, answers: Path | str | None = None, seed: int = 0
 ) -> list[ReplayedFinding]:
-    """Ask a language model about rows that were found before, with fresh pairs of people from its own list.
+    """Ask a language model about the rows of earlier findings, with fresh pairs of people from its own list.
 
     Args:
-        model: the file of a language model, or its path.
-        cases: one per finding: ``row``, its values, and ``groups``, group 1 and group 0.
-        pairs: how many each is asked about.
-        answers: a file that keeps every answer.
-        seed: of the people's order and of the questions.
+        model: Model file, or its path.
+        cases: Findings, each with the values of its ``row`` and its ``groups`` (group 1, group 0).
+        pairs: Number of pairs per finding.
+        answers: File that stores all answers.
+        seed: Random seed of the people and the questions.
 
     Raises:
-        OptionError: the model's file does not compare a group.
-        EvenhandError: as for ``audit_language_model``.
+        OptionError: The model file does not compare a group.
+        EvenhandError: As for ``audit_language_model``.
     """
-    # The same row may be there for several pairs of groups; a template is needed twice at least.
+    # An audit requires two templates, so the first row is repeated.
     rows = [dict(case["row"]) for case in cases]
     config = LanguageModelConfig(templates=len(rows) + 1, calls=2 * pairs * len(rows), seed=seed)
     interview = open_interview(model, [*rows, rows[0]], config, answers=answers)
@@ -144,22 +145,22 @@ def replay_findings(
         for number, case in enumerate(cases):
             missing = [group for group in case["groups"] if group not in interview.groups]
             if missing:
-                known = f"it compares: {', '.join(interview.groups)}"
-                raise OptionError(f"the file does not compare {missing[0]!r}", location="people.compare", hint=known)
-            one, other = (interview.groups.index(group) for group in case["groups"])
-            suspects.append(Suspect((one, other), number))
+                hint = f"it compares: {', '.join(interview.groups)}"
+                raise OptionError(f"the file does not compare {missing[0]!r}", location="people.compare", hint=hint)
+            a, b = (interview.groups.index(group) for group in case["groups"])
+            suspects.append(Suspect((a, b), number))
         design = Design(interview.templates, interview.names, seed)
         interviewer = Interviewer(interview, excluded=interview.model.file.refused == "excluded")
-        found = confirm(suspects, template_trials(suspects, design, pairs, 0, ranks=interview.ranks), interviewer)
-    each = {one.suspect: one for one in found}
+        trials = template_trials(suspects, design, pairs, 0, ranks=interview.ranks)
+        confirmations = {item.suspect: item for item in confirm(suspects, trials, interviewer)}
     return [
         ReplayedFinding(
             row,
             interview.groups[suspect.groups[0]],
             interview.groups[suspect.groups[1]],
-            *each[suspect].better,
+            *confirmations[suspect].better,
             pairs=pairs,
-            p=each[suspect].p,
+            p=confirmations[suspect].p,
         )
         for row, suspect in zip(rows, suspects, strict=True)
     ]

@@ -1,8 +1,9 @@
-"""When to stop asking: the gap is known well enough, or decided, or more questions would not help.
+"""Stopping rules: stop if the gaps are precise enough or decided, or if more questions would not help.
 
-Precision looks at widths alone, never at the gap itself, so that the ordinary interval stays valid (Chow & Robbins, "On
-the asymptotic theory of fixed-width sequential confidence intervals for the mean", Annals of Mathematical Statistics
-1965). A decision looks at the gap, at a few sweeps fixed beforehand, with intervals that hold at all looks together.
+The precision rule depends on widths only, not on the gap itself, so that the ordinary interval remains valid (Chow &
+Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals for the mean", Annals of Mathematical
+Statistics 1965). The decision rule depends on the gap, at a few sweeps fixed in advance, with intervals that hold
+simultaneously at all looks.
 """
 
 from __future__ import annotations
@@ -15,51 +16,52 @@ from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.sequential.looks import AlphaSpending
 
 LOOKS = (1, 2, 3, 5, 8, 12, 20)
-"""Sweeps after which a decision is looked for; also after the last."""
-LITTLE = 0.1
-"""Where the answers' own part of the variance is below this, more sweeps cannot make an interval much narrower."""
+"""Sweeps after which the decision rule is evaluated, in addition to the last sweep."""
+MIN_ANSWER_SHARE = 0.1
+"""Share of the variance due to individual answers below which more sweeps hardly narrow an interval."""
 
 Outcome = Literal["half-width", "names", "decided"]
 
 
 class PrecisionRule:
-    """Stop as soon as the interval of every gap is narrow enough, or no longer narrows; not before the second sweep.
+    """Stop when the interval of each gap is narrow enough or no longer narrows, but not before the second sweep.
 
     Args:
-        half_width: what is wanted of every interval.
-        confidence: of all intervals together.
-        least: sweeps before it looks for the first time.
+        half_width: Required half-width of each interval.
+        confidence: Simultaneous confidence level.
+        min_sweeps: Number of sweeps before the first evaluation.
     """
 
-    def __init__(self, half_width: float, confidence: float, least: int = 2) -> None:
-        self.half_width, self.confidence, self.least, self.looks = half_width, confidence, max(2, least), 0
+    def __init__(self, half_width: float, confidence: float, min_sweeps: int = 2) -> None:
+        self.half_width, self.confidence, self.min_sweeps, self.looks = half_width, confidence, max(2, min_sweeps), 0
 
-    def stop(self, gaps: Sequence[MultiwayMean], sweep: int, last: int) -> Outcome | None:
-        """Return why to stop after a sweep; None: go on."""
-        if sweep < self.least:
+    def stop(self, gaps: Sequence[MultiwayMean], sweep: int, max_sweeps: int) -> Outcome | None:
+        """Return the reason to stop after a sweep, or None to continue."""
+        if sweep < self.min_sweeps:
             return None
         self.looks += 1
         level = bonferroni(self.confidence, len(gaps))
         wide = [gap for gap in gaps if gap.half_width(level) > self.half_width]
         if not wide:
             return "half-width"
-        return "names" if all(gap.variance.own < LITTLE * gap.total for gap in wide) else None
+        return "names" if all(gap.variance.own < MIN_ANSWER_SHARE * gap.total for gap in wide) else None
 
-    def levels(self, gaps: Sequence[MultiwayMean], sweep: int, last: int) -> tuple[float, ...]:
-        """Return the level at which the interval of each gap is built in the end."""
+    def levels(self, gaps: Sequence[MultiwayMean], sweep: int, max_sweeps: int) -> tuple[float, ...]:
+        """Return the confidence level of the final interval of each gap."""
         return (bonferroni(self.confidence, len(gaps)),) * len(gaps)
 
 
 class DecisionRule:
-    """Stop as soon as every gap is known to be larger than the threshold, or smaller, with intervals for all looks.
+    """Stop when each gap is significantly larger or smaller than a threshold, with intervals that hold at all looks.
 
-    Of the probability of missing, f^2 is spent (``AlphaSpending``), where f is the variance projected to the last sweep
-    over the variance now: what the answers add becomes smaller with every sweep, what templates and names add does not.
+    The share f^2 of the error probability is spent (``AlphaSpending``), where f is the projected variance after the
+    last sweep over the current variance. More sweeps reduce the variance of answers, but not that of templates and
+    names.
 
     Args:
-        threshold: the size of gap that is decided about.
-        confidence: of all intervals at all looks together.
-        comparisons: how many gaps there are.
+        threshold: Size of the gap to decide about.
+        confidence: Simultaneous confidence level of all intervals at all looks.
+        comparisons: Number of gaps.
     """
 
     def __init__(self, threshold: float, confidence: float, comparisons: int) -> None:
@@ -68,21 +70,21 @@ class DecisionRule:
         self._levels: tuple[float, ...] = ()
         self._sweep = 0
 
-    def stop(self, gaps: Sequence[MultiwayMean], sweep: int, last: int) -> Outcome | None:
-        """Return why to stop after a sweep; None: go on."""
-        if sweep not in LOOKS and sweep != last:
+    def stop(self, gaps: Sequence[MultiwayMean], sweep: int, max_sweeps: int) -> Outcome | None:
+        """Return the reason to stop after a sweep, or None to continue."""
+        if sweep not in LOOKS and sweep != max_sweeps:
             return None
-        levels = self.levels(gaps, sweep, last)
+        levels = self.levels(gaps, sweep, max_sweeps)
         return "decided" if all(map(self._is_decided, gaps, levels)) else None
 
-    def levels(self, gaps: Sequence[MultiwayMean], sweep: int, last: int) -> tuple[float, ...]:
-        """Return the level of each gap's interval at the look after this sweep, which is one more if it is new."""
+    def levels(self, gaps: Sequence[MultiwayMean], sweep: int, max_sweeps: int) -> tuple[float, ...]:
+        """Compute the confidence level of each gap after this sweep. A new sweep counts as a look."""
         if sweep != self._sweep:
             self.looks += 1
             self._sweep = sweep
-            shares = [project_variance(gap, sweep, last) / gap.total for gap in gaps]
-            spent = zip(self._spending, gaps, shares, strict=True)
-            self._levels = tuple(one.look(gap.total, share) for one, gap, share in spent)
+            shares = [project_variance(gap, sweep, max_sweeps) / gap.total for gap in gaps]
+            looks = zip(self._spending, gaps, shares, strict=True)
+            self._levels = tuple(spending.look(gap.total, share) for spending, gap, share in looks)
         return self._levels
 
     def _is_decided(self, gap: MultiwayMean, level: float) -> bool:
@@ -91,40 +93,46 @@ class DecisionRule:
         return low > size or high < -size or -size < low <= high < size
 
 
-def project_variance(gap: MultiwayMean, sweep: int, last: int) -> float:
-    """Return the variance that a gap will have after the last sweep."""
-    return gap.total - gap.variance.own * (1 - sweep / last)
+def project_variance(gap: MultiwayMean, sweep: int, max_sweeps: int) -> float:
+    """Compute the expected variance of a gap after the last sweep."""
+    return gap.total - gap.variance.own * (1 - sweep / max_sweeps)
 
 
 class NarrowingAdvice(NamedTuple):
-    """Of what more is needed for an interval of some width, and about how much; None where that alone never does it."""
+    """Advice on how to narrow an interval.
+
+    Attributes:
+        what: Quantity to increase.
+        more: Approximate increase, or None if no increase suffices.
+    """
 
     what: Literal["calls", "names", "templates", "nothing"]
     more: int | None
 
 
 def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: float) -> NarrowingAdvice:
-    """Return what would make an interval as narrow as wanted: the part of the variance that it takes least of.
+    """Advise on how to reach the required width of an interval.
 
-    A part shrinks in proportion to what it is averaged over. More calls are asked for where they suffice; else names or
-    templates, whichever add more to the variance, with calls in proportion.
+    Each component of the variance is inversely proportional to its sample size. If more calls suffice, they are
+    advised. Otherwise, the advice is more names or more templates, whichever contribute more to the variance, with a
+    proportional number of calls.
 
     Args:
-        gap: as estimated.
-        names: of the smaller group; None where names are not sampled.
-        half_width, confidence: what is wanted.
+        gap: Estimated gap.
+        names: Number of names of the smaller group. None if names are not sampled.
+        half_width, confidence: Required half-width and confidence level.
     """
     factor = (half_width / gap.half_width(confidence)) ** 2
     if factor >= 1:
         return NarrowingAdvice("nothing", 0)
-    wanted, own, shared = factor * gap.total, gap.variance.own, gap.variance.shared
+    target, own, shared = factor * gap.total, gap.variance.own, gap.variance.shared
     fixed = gap.total - own
-    if fixed < wanted:
-        return NarrowingAdvice("calls", round(2 * gap.n * (own / (wanted - fixed) - 1)))
+    if fixed < target:
+        return NarrowingAdvice("calls", round(2 * gap.n * (own / (target - fixed) - 1)))
     by_name = names is not None and len(shared) > 1 and shared[1] > shared[0] + gap.floor
     part = shared[1] if by_name else shared[0] + gap.floor
-    # With new names or templates come new answers, so that what they add becomes smaller too.
-    rest = gap.total - part - own
+    # New names or templates also bring new answers, which reduce the variance of answers.
+    fixed = gap.total - part - own
     count = names if by_name and names is not None else gap.variance.clusters[0]
     what: Literal["names", "templates"] = "names" if by_name else "templates"
-    return NarrowingAdvice(what, round(count * ((part + own) / (wanted - rest) - 1)) if wanted > rest else None)
+    return NarrowingAdvice(what, round(count * ((part + own) / (target - fixed) - 1)) if target > fixed else None)

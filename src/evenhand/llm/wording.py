@@ -1,4 +1,4 @@
-"""The audit of a language model in words: gaps, flips by cause, refusals, confirmed pairs, names and price."""
+"""Report of a language-model audit: gaps, flips by cause, refusals, confirmed pairs, names and cost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from evenhand.llm.result import (
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
-"""What is compared, by the kind of answer."""
+"""Compared outcome, by kind of answer."""
 
 STOPPED = {
     "half-width": "every interval was as narrow as planned",
@@ -51,19 +51,19 @@ STOPPED = {
     "all asked": "every combination of templates and names was asked about",
     "batch": "the next batch of questions is waiting for its answers",
 }
-"""Why an audit ended."""
+"""Reasons for the end of an audit."""
 
 CAUSES = {"noise": "own noise", "names": "names", "identity": "identity"}
-"""The causes of flips, as they are read."""
+"""Labels of the causes of flips."""
 
 HEADLINES = 5
-"""Sentences at the top, at most."""
+"""Maximum number of sentences in the summary."""
 
 PAIRS = 2
-"""Confirmed pairs that are seen before the others are unfolded."""
+"""Number of confirmed pairs that are not folded."""
 
-LONGEST = 200
-"""Characters of a value of a row that are shown; a whole text may be long, and is in the JSON."""
+MAX_LENGTH = 200
+"""Maximum number of characters of a value of a row. The JSON contains the full text."""
 
 TERMS = (
     "Templates and names are samples, so the interval of a gap holds for other templates and names like these; "
@@ -75,20 +75,20 @@ TERMS = (
 
 
 def build_document(result: LanguageModelAudit) -> Document:
-    """Return what an audit of a language model says."""
+    """Build the report of a language-model audit."""
     blocks: list[Block] = [Text(items=tuple(_headlines(result))[:HEADLINES], role="finding")]
     blocks += [Note(text, "caution") for text in result.cautions]
     if result.names is not None:
         blocks += [Note(f"Name list: {text}", "caution") for text in result.names.warnings]
     if result.interrupted:
         blocks.append(Note("Interrupted: this was found before.", "caution"))
-    blocks += [metric for one in result.comparisons for metric in _answers(result, one)]
+    blocks += [metric for comparison in result.comparisons for metric in _metrics(result, comparison)]
     blocks.append(Text(TERMS, role="small"))
     for section in (_gaps, _flips, _outcomes, _pairs, _name_findings, _names, _cost, _method):
         blocks += section(result)
     return Document(
         f"Audit of the language model {result.model} on {result.data}",
-        f"{format_count(result.templates, 'template', 'templates')}; {_about_outcome(result)}.",
+        f"{format_count(result.templates, 'template', 'templates')}; {_describe_outcome(result)}.",
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{result.provenance} All numbers at full precision are in the JSON.",
@@ -96,8 +96,8 @@ def build_document(result: LanguageModelAudit) -> Document:
     )
 
 
-def _about_outcome(result: LanguageModelAudit) -> str:
-    """Say what is compared."""
+def _describe_outcome(result: LanguageModelAudit) -> str:
+    """Describe the compared outcome."""
     if result.outcome == "rate":
         counted = "count as unfavourable" if result.refused_as == "unfavourable" else "are left out"
         return f"favourable answer: “{result.favourable}”; refused and unreadable answers {counted}"
@@ -109,10 +109,10 @@ def _about_outcome(result: LanguageModelAudit) -> str:
 
 
 def _headlines(result: LanguageModelAudit) -> Iterator[str]:
-    """Yield what a manager may repeat: gaps first, then causes, refusals, confirmed pairs, and why it ended."""
-    means = {one.group: one.mean for one in result.groups}
-    for one in result.comparisons:
-        yield _gap_sentence(result, one, means)
+    """Yield the main findings: gaps, then causes, refusals and confirmed pairs."""
+    means = {group.group: group.mean for group in result.groups}
+    for comparison in result.comparisons:
+        yield _gap_sentence(result, comparison, means)
     for one in result.comparisons:
         if one.flips is not None and not isinstance(one.flips.identity, Unknown):
             yield _flip_sentence(one)
@@ -131,10 +131,10 @@ def _headlines(result: LanguageModelAudit) -> Iterator[str]:
                 f"({shown.interval}), which may explain a part of the gap."
             )
     if result.tested:
-        found = result.findings
+        count = result.findings
         yield (
             f"Of {format_count(result.tested, 'template or name', 'templates and names')} that differed most and were "
-            f"asked about again, {found or 'none'} {'is' if found == 1 else 'are'} confirmed by fresh questions."
+            f"asked about again, {count or 'none'} {'is' if count == 1 else 'are'} confirmed by fresh questions."
         )
 
 
@@ -151,19 +151,19 @@ def _gap_sentence(result: LanguageModelAudit, one: GroupGap, means: dict[str, Qu
     shown = _drop_sign(show_gap(result, _turn(gap)))
     more, less = one.sides(gap)
     rates, size = [means.get(group) for group in (more, less)], shown.text
-    said = {
+    sentence = {
         "rate": f"The group {more} gets the favourable answer more often than {less}, by {size}",
         "score": f"The group {more} gets a higher probability of the favourable answer than {less}, by {size}",
         "number": f"The group {more} gets a higher number than {less}, by {size}",
         "rank": f"The group {more} is placed higher than {less}, by {size} of the ranking",
     }[result.outcome]
-    known = [format_percent(rate.value) for rate in rates if rate is not None and not isinstance(rate, Unknown)]
-    against = f"{known[0]} against {known[1]}; " if len(known) == 2 and result.outcome in ("rate", "score") else ""
-    return f"{said} ({against}{shown.interval} over other templates and names{family})."
+    shares = [format_percent(rate.value) for rate in rates if rate is not None and not isinstance(rate, Unknown)]
+    against = f"{shares[0]} against {shares[1]}; " if len(shares) == 2 and result.outcome in ("rate", "score") else ""
+    return f"{sentence} ({against}{shown.interval} over other templates and names{family})."
 
 
 def _flip_sentence(one: GroupGap) -> str:
-    """Say how often answers differ, and how much of it is due to the groups."""
+    """Describe how often answers differ, and the share due to the groups."""
     flips = one.flips
     assert flips is not None
     identity = flips.identity
@@ -176,65 +176,65 @@ def _flip_sentence(one: GroupGap) -> str:
     )
     identified = f"{show_share(identity).text} identity ({_interval(identity)})"
     verdict = "so the groups play a part" if certain(identity) else "so it is not certain that the groups play a part"
-    known = [
+    causes = [
         (name, number)
         for name, number in (("own noise", flips.noise), ("names", flips.names))
         if not isinstance(number, Unknown)
     ]
-    if known and known[0][1].value >= flips.asked_once.value:
-        noise = show_share(known[0][1]).text
+    if causes and causes[0][1].value >= flips.asked_once.value:
+        noise = show_share(causes[0][1]).text
         return f"{different}, no more often than by own noise alone ({noise}); {identified}, {verdict}."
-    parts = ", ".join(f"{show_share(number).text} {name}" for name, number in known)
+    parts = ", ".join(f"{show_share(number).text} {name}" for name, number in causes)
     return f"{different}: {parts}, and {identified}, {verdict}."
 
 
 def certain(quantity: Quantity) -> bool:
-    """Whether an interval leaves out 0."""
+    """Check whether an interval excludes 0."""
     return not isinstance(quantity, Unknown) and (getattr(quantity, "low", 0.0) > 0 or getattr(quantity, "high", 0) < 0)
 
 
 def show_points(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
-    """Return a difference of shares in percentage points, with its sign."""
-    shown = show_quantity(quantity, "rate", basis=basis)
+    """Format a difference of shares in percentage points, with its sign."""
+    number = show_quantity(quantity, "rate", basis=basis)
     if isinstance(quantity, Unknown):
-        return shown
+        return number
     low, high = (getattr(quantity, end, quantity.value) for end in ("low", "high"))
-    # A hundredth of a point says something only where the interval is as narrow as a fifth of one.
+    # Hundredths of a point are only meaningful if the interval is at most a fifth of a point wide.
     digits = 1 if high - low > 0.002 else max(1, len(format_value(quantity, "rate").rstrip(" %").partition(".")[2]))
-    text, first, last = (f"{round(100 * number, digits) + 0.0:+.{digits}f}" for number in (quantity.value, low, high))
+    text, start, end = (f"{round(100 * number, digits) + 0.0:+.{digits}f}" for number in (quantity.value, low, high))
     return ReportedNumber(
         f"{text} points",
-        shown.value,
-        shown.kind,
-        shown.low,
-        shown.high,
-        f"{first} to {last} points",
-        shown.confidence,
-        shown.basis,
+        number.value,
+        number.kind,
+        number.low,
+        number.high,
+        f"{start} to {end} points",
+        number.confidence,
+        number.basis,
     )
 
 
 def show_gap(result: LanguageModelAudit, quantity: Quantity, basis: str | None = None) -> ReportedNumber:
-    """Return a gap in the unit of what is compared."""
+    """Format a gap in the unit of the outcome."""
     if result.outcome in ("rate", "score"):
         return show_points(quantity, basis)
     return show_quantity(quantity, "mean_difference" if result.outcome == "number" else "mean_score", basis=basis)
 
 
 def show_share(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
-    """Return a share to a hundredth of a percent: estimated parts can be tiny without meaning it."""
+    """Format a share, rounded to a hundredth of a percent, because estimates can be meaninglessly small."""
     if not isinstance(quantity, Unknown):
         ends = {name: round(getattr(quantity, name), 4) + 0.0 for name in ("value", "low", "high")}
         quantity = quantity.model_copy(update=ends)
     return show_quantity(quantity, "rate", basis=basis)
 
 
-def _drop_sign(shown: ReportedNumber) -> ReportedNumber:
-    return replace(shown, text=shown.text.lstrip("+"), ends=shown.ends.replace("+", ""))
+def _drop_sign(number: ReportedNumber) -> ReportedNumber:
+    return replace(number, text=number.text.lstrip("+"), ends=number.ends.replace("+", ""))
 
 
 def _turn(quantity: Quantity) -> Quantity:
-    """Return a difference the other way round if it is negative."""
+    """Reverse a negative difference."""
     if isinstance(quantity, Unknown) or quantity.value >= 0:
         return quantity
     ends = {name: -getattr(quantity, end) for name, end in (("low", "high"), ("high", "low")) if hasattr(quantity, end)}
@@ -245,8 +245,8 @@ def _interval(quantity: Quantity) -> str:
     return show_share(quantity).interval
 
 
-def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
-    """Yield the numbers of the first screen for one pair of groups."""
+def _metrics(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
+    """Yield the main numbers of one pair of groups."""
     basis, answered = (
         f"from {format_count(pairs, 'pair', 'pairs')} of answers, "
         f"{format_count(one.templates, 'template', 'templates')}, {one.names_1:,} and {one.names_0:,} names"
@@ -273,7 +273,7 @@ def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
 
 
 def _unread_notes(result: LanguageModelAudit, one: GroupGap) -> list[str]:
-    """Return the shares of unread answers of two groups, if there are any, and their treatment."""
+    """Describe the shares of unread answers of two groups, and their treatment."""
     shares = {
         group.group: sum(quantity_value(number) or 0.0 for number in (group.unreadable, group.cut_off))
         for group in result.groups
@@ -292,19 +292,24 @@ def _here(result: LanguageModelAudit, one: GroupGap) -> str:
 
 
 def narrowing_sentence(one: GroupGap) -> str:
-    """Say what would narrow the interval of a gap."""
+    """Describe how to narrow the interval of a gap."""
     narrowing = one.narrowing
     assert narrowing is not None
     if narrowing.what == "nothing":
         return "the interval is as narrow as planned"
-    what = {"calls": "calls", "names": "names per group", "templates": "templates", "clusters": "values of the cluster"}
-    many = "more" if narrowing.more is None else f"about {narrowing.more:,} more"
+    units = {
+        "calls": "calls",
+        "names": "names per group",
+        "templates": "templates",
+        "clusters": "values of the cluster",
+    }
+    increase = "more" if narrowing.more is None else f"about {narrowing.more:,} more"
     reason = "" if narrowing.what == "calls" else "; more calls will not help"
-    return f"{many} {what[narrowing.what]} would narrow the interval{reason}"
+    return f"{increase} {units[narrowing.what]} would narrow the interval{reason}"
 
 
 def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the gaps by pair of groups and scenario."""
+    """Yield the section of gaps by pair of groups and scenario."""
     yield Heading("Gaps", anchor="gaps")
     yield Figure(
         "language gaps",
@@ -328,8 +333,8 @@ def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
             )
         )
         rows += [
-            TableRow((each.scenario, each.templates, show_gap(result, each.gap), "", _show_p(each.p)), indent=1)
-            for each in one.scenarios
+            TableRow((item.scenario, item.templates, show_gap(result, item.gap), "", _show_p(item.p)), indent=1)
+            for item in one.scenarios
         ]
     yield Table(
         f"Gaps of the {OUTCOMES[result.outcome]}{_describe_adjustment(result)}",
@@ -340,9 +345,9 @@ def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _describe_adjustment(result: LanguageModelAudit) -> str:
-    pairs, scenarios = len(result.comparisons), sum(len(one.scenarios) for one in result.comparisons)
-    said = f"; adjusted for {pairs} pairs of groups" if pairs > 1 else ""
-    return said + (f"; scenarios adjusted for all {scenarios} of them" if scenarios > 1 else "")
+    pairs, scenarios = len(result.comparisons), sum(len(comparison.scenarios) for comparison in result.comparisons)
+    adjustment = f"; adjusted for {pairs} pairs of groups" if pairs > 1 else ""
+    return adjustment + (f"; scenarios adjusted for all {scenarios} of them" if scenarios > 1 else "")
 
 
 def _show_p(p: float | None) -> str:
@@ -350,8 +355,8 @@ def _show_p(p: float | None) -> str:
 
 
 def _flips(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield how often answers differ, by cause."""
-    split = [(one, one.flips) for one in result.comparisons if one.flips is not None]
+    """Yield the section of different answers by cause."""
+    split = [(comparison, comparison.flips) for comparison in result.comparisons if comparison.flips is not None]
     if not split:
         return
     yield Heading("Noise, names and identity", anchor="flips")
@@ -364,9 +369,9 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
     columns = (Column("groups"), *(Column(name, numeric=True) for name in ("asked once", *CAUSES.values())))
     rows = tuple(
         TableRow(
-            (one.name, *(show_share(number) for number in (flips.asked_once, flips.noise, flips.names, flips.identity)))
+            (gap.name, *(show_share(number) for number in (flips.asked_once, flips.noise, flips.names, flips.identity)))
         )
-        for one, flips in split
+        for gap, flips in split
     )
     yield Table("Flips by cause", columns, rows, "estimated")
     if not isinstance(result.noise, Unknown):
@@ -377,7 +382,7 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield what was answered about each group, and what was no answer."""
+    """Yield the section of answers, refusals and unreadable answers by group."""
     yield Heading("Answers, refusals and unreadable answers", anchor="answers")
     columns = (
         Column("group"),
@@ -389,19 +394,20 @@ def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
     yield Table(
         "What was answered about each group; failed questions are in no number",
         columns,
-        tuple(_outcome_row(result, one) for one in result.groups),
+        tuple(_outcome_row(result, group) for group in result.groups),
         "observed",
     )
 
 
-def _outcome_row(result: LanguageModelAudit, one: GroupOutcome) -> TableRow:
+def _outcome_row(result: LanguageModelAudit, group: GroupOutcome) -> TableRow:
     name = {"number": "mean", "rank": "mean_score"}.get(result.outcome, "rate")
-    shares = (show_share(number) for number in (one.refused, one.unreadable, one.cut_off))
-    return TableRow((one.group, one.names, one.calls, show_quantity(one.mean, name, basis=""), *shares, one.failed))
+    shares = (show_share(number) for number in (group.refused, group.unreadable, group.cut_off))
+    mean = show_quantity(group.mean, name, basis="")
+    return TableRow((group.group, group.names, group.calls, mean, *shares, group.failed))
 
 
 def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the confirmed templates as pairs, the widest first."""
+    """Yield the section of confirmed templates, by decreasing gap."""
     if not result.template_findings:
         return
     yield Heading("Confirmed pairs", anchor="pairs")
@@ -409,24 +415,24 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
         "These templates differed most and were asked about again with fresh pairs of names; the exact sign test of "
         "the fresh pairs alone is adjusted for all templates and names that were asked about again (Holm)."
     )
-    pairs = [_pair(result, one) for one in result.template_findings]
+    pairs = [_pair(result, finding) for finding in result.template_findings]
     yield from pairs[:PAIRS]
     if pairs[PAIRS:]:
         yield Fold(format_count(len(pairs) - PAIRS, "more pair", "more pairs"), tuple(pairs[PAIRS:]))
-    shown = "The pairs show rows of the data: handle this document as you handle the data."
-    yield Note(PEOPLE_HIDDEN if result.people_left_out else shown)
+    notice = "The pairs show rows of the data: handle this document as you handle the data."
+    yield Note(PEOPLE_HIDDEN if result.people_left_out else notice)
 
 
 def _pair(result: LanguageModelAudit, one: ConfirmedTemplate) -> Pair:
-    first, second = (_side(result, side) for side in (one.side_1, one.side_0))
+    side_1, side_0 = (_side(result, side) for side in (one.side_1, one.side_0))
     shares = f"{one.group_1} {_mean(result, one.mean_1)}, {one.group_0} {_mean(result, one.mean_0)}"
     note = (
         f"Of {one.pairs:,} fresh pairs {one.group_1} had the better answer in {one.better_1:,}, {one.group_0} in "
         f"{one.better_0:,}; {OUTCOMES[result.outcome]}: {shares}; adjusted p {_show_p(one.p)}"
     )
     title = f"Row {one.template + 1}" + f", {one.scenario}" * bool(one.scenario)
-    row = {name: shorten(str(value), LONGEST, placeholder="...") for name, value in one.row.items()}
-    return Pair(title, first, second, row, note)
+    row = {name: shorten(str(value), MAX_LENGTH, placeholder="...") for name, value in one.row.items()}
+    return Pair(title, side_1, side_0, row, note)
 
 
 def _mean(result: LanguageModelAudit, value: float) -> str:
@@ -438,15 +444,23 @@ def _side(result: LanguageModelAudit, side: AskedSide) -> Side:
 
 
 def _name_findings(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the names that are treated differently from others of their group."""
+    """Yield the section of names that are treated differently from others of their group."""
     if not result.name_findings:
         return
     yield Heading("Confirmed names", anchor="names-confirmed")
     numbers = ("fresh pairs", "its mean", "others", "adjusted p")
     columns = (Column("name"), Column("group"), *(Column(name, numeric=True) for name in numbers))
     rows = tuple(
-        TableRow((one.name, one.group, one.pairs, _mean(result, one.mean), _mean(result, one.others), _show_p(one.p)))
-        for one in result.name_findings
+        TableRow(
+            (
+                name.name,
+                name.group,
+                name.pairs,
+                *(_mean(result, mean) for mean in (name.mean, name.others)),
+                _show_p(name.p),
+            )
+        )
+        for name in result.name_findings
     )
     yield Table(
         "Names treated differently from others of the same group, in the same templates", columns, rows, "observed"
@@ -454,12 +468,12 @@ def _name_findings(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _names(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield where the names come from."""
+    """Yield the section of the name list."""
     card = result.names
     if card is None:
         return
     yield Heading("Names", anchor="names", detail=True)
-    groups = ", ".join(f"{group} ({many:,})" for group, many in card.groups.items())
+    groups = ", ".join(f"{group} ({count:,})" for group, count in card.groups.items())
     entries = [
         ("list", card.name),
         ("language", card.language),
@@ -467,18 +481,18 @@ def _names(result: LanguageModelAudit) -> Iterator[Block]:
         ("licence", card.licence),
         ("groups", groups),
     ]
-    yield Facts(tuple((term, said) for term, said in entries if said))
+    yield Facts(tuple((term, text) for term, text in entries if text))
 
 
 def _cost(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield what was asked, what it cost, why it ended and what would narrow the intervals."""
+    """Yield the section of calls, cost, reason for the end, and advice on narrower intervals."""
     yield Heading("Calls and cost", anchor="cost")
     yield Facts(
         (
             *describe_usage(result.usage),
             ("sweeps", f"{result.sweeps:,}; looked at {format_count(result.looks, 'time', 'times')}"),
             ("stopped because", STOPPED[result.stopped_by]),
-            *((f"to narrow {one.name}", narrowing_sentence(one)) for one in result.comparisons if one.narrowing),
+            *((f"to narrow {gap.name}", narrowing_sentence(gap)) for gap in result.comparisons if gap.narrowing),
         )
     )
 
@@ -506,11 +520,13 @@ def describe_usage(usage: ServiceUsage) -> Iterator[tuple[str, str]]:
 
 
 def _method(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield how it was done."""
+    """Yield the section of the method."""
     yield Heading("How it was done", anchor="method", detail=True)
-    level = next((format_level(one.gap.confidence) for one in result.comparisons if hasattr(one.gap, "confidence")), "")
+    level = next(
+        (format_level(item.gap.confidence) for item in result.comparisons if hasattr(item.gap, "confidence")), ""
+    )
     goal = "a precision of the gaps" if result.goal == "precision" else "a decision about the gaps"
-    methods = dict.fromkeys(getattr(one.gap, "method", "") for one in result.comparisons)
+    methods = dict.fromkeys(getattr(comparison.gap, "method", "") for comparison in result.comparisons)
     settings = [f"{name} {value}" for name, value in result.settings.items()]
     entries = [
         ("model", f"{result.model} at {result.service}"),
@@ -519,4 +535,4 @@ def _method(result: LanguageModelAudit) -> Iterator[Block]:
         ("intervals", ", ".join(filter(None, (level, *methods)))),
         ("settings", list_some(settings, 40)),
     ]
-    yield Facts(tuple((term, said) for term, said in entries if said))
+    yield Facts(tuple((term, text) for term, text in entries if text))
