@@ -329,7 +329,7 @@ def test_limits_and_interrupts():
 
     with pytest.raises(LimitError, match="before the first question"):
         find_text_subgroups(never, texts, protected=[COLOURS])
-    with pytest.raises(LimitError, match="before anything"):
+    with pytest.raises(LimitError, match="before the first question"):
         find_text_subgroups(chance(0.5), texts, protected=[COLOURS], time_limit=1e-9)
 
 
