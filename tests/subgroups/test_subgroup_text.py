@@ -362,7 +362,7 @@ def test_bad_options(options, complaint):
         (len, ["red"], ModelError, "shape"),
         (chance(0.5), ["nobody"], DataError, "has a term of: colour"),
         (chance(0.5), [], DataError, "no texts"),
-        (chance(0.5), "red", DataError, "in place of many"),
+        (chance(0.5), "red", DataError, "expected a list of texts"),
     ],
 )
 def test_bad_input(model, texts, error, complaint):
