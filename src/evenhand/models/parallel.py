@@ -23,7 +23,7 @@ from evenhand.models.scorer import Scorer, WrappedScorer
 PIECE_ROWS = 2048
 """Rows per piece. It does not depend on the number of workers, and neither do the answers."""
 
-IMPORTABLE = "leave them out; a function has to stand in a module that workers can import"
+IMPORTABLE = "leave the option out, or define functions in a module that workers can import"
 
 
 class ParallelScorer(ReplyingScorer, WrappedScorer):

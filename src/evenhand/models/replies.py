@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.scorer import Scorer, check_finite, check_scores
+from evenhand.models.scorer import Scorer, ask_once, check_finite, check_scores
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
@@ -34,6 +34,11 @@ class Reply:
     scores: Floats
     labels: Integers
     label_only: bool
+
+    @property
+    def columns(self) -> Floats:
+        """Labels and scores side by side, shape (n, 1 + classes)."""
+        return np.column_stack([self.labels, self.scores])
 
 
 class ReplyingScorer(ABC):
@@ -62,6 +67,23 @@ def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
     none = Reply(np.empty((0, len(scorer.classes))), np.empty(0, dtype=np.int64), scorer.label_only)
     scores, labels = (np.concatenate([getattr(part, name) for part in (none, *parts)]) for name in ("scores", "labels"))
     return Reply(scores, labels, scorer.label_only)
+
+
+def reply_once(
+    scorer: Scorer, individuals: Floats, cache: dict[bytes, Floats], ask: Callable[[Floats], Reply], *, batch: int
+) -> Reply:
+    """Return the reply about individuals (n, attributes), with one query per distinct individual.
+
+    Args:
+        scorer: The model.
+        individuals: The individuals.
+        cache: Labels and scores by the bytes of an individual's row. New ones are added.
+        ask: Function that queries the model about new individuals.
+        batch: Individuals per query.
+    """
+    width = 1 + len(scorer.classes)
+    answers = ask_once(individuals, cache, lambda rows: ask(rows).columns, batch=batch, width=width)
+    return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), scorer.label_only)
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:

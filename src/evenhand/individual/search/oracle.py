@@ -369,9 +369,8 @@ class CachedScorer(WrappedScorer):
 
         def ask(rows: Floats) -> Floats:
             reply = ask_model(self.model, rows, self._ledger)
-            answers = np.column_stack([reply.labels, reply.scores])
-            self._write(rows, answers)
-            return answers
+            self._write(rows, reply.columns)
+            return reply.columns
 
         found = ask_once(individuals, self._known, ask, batch=self.batch, width=1 + len(self.classes))
         self._session.update(keys)

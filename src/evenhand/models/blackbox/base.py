@@ -181,6 +181,23 @@ class RowModel(ABC):
         return error
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowLabelModel(RowModel, LabelModel):
+    """Model that receives rows of a table and answers with labels or numbers."""
+
+    @abstractmethod
+    def ask_rows(self, rows: Any, n: int) -> Answers:
+        """Query the model about n rows. Charges the ledger."""
+
+    def ask(self, individuals: Floats) -> Answers:
+        """Query the model about individuals (n, attributes)."""
+        return self.ask_rows(self.input(individuals), len(individuals))
+
+    def answer_rows(self, rows: Any, n: int) -> Floats:
+        """Return labels and scores, shape (n, 1 + classes)."""
+        return self.read(self.ask_rows(rows, n)).columns
+
+
 RowT = TypeVar("RowT", bound=RowModel)
 LabelT = TypeVar("LabelT", bound=LabelModel)
 ModelT = TypeVar("ModelT", bound=RowModel | LabelModel)

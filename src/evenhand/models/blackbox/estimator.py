@@ -86,8 +86,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
         """Return labels and scores, shape (n, 1 + classes)."""
-        reply = self._reply_rows(rows, n)
-        return np.column_stack([reply.labels, reply.scores])
+        return self._reply_rows(rows, n).columns
 
     def _reply_rows(self, rows: Any, n: int) -> Reply:
         self.ledger.charge(n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,7 @@ import numpy as np
 from evenhand.core.typing import Floats
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
-    LabelModel,
-    RowModel,
+    RowLabelModel,
     ask_reference_rows,
     probe_individuals,
     settle_input,
@@ -20,13 +20,21 @@ from evenhand.models.blackbox.base import (
 )
 from evenhand.models.ledger import QuestionLedger, ask_model
 from evenhand.models.outputs import OutputKind, refuse_stated
-from evenhand.models.replies import Answers, MatchedLabels, Reply, ReplyingScorer, match_labels, target_labels
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
+from evenhand.models.replies import (
+    Answers,
+    MatchedLabels,
+    Reply,
+    ReplyingScorer,
+    match_labels,
+    reply_once,
+    target_labels,
+)
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
 from evenhand.schema.schema import Schema
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FunctionModel(RowModel, LabelModel):
+class FunctionModel(RowLabelModel):
     """A function of a batch of individuals.
 
     It returns one label per individual, or one number for the favourable label, or one number per label, in the order
@@ -36,16 +44,8 @@ class FunctionModel(RowModel, LabelModel):
 
     can_vary: ClassVar[bool] = True
 
-    def ask(self, individuals: Floats) -> Answers:
+    def ask_rows(self, rows: Any, n: int) -> Answers:
         """Call the function once."""
-        return self._ask_rows(self.input(individuals), len(individuals))
-
-    def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return labels and scores, shape (n, 1 + classes)."""
-        reply = self.read(self._ask_rows(rows, n))
-        return np.column_stack([reply.labels, reply.scores])
-
-    def _ask_rows(self, rows: Any, n: int) -> Answers:
         self.ledger.charge(n)
         answer = self.call(self.model, rows)
         return replies.read_answers(answer, n, self.classes, self.favourable, location=self.name)
@@ -121,13 +121,7 @@ class RememberingScorer(ReplyingScorer, WrappedScorer):
 
     def reply(self, individuals: Floats) -> Reply:
         """Return scores and labels."""
-
-        def ask(rows: Floats) -> Floats:
-            reply = ask_model(self.model, rows)
-            return np.column_stack([reply.labels, reply.scores])
-
-        answers = ask_once(individuals, self._answers, ask, batch=BATCH_ROWS, width=1 + len(self.classes))
-        return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
+        return reply_once(self, individuals, self._answers, partial(ask_model, self.model), batch=BATCH_ROWS)
 
 
 def remember_answers(scorer: Scorer) -> Scorer:

@@ -46,8 +46,7 @@ from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
-    LabelModel,
-    RowModel,
+    RowLabelModel,
     ask_reference_rows,
     probe_individuals,
     settle_outputs,
@@ -56,14 +55,14 @@ from evenhand.models.blackbox.type_search import apply_stated_types, search_type
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import OutputKind, refuse_stated
 from evenhand.models.replies import Answers, Reply
-from evenhand.models.scorer import ask_once, check_finite
+from evenhand.models.scorer import check_finite
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing, plain_value
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class HttpEndpoint(RowModel, LabelModel):
+class HttpEndpoint(RowLabelModel):
     """A model that answers over HTTP (see the module for the wire format). ``model`` is its URL with credentials.
 
     Attributes:
@@ -89,28 +88,14 @@ class HttpEndpoint(RowModel, LabelModel):
             FetchError: The endpoint does not answer.
             ModelError: Its answer is not a prediction.
         """
-
-        def ask(rows: Floats) -> Floats:
-            reply = self.reply_again(rows)
-            return np.column_stack([reply.labels, reply.scores])
-
-        answers = ask_once(individuals, self.known, ask, batch=self.batch, width=1 + len(self.classes))
-        return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
+        return replies.reply_once(self, individuals, self.known, self.reply_again, batch=self.batch)
 
     def reply_again(self, individuals: Floats) -> Reply:
         """Return the answers of one new request, without the cache."""
         return self.read(self.ask(individuals))
 
-    def ask(self, individuals: Floats) -> Answers:
-        """Return the answers of one new request."""
-        return self._ask_rows(self.input(individuals))
-
-    def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return labels and scores, shape (n, 1 + classes)."""
-        reply = self.read(self._ask_rows(rows))
-        return np.column_stack([reply.labels, reply.scores])
-
-    def _ask_rows(self, rows: NDArray[Any]) -> Answers:
+    def ask_rows(self, rows: NDArray[Any], n: int) -> Answers:
+        """Return the answers of one new request. The connection charges the ledger."""
         columns = self.schema.columns
         instances = [dict(zip(columns, map(_json_cell, row), strict=True)) for row in rows.tolist()]
         return read_predictions(self.connection.predictions(instances), self.classes, self.favourable, self.name)
@@ -185,10 +170,7 @@ def connect_model(
         endpoint = settle_outputs(endpoint, outputs, truth, output)
         people, answers = np.concatenate([people, rows]), Answers(labels, outputs)
     reply = endpoint.read(answers)
-    endpoint.known.update(
-        (row.tobytes(), answer)
-        for row, answer in zip(people, np.column_stack([reply.labels, reply.scores]), strict=True)
-    )
+    endpoint.known.update((row.tobytes(), answer) for row, answer in zip(people, reply.columns, strict=True))
     return endpoint
 
 
