@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 from evenhand import api
-from evenhand.errors import OptionError
+from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.columns import ColumnRoles
 
 EXAMPLES = [test for test in doctest.DocTestFinder().find(api) if test.examples]
@@ -229,7 +229,7 @@ def test_certify_takes_the_same_arguments_without_data_as_with():
     assert (first.certified, first.falsified) == (with_data.certified, with_data.falsified)
     named = evenhand.certify(model, schema=schema, seed=3, favorable="no", model_name="mine", trust=True)
     assert named.certified == first.certified
-    with pytest.raises(OptionError, match="maybe"):
+    with pytest.raises(SchemaError, match="maybe"):
         evenhand.certify(model, schema=schema, favourable="maybe")
     with pytest.raises(OptionError, match="data"):
         evenhand.certify(model, y=hired, schema=schema)
