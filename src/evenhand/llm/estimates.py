@@ -153,7 +153,8 @@ class FlipEstimates(NamedTuple):
 def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | None:
     """Split the share of pairs with different answers into noise, names and identity.
 
-    If each of two people is asked about once, their answers differ with probability ``p1 + p0 - 2 p1 p0``. Its mean is
+    If the model is asked once about each of two people, its answers differ with probability ``p1 + p0 - 2 p1 p0``. The
+    mean of this probability is
 
         E[p1 (1 - p1) + p0 (1 - p0)] + E[Var_i p1 + Var_j p0] + E_t (mu1 - mu0)^2,
 
@@ -269,7 +270,7 @@ def _sum_unrelated(values: Floats, present: Booleans, kinds: list[Integers]) -> 
         present: Whether each pair is present, of the same shape.
         kinds: One or two kinds of clusters, each of the same shape.
     """
-    # Inclusion and exclusion: all pairs, minus those that share either cluster, plus those that share both.
+    # Inclusion and exclusion: all pairs, minus the pairs that share either cluster, plus the pairs that share both.
     row = np.arange(len(values))[:, None]
     sharing = [(1, row * (kind.max() + 1) + kind) for kind in kinds]
     if len(kinds) == 2:

@@ -114,8 +114,8 @@ def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: 
     """Advise on how to reach the required width of an interval.
 
     Each component of the variance is inversely proportional to its sample size. If more calls suffice, they are
-    advised. Otherwise, the advice is more names or more templates, whichever contribute more to the variance, with a
-    proportional number of calls.
+    advised. Otherwise, the advice is more names or more templates, depending on their contributions to the variance,
+    with a proportional number of calls.
 
     Args:
         gap: Estimated gap.

@@ -568,7 +568,7 @@ def test_a_ranking_has_all_its_candidates() -> None:
         assert prompts[1].text == "1. 5 years\n2. 1 years\n3. 7 years\nRank them."
         found = model.ask([ChatQuestion(prompt, place=place) for place, prompt in enumerate(prompts, 1)])
         assert [one.value for one in found] == [0.5, 1.0, 0.0]
-        with pytest.raises(OptionError, match="ranks 3 candidates, 2 are given"):
+        with pytest.raises(OptionError, match="ranks 3 candidates, got 2"):
             model.render({"years": 1}, others=others[:1])
 
 

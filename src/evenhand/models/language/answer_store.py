@@ -88,12 +88,12 @@ class AnswerStore:
             self._known[key] = reply
             self._forget()
 
-    def charge(self, key: str, most: Tokens) -> None:
+    def charge(self, key: str, maximum: Tokens) -> None:
         """Record a call without an answer, which may have been charged up to these tokens."""
         with self._lock:
-            self._charges.setdefault(key, []).append(most)
+            self._charges.setdefault(key, []).append(maximum)
             if self._file is not None:
-                self._file.write(json.dumps({"key": key, "charged": most}, separators=(",", ":")).encode() + b"\n")
+                self._file.write(json.dumps({"key": key, "charged": maximum}, separators=(",", ":")).encode() + b"\n")
                 self._file.flush()
                 self._lines += 1
 
@@ -149,19 +149,19 @@ class AnswerStore:
 
     def _read(self, line: bytes) -> None:
         try:
-            found = json.loads(line)
-            if "charged" in found:
-                read, written = found["charged"]
-                self._charges.setdefault(str(found["key"]), []).append((int(read), int(written)))
+            entry = json.loads(line)
+            if "charged" in entry:
+                tokens_in, tokens_out = entry["charged"]
+                self._charges.setdefault(str(entry["key"]), []).append((int(tokens_in), int(tokens_out)))
                 return
-            tokens = found["tokens"]
+            tokens = entry["tokens"]
             reply = ModelReply(
-                str(found["text"]),
-                bool(found["refused"]),
-                str(found["finish"]),
-                {str(token): float(chance) for token, chance in found["chances"].items()},
+                str(entry["text"]),
+                bool(entry["refused"]),
+                str(entry["finish"]),
+                {str(token): float(chance) for token, chance in entry["chances"].items()},
                 None if tokens is None else (int(tokens[0]), int(tokens[1])),
             )
-            self._known.setdefault(str(found["key"]), reply)
+            self._known.setdefault(str(entry["key"]), reply)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             return

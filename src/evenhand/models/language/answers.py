@@ -16,14 +16,14 @@ OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "
 NAN = float("nan")
 
 TOP_TOKENS = 20
-"""Tokens whose chances are asked for."""
+"""Number of tokens whose probabilities are requested."""
 
 LEAST_MASS = 0.5
-"""The choices together must have at least this chance as the first token, else the answer is unreadable."""
+"""Minimum total probability of the choices as the first token. Below it, the answer is unreadable."""
 
 
 class ModelReply(NamedTuple):
-    """The reply of a service, as it is stored.
+    """Reply of a service in its stored form.
 
     Attributes:
         text: Text of the answer or of the refusal.
@@ -47,7 +47,7 @@ class ChatOutcome(NamedTuple):
         kind: Kind of the answer; only ``choice`` is a decision of the model.
         value: 1 for the favourable choice and 0 for others, its chance, the number, or the place scaled from 0 (last)
             to 1 (first); as refused answers count where the model gave none. NaN: left out.
-        label: the choice, the number, or the order of the candidates: ``2,1,3``.
+        label: Choice, number, or order of the candidates, such as ``2,1,3``.
         text: Text of the answer.
         tokens: Tokens read and written.
     """
@@ -80,35 +80,35 @@ def parse_reply(answer: Mapping[str, Any], chat: ChatService) -> ModelReply:
 
 def read_tokens(answer: Mapping[str, Any]) -> Tokens | None:
     """Read the numbers of tokens read and written from an answer. None if it does not state both."""
-    read, written = (read_usage(answer).get(name) for name in ("prompt_tokens", "completion_tokens"))
-    if type(read) is not int or type(written) is not int or min(read, written) < 0:
+    tokens_in, tokens_out = (read_usage(answer).get(name) for name in ("prompt_tokens", "completion_tokens"))
+    if type(tokens_in) is not int or type(tokens_out) is not int or min(tokens_in, tokens_out) < 0:
         return None
-    return read, written
+    return tokens_in, tokens_out
 
 
 def refusal_reply(error: ContentRefusedError) -> ModelReply:
-    """Return the reply that a service gives by refusing the request for its content."""
+    """Convert the refusal of a request by a content filter to a reply."""
     return ModelReply(error.message, True, "content_filter", {}, None)
 
 
-def _first_chances(found: Any) -> dict[str, float]:
-    """Return the log-probabilities of the first token; nothing where they are not as the format says."""
+def _first_chances(content: Any) -> dict[str, float]:
+    """Read the log-probabilities of the first token; empty if the format is invalid."""
     try:
-        first = found["content"][0]
-        told = {str(one["token"]): float(one["logprob"]) for one in [first, *first["top_logprobs"]]}
+        token = content["content"][0]
+        logprobs = {str(entry["token"]): float(entry["logprob"]) for entry in [token, *token["top_logprobs"]]}
     except (TypeError, KeyError, IndexError, ValueError):
         return {}
     # A chance above 1 is none, but for rounding.
-    return told if all(chance < 0.01 for chance in told.values()) else {}
+    return logprobs if all(chance < 0.01 for chance in logprobs.values()) else {}
 
 
 def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> ChatOutcome:
     """Read the outcome of a reply.
 
     Args:
-        reply: the answer of the service.
-        file: how answers are read, and how refused ones count.
-        place: number of the candidate in question, for rankings.
+        reply: Reply of the service.
+        file: Model file with the rules for reading answers.
+        place: Number of the candidate, for rankings.
     """
     form = file.answers
     tokens = reply.tokens or (0, 0)
@@ -121,7 +121,7 @@ def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> Chat
 
 
 def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str, float] | None:
-    """Return the label and the value that a reply states; None if it states none."""
+    """Read the label and the value of a reply; None if it has none."""
     if form.read == "logprobs":
         return _read_chances(reply.chances, form)
     text, cut_off = reply.text, reply.finish == "length"
@@ -139,7 +139,7 @@ def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str,
 
 
 def _read_chances(chances: Mapping[str, float], form: AnswerFormat) -> tuple[str, float] | None:
-    """Return the likeliest choice and the share of the favourable one, by the chances of the first token.
+    """Compute the most likely choice and the probability of the favourable one, from the first token.
 
     A token counts for the one choice that it begins; if it begins several, or none, for none.
     """

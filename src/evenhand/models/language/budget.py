@@ -45,9 +45,9 @@ class Spent(NamedTuple):
         if self.money is not None:
             text += f" for {format_significant(self.money)}"
         if self.assumed:
-            most = "" if self.assumed_money is None else f"at most {format_significant(self.assumed_money)} for "
+            maximum = "" if self.assumed_money is None else f"at most {format_significant(self.assumed_money)} for "
             uncounted = format_count(self.assumed, "call", "calls")
-            text += f", including {most}{uncounted} whose tokens the service did not report"
+            text += f", including {maximum}{uncounted} whose tokens the service did not report"
         if self.remembered_money:
             text += f"; earlier runs paid {format_significant(self.remembered_money)} for answers of this run"
         return text
@@ -85,7 +85,7 @@ class CallBudget:
         """Whether money is not limited, or the service has reported the tokens of a call."""
         return self.money is None or self._known != (0, 0) or self._earlier != (0, 0)
 
-    def reserve(self, most: Tokens, calls: int = 1) -> bool:
+    def reserve(self, maximum: Tokens, calls: int = 1) -> bool:
         """Reserve calls that together use at most these tokens.
 
         Returns:
@@ -97,7 +97,7 @@ class CallBudget:
         """
         with self._lock:
             all_calls = self._counts.calls + self._earlier_calls + self._in_flight + calls
-            most_money = self.cost(*add_tokens(self._known, self._earlier, self._uncounted(most)))
+            most_money = self.cost(*add_tokens(self._known, self._earlier, self._uncounted(maximum)))
             if self.calls is not None and all_calls > self.calls:
                 message, hint = f"the limit of {self.calls:,} calls is reached", "raise calls, or ask about less"
             elif self.money is not None and most_money > self.money:
@@ -105,7 +105,7 @@ class CallBudget:
                 message = f"the next {next_calls} may cost more than is left of {self.money:g}"
                 hint = "raise money, lower max_tokens, or ask about less"
             else:
-                self._reserved, self._in_flight = add_tokens(self._reserved, most), self._in_flight + calls
+                self._reserved, self._in_flight = add_tokens(self._reserved, maximum), self._in_flight + calls
                 return True
             if self._in_flight:
                 return False
@@ -113,8 +113,8 @@ class CallBudget:
 
     def _uncounted(self, *more: Tokens) -> Tokens:
         """Return the maximum of the calls that the service did not count: late answers, calls in flight, and more."""
-        read, written = add_tokens(self._unknown, self._reserved, *more)
-        return math.ceil(read * self._excess[0]), math.ceil(written * self._excess[1])
+        tokens_in, tokens_out = add_tokens(self._unknown, self._reserved, *more)
+        return math.ceil(tokens_in * self._excess[0]), math.ceil(tokens_out * self._excess[1])
 
     def _land(self, reserved: Tokens, calls: int = 1) -> None:
         self._reserved = self._reserved[0] - reserved[0], self._reserved[1] - reserved[1]
@@ -132,24 +132,24 @@ class CallBudget:
             counts = self._counts
             self._counts = counts._replace(calls=counts.calls + 1, assumed=counts.assumed + (used is None))
 
-    def _calibrate(self, most: Tokens, used: Tokens) -> None:
-        read, written = (
-            max(old, count / max(limit, 1)) for old, count, limit in zip(self._excess, used, most, strict=True)
+    def _calibrate(self, maximum: Tokens, used: Tokens) -> None:
+        tokens_in, tokens_out = (
+            max(old, count / max(limit, 1)) for old, count, limit in zip(self._excess, used, maximum, strict=True)
         )
-        self._excess = read, written
+        self._excess = tokens_in, tokens_out
 
     def release(self, reserved: Tokens, calls: int = 1) -> None:
         """Release reserved calls that the service did not charge."""
         with self._lock:
             self._land(reserved, calls)
 
-    def count_earlier(self, most: Tokens, used: Tokens | None) -> None:
+    def count_earlier(self, maximum: Tokens, used: Tokens | None) -> None:
         """Count a call of an earlier run towards the limits."""
         with self._lock:
-            self._earlier = add_tokens(self._earlier, most if used is None else used)
+            self._earlier = add_tokens(self._earlier, maximum if used is None else used)
             self._earlier_calls += 1
             if used is not None:
-                self._calibrate(most, used)
+                self._calibrate(maximum, used)
 
     def count(self, *, remembered: int = 0, failed: int = 0) -> None:
         """Count answers that cost nothing, and questions without an answer."""
@@ -174,12 +174,12 @@ class CallBudget:
             money, assumed_money, earlier = (self.cost(*tokens) for tokens in (total, unknown, self._earlier))
             return spent._replace(money=money, assumed_money=assumed_money, remembered_money=earlier)
 
-    def cost(self, read: float, written: float) -> float:
+    def cost(self, tokens_in: float, tokens_out: float) -> float:
         """Return the price of tokens read and written."""
         price = self.price or (0.0, 0.0)
-        return (read * price[0] + written * price[1]) / 1e6
+        return (tokens_in * price[0] + tokens_out * price[1]) / 1e6
 
 
 def add_tokens(*parts: Tokens) -> Tokens:
     """Add the tokens of several calls."""
-    return sum(read for read, _ in parts), sum(written for _, written in parts)
+    return sum(tokens_in for tokens_in, _ in parts), sum(tokens_out for _, tokens_out in parts)

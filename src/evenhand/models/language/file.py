@@ -1,4 +1,4 @@
-"""The file of a language model that decides: the service, the prompt, how answers are read, and what may be spent."""
+"""Model files of language models: service, prompt, rules for reading answers, and limits."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top
 """Options of requests that Evenhand sets itself."""
 
 DEFAULT_TOKENS = 256
-"""Tokens of an answer at most, where the options do not say."""
+"""Default maximum number of tokens of an answer."""
 
 
-def _as_tuple(given: object) -> object:
-    return tuple(given) if isinstance(given, list) else given
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 class _Entries(BaseModel):
@@ -32,7 +32,7 @@ class _Entries(BaseModel):
 
 
 class ScreeningService(_Entries):
-    """The service of a model.
+    """Service of a language model.
 
     Attributes:
         url: Base URL of a service with OpenAI's interface, such as ``http://127.0.0.1:11434/v1``.
@@ -59,12 +59,12 @@ class ScreeningService(_Entries):
         return self
 
     def connect(self) -> ServiceConnection:
-        """Return a connection that does not ask again by itself: each try is paid from the budget."""
+        """Connect to the service without automatic retries, because each attempt is charged to the budget."""
         return ServiceConnection(self.url, self.key, self.timeout, retries=0, repeatable=True)
 
     @property
     def request_options(self) -> dict[str, Any]:
-        """The options of requests, with a limit of tokens where they say nothing about it."""
+        """Options of requests, with the default limit of tokens if they have none."""
         limited = self.options.keys() & {"max_tokens", "max_completion_tokens"}
         return self.options if limited else {"max_tokens": DEFAULT_TOKENS, **self.options}
 
@@ -83,11 +83,11 @@ class AnswerFormat(_Entries):
     Attributes:
         read: ``text`` (one of the choices, as the whole answer or its last line), ``json`` (the same in an entry of an
             object), ``logprobs`` (the chance of each choice as the first token), ``number`` or ``ranking``.
-        choices: the answers that the prompt asks for.
-        favourable: the choice that is favourable; for numbers ``high`` or ``low``.
-        entry: of a JSON object that holds the answer.
-        range: least and greatest number.
-        candidates: how many people a prompt ranks.
+        choices: Answers that the prompt asks for.
+        favourable: Favourable choice; for numbers, ``high`` or ``low``.
+        entry: Entry of the JSON object that contains the answer.
+        range: Smallest and largest number.
+        candidates: Number of people that a prompt ranks.
         refusals: Beginnings of refusals, in addition to the usual phrases.
     """
 
@@ -101,12 +101,12 @@ class AnswerFormat(_Entries):
 
     @model_validator(mode="after")
     def _check_answers(self) -> AnswerFormat:
-        given = {"choices": bool(self.choices), "range": self.range is not None, "candidates": bool(self.candidates)}
+        present = {"choices": bool(self.choices), "range": self.range is not None, "candidates": bool(self.candidates)}
         needed = {"number": "range", "ranking": "candidates"}.get(self.read, "choices")
-        for name, there in given.items():
-            if there and name != needed:
+        for name, is_set in present.items():
+            if is_set and name != needed:
                 raise OptionError(f"`{name}` has no meaning where answers are read as {self.read}", location="answers")
-        if not given[needed]:
+        if not present[needed]:
             raise OptionError(f"`{needed}` is missing", location="answers", hint=_ANSWER_HINTS[needed])
         if needed == "choices":
             self._check_choices()
@@ -117,15 +117,15 @@ class AnswerFormat(_Entries):
                 hint="range: [0, 10]",
             )
         elif self.favourable not in (None, "high", "low") or (self.read == "ranking" and self.favourable):
-            known = "high or low" if self.read == "number" else "nothing: the first place is"
+            expected = "high or low" if self.read == "number" else "nothing: the first place is"
             raise OptionError(
-                f"favourable is {known}, not {self.favourable!r}", location="answers.favourable", hint="leave it out"
+                f"favourable is {expected}, not {self.favourable!r}", location="answers.favourable", hint="leave it out"
             )
         return self
 
     def _check_choices(self) -> None:
-        plain = [fold(choice) for choice in self.choices]
-        if len(plain) < 2 or not all(plain):
+        folded = [fold(choice) for choice in self.choices]
+        if len(folded) < 2 or not all(folded):
             raise OptionError(
                 "at least two choices are needed", location="answers.choices", hint=_ANSWER_HINTS["choices"]
             )
@@ -136,9 +136,9 @@ class AnswerFormat(_Entries):
                 hint="Rename or remove one of them.",
             )
         if self.favourable not in self.choices:
-            given = "`favourable` is missing" if self.favourable is None else f"{self.favourable!r} is not a choice"
-            raise OptionError(given, location="answers.favourable", hint=f"one of: {', '.join(self.choices)}")
-        if self.read == "logprobs" and any(one != other and one.startswith(other) for one in plain for other in plain):
+            problem = "`favourable` is missing" if self.favourable is None else f"{self.favourable!r} is not a choice"
+            raise OptionError(problem, location="answers.favourable", hint=f"one of: {', '.join(self.choices)}")
+        if self.read == "logprobs" and any(a != b and a.startswith(b) for a in folded for b in folded):
             raise OptionError(
                 "no choice may begin with another one where chances of first tokens are read",
                 location="answers.choices",
@@ -146,7 +146,7 @@ class AnswerFormat(_Entries):
 
     @property
     def worst(self) -> float:
-        """The value of an answer that is as unfavourable as possible."""
+        """Value of the least favourable answer."""
         return 0.0 if self.range is None else self.range[1] if self.favourable == "low" else self.range[0]
 
 
@@ -158,14 +158,14 @@ _ANSWER_HINTS = {
 
 
 class ScreeningPlan(_Entries):
-    """Aims and limits; options of commands override them.
+    """Goals and limits. Command options override them.
 
     Attributes:
-        half_width: half the width of the interval of a gap that is aimed at.
+        half_width: Target half-width of the interval of a gap.
         calls: Maximum number of calls. None disables the limit.
         money: Maximum cost. None disables the limit.
-        price: of a million tokens read and of a million written, in any currency.
-        at_once: questions under way at the same time.
+        price: Prices of a million input tokens and of a million output tokens, in any currency.
+        at_once: Maximum number of concurrent questions.
         seeds: ``paired`` sends the same ``seed`` for both sides of a pair, ``none`` sends none.
         seed: Seed of the random draws.
     """
@@ -180,7 +180,7 @@ class ScreeningPlan(_Entries):
 
     @model_validator(mode="after")
     def _check_price(self) -> ScreeningPlan:
-        if self.price is not None and not all(0 <= one < math.inf for one in self.price):
+        if self.price is not None and not all(0 <= price < math.inf for price in self.price):
             raise OptionError("a price is negative or not finite", location="plan.price", hint="price: [0.15, 0.60]")
         if self.money is not None and self.price is None:
             raise OptionError(
@@ -192,21 +192,21 @@ class ScreeningPlan(_Entries):
 
 
 class ScreeningFile(_Entries):
-    """A language model that decides about people, as a file describes it.
+    """Description of a language model that decides about people.
 
     Attributes:
-        service: where it is, and how it is asked.
-        prompt: a template over a row's columns, ``person``, ``text`` or ``candidates``.
+        service: Service of the model.
+        prompt: Template with the columns of a row, ``person``, ``text`` or ``candidates``.
         system: Template of the system prompt.
-        answers: how answers are read.
-        refused: how refused, unreadable and cut-off answers count: as ``unfavourable``, or ``excluded``.
-        people: the list of names or words and the groups to compare, as the audit of language models reads it.
+        answers: Rules for reading answers.
+        refused: Whether refused, unreadable and cut-off answers count as ``unfavourable`` or are ``excluded``.
+        people: Name list and compared groups, for the audit of language models.
         plan: Aims and limits.
-        asks: answers whose mean is the score, where the file is a model of rows or texts.
-        consensus: answers whose majority is the decision, where such decisions are audited.
-        blind: whether names, words and pronouns of ``person`` are hidden from the prompt.
+        asks: Number of answers whose mean is the score of a model of rows or texts.
+        consensus: Number of answers whose majority is the decision in audits.
+        blind: Whether names, words and pronouns of ``person`` are hidden from the prompt.
         answers_file: File of answers, relative to this file. None stores none.
-        path: where the file is.
+        path: Path of the file.
     """
 
     service: ScreeningService
@@ -234,7 +234,7 @@ class ScreeningFile(_Entries):
 
     @property
     def name(self) -> str:
-        """How to call it in a report: its file's name, or else the model's."""
+        """Name in reports: that of the file, or otherwise of the model."""
         return self.path.name if self.path else self.service.model
 
     @property
@@ -267,20 +267,20 @@ _HINTS = {
 
 
 def read_screening_file(path: Path | str) -> ScreeningFile:
-    """Read the YAML or TOML file of a language model that decides.
+    """Read a model file in YAML or TOML.
 
     Raises:
-        OptionError: there is no such file, or an entry is missing, unknown, or makes no sense.
+        OptionError: The file does not exist, or an entry is missing, unknown or invalid.
     """
     from evenhand.models.language.prompts import compile_template
 
     path = Path(path)
-    found = read_configuration(path, example="screening.yaml", entries="service, prompt and answers")
+    entries = read_configuration(path, example="screening.yaml", entries="service, prompt and answers")
 
     def make() -> ScreeningFile:
-        if "path" in found:
+        if "path" in entries:
             raise unknown_entry("path", [name for name in ScreeningFile.model_fields if name != "path"])
-        file = ScreeningFile.model_validate({**found, "path": path})
+        file = ScreeningFile.model_validate({**entries, "path": path})
         for name in ("prompt", "system"):
             compile_template(getattr(file, name) or "", name)
         return file

@@ -1,4 +1,4 @@
-"""A language model that decides about people: prompts in, outcomes out, every answer paid for once."""
+"""Language models that decide about people, with stored answers and limited costs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from evenhand.models.language.prompts import Prompt, candidate_list, compile_tem
 from evenhand.models.ledger import QuestionLedger
 
 CHARACTERS_PER_TOKEN = 4.0
-"""Characters of a prompt per token, until the service has counted some."""
+"""Assumed number of characters per token, until the service has reported tokens."""
 
 
 class ChatQuestion(NamedTuple):
-    """A prompt that is to be asked.
+    """Prompt to ask.
 
     Attributes:
-        prompt: what to ask.
-        draw: tells repeated identical prompts apart, from 0.
-        seed: sent to the service; None: none is.
+        prompt: The prompt.
+        draw: Number of the repetition of the same prompt, from 0.
+        seed: Seed for the service. If None, no seed is sent.
         place: In a ranking, number of the candidate in question, from 1.
     """
 
@@ -72,17 +72,17 @@ class CallForecast(NamedTuple):
 
 
 class LanguageModel:
-    """A language model that decides about people, as a screening file describes it.
+    """A language model that decides about people, described by a model file.
 
     Args:
-        file: the description.
-        answers: where answers are kept; by default where the file says.
-        calls, money: what may be spent; by default as planned.
-        at_once: questions under way at the same time; by default as planned.
+        file: Model file.
+        answers: File that stores answers. Default: that of the model file.
+        calls, money: Maximum number of calls, and maximum cost. Default: those of the plan.
+        at_once: Maximum number of concurrent questions. Default: that of the plan.
 
     Raises:
-        DataError: the file of answers cannot be used.
-        OptionError: a limit of money is set, and the file has no prices or no limit of tokens.
+        DataError: The file of answers cannot be used.
+        OptionError: The cost is limited, but the file has no prices or no limit of tokens.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class LanguageModel:
         limits = {"calls": calls, "money": money, "at_once": at_once}
         changed = {name: value for name, value in limits.items() if value is not None}
         if changed:
-            # Checked as if they stood in the file.
-            given = file.model_dump() | {"plan": plan.model_dump() | changed, "path": file.path}
-            file = check_configuration(lambda: ScreeningFile.model_validate(given), ScreeningFile, location=file.name)
+            # The limits are validated like entries of the file.
+            entries = file.model_dump() | {"plan": plan.model_dump() | changed, "path": file.path}
+            file = check_configuration(lambda: ScreeningFile.model_validate(entries), ScreeningFile, location=file.name)
             plan = file.plan
         self.file = file
         self._prompt, self._system = (
@@ -120,10 +120,10 @@ class LanguageModel:
 
     @classmethod
     def of(cls, file: ScreeningFile | Path | str, **limits: Any) -> LanguageModel:
-        """Return the model that a file, or its path, describes; ``limits`` are those of the class.
+        """Load a model from a model file or its path, with limits as for the class.
 
         Raises:
-            OptionError: the file cannot be read.
+            OptionError: The file cannot be read.
         """
         return cls(file if isinstance(file, ScreeningFile) else read_screening_file(file), **limits)
 
@@ -135,31 +135,31 @@ class LanguageModel:
         others: Sequence[tuple[Mapping[Any, Any], Person | None]] = (),
         place: int = 1,
     ) -> Prompt:
-        """Return the prompt about a row of the data and a person.
+        """Render the prompt about a row of the data and a person.
 
         Args:
-            row: values by column.
-            person: whose name, words and pronouns it uses.
-            others: in a ranking, the other candidates.
-            place: in a ranking, where this one stands among all, from 1.
+            row: Values by column.
+            person: Person whose name, words and pronouns are used.
+            others: Other candidates of a ranking.
+            place: Position of this candidate in a ranking, from 1.
 
         Raises:
-            OptionError: the template needs a value that is not there.
+            OptionError: A value of the template is missing.
         """
-        shown = self._person_for_prompt(person)
-        values = plain_row(row) | ({} if shown is None else {"person": shown})
+        visible = self._person_for_prompt(person)
+        values = plain_row(row) | ({} if visible is None else {"person": visible})
         if self.file.answers.candidates is not None:
             if len(others) + 1 != self.file.answers.candidates:
                 raise OptionError(
-                    f"the prompt ranks {self.file.answers.candidates} candidates, {len(others) + 1} are given",
+                    f"the prompt ranks {self.file.answers.candidates} candidates, got {len(others) + 1}",
                     location=self.file.name,
                 )
-            rivals = [(plain_row(other), self._person_for_prompt(one)) for other, one in others]
-            values["candidates"] = candidate_list((plain_row(row), shown), rivals, place)
+            rivals = [(plain_row(cells), self._person_for_prompt(rival)) for cells, rival in others]
+            values["candidates"] = candidate_list((plain_row(row), visible), rivals, place)
         return Prompt(self._system(values), self._prompt(values))
 
     def _person_for_prompt(self, person: Person | None) -> Person | None:
-        """Return the person that prompts see: one like all others where the file is blind."""
+        """Return the person for prompts; a blind file replaces all people by the same placeholder."""
         if person is None or not self.file.blind:
             return person
         hidden = dict.fromkeys(person.words, "[hidden]")
@@ -172,18 +172,18 @@ class LanguageModel:
         *,
         ledger: QuestionLedger | None = None,
     ) -> list[ChatOutcome]:
-        """Return the outcome of every question, in their order. Stored answers cost nothing.
+        """Ask questions, and return their outcomes in the same order. Stored answers cost nothing.
 
-        With ``consensus: k`` in the file, each question is asked k times, and the majority is its outcome.
+        With ``consensus: k`` in the file, the outcome of a question is the majority of k answers.
 
         Args:
             questions: The questions.
-            progress: Called with the share of questions that are done.
-            ledger: Is charged for each call. None charges none.
+            progress: Called with the completed share of questions.
+            ledger: Ledger that is charged for each call.
 
         Raises:
-            BudgetError: The limits or the ledger do not allow all calls; the answers so far are kept.
-            FetchError: The service is down, or cannot be used.
+            BudgetError: The limits or the ledger do not allow all calls. All received answers are stored.
+            FetchError: The service is unavailable or cannot be used.
         """
         votes = self.file.consensus
         keys, bodies = [], {}
@@ -194,9 +194,9 @@ class LanguageModel:
                 self._count_earlier(key, body)
                 if self._store.get(key) is None:
                     bodies[key] = body
-        asked = set(bodies)
+        new_keys = set(bodies)
         self._pool.ask(bodies, progress, ledger)
-        self._budget.count(remembered=sum(key not in asked for key in keys))
+        self._budget.count(remembered=sum(key not in new_keys for key in keys))
         outcomes = [self._outcome(key, questions[i // votes]) for i, key in enumerate(keys)]
         return [_majority(outcomes[i : i + votes]) for i in range(0, len(outcomes), votes)]
 
@@ -205,12 +205,12 @@ class LanguageModel:
         if key in self._counted_keys:
             return
         self._counted_keys.add(key)
-        most = self._pool.most_of(body)
+        maximum = self._pool.most_of(body)
         for tokens in self._store.charges(key):
             self._budget.count_earlier(tokens, None)
         reply = self._store.get(key)
         if reply is not None:
-            self._budget.count_earlier(most, reply.tokens)
+            self._budget.count_earlier(maximum, reply.tokens)
 
     def _request(self, question: ChatQuestion, draw: int) -> tuple[str, dict[str, Any]]:
         messages = [{"role": "user", "content": question.prompt.text}]
@@ -240,24 +240,24 @@ class LanguageModel:
                     size += len(question.prompt.text) + len(question.prompt.system)
         characters, tokens = self._counted
         read = math.ceil(size * tokens / characters if tokens else size / CHARACTERS_PER_TOKEN)
-        most = self.file.service.most_tokens
-        written = None if most is None else calls * most
-        priced = self.file.plan.price is not None and written is not None
-        return CallForecast(calls, read, written, self._budget.cost(read, written or 0) if priced else None)
+        maximum = self.file.service.most_tokens
+        tokens_out = None if maximum is None else calls * maximum
+        priced = self.file.plan.price is not None and tokens_out is not None
+        return CallForecast(calls, read, tokens_out, self._budget.cost(read, tokens_out or 0) if priced else None)
 
     @property
     def spent(self) -> Spent:
-        """Calls so far and their cost."""
+        """Calls and their cost."""
         return self._budget.spent
 
     def write_batch(self, questions: Sequence[ChatQuestion], path: Path) -> int:
-        """Write the questions without an answer as a batch file, as large providers take them.
+        """Write the questions without an answer to a batch file in the format of large providers.
 
         Each line is a request whose ``custom_id`` is the question's key. Return the number of lines.
 
         Raises:
-            BudgetError: the limits do not allow all of them; nothing is written.
-            DataError: the file cannot be written.
+            BudgetError: The limits do not allow all questions. Nothing is written.
+            DataError: The file cannot be written.
         """
         lines: dict[str, dict[str, Any]] = {}
         for question in questions:
@@ -266,10 +266,10 @@ class LanguageModel:
                 self._count_earlier(key, body)
                 if self._store.get(key) is None:
                     lines[key] = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
-        most = add_tokens(*(self._pool.most_of(line["body"]) for line in lines.values()))
-        if not self._budget.reserve(most, len(lines)):
+        maximum = add_tokens(*(self._pool.most_of(line["body"]) for line in lines.values()))
+        if not self._budget.reserve(maximum, len(lines)):
             raise BudgetError("the limits do not allow the batch as long as other questions are in flight")
-        self._budget.release(most, len(lines))
+        self._budget.release(maximum, len(lines))
         try:
             path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines.values()), "utf-8")
         except OSError as error:
@@ -277,7 +277,7 @@ class LanguageModel:
         return len(lines)
 
     def read_batch(self, path: Path) -> int:
-        """Keep the answers in a provider's result or error file, in any order, and return their number.
+        """Store the answers of a provider's result or error file, in any order, and return their number.
 
         Requests that a content filter refused are answers too. Other failed requests are left open: ``ask`` or the next
         batch asks them again.
@@ -285,7 +285,7 @@ class LanguageModel:
         Raises:
             DataError: The file cannot be read, or a line of it is not a result.
         """
-        many = 0
+        count = 0
         try:
             lines = split_lines(path.read_bytes().decode())
         except (OSError, UnicodeDecodeError) as error:
@@ -309,8 +309,8 @@ class LanguageModel:
                     hint="give the result file as the provider wrote it",
                 ) from None
             self._store.keep(key, reply)
-            many += 1
-        return many
+            count += 1
+        return count
 
     def close(self) -> None:
         """Close the connections and the file of answers."""
@@ -325,33 +325,33 @@ class LanguageModel:
 
 
 def _majority(votes: Sequence[ChatOutcome]) -> ChatOutcome:
-    """Return an outcome with the label that most votes have; where several come equally often, the earliest of them.
+    """Select an outcome with the most frequent label; the earliest one in case of a tie.
 
-    Votes without a label count only where no vote has one.
+    Votes without a label only count if no vote has a label.
     """
     labels = Counter(vote.label for vote in votes if vote.kind == "choice")
     if not labels:
         return votes[0]
-    most = max(labels.values())
+    maximum = max(labels.values())
     tokens = sum(vote.tokens[0] for vote in votes), sum(vote.tokens[1] for vote in votes)
-    first = next(vote for vote in votes if vote.kind == "choice" and labels[vote.label] == most)
-    return first._replace(tokens=tokens)
+    winner = next(vote for vote in votes if vote.kind == "choice" and labels[vote.label] == maximum)
+    return winner._replace(tokens=tokens)
 
 
 # Many questions at the same time: a pool with retries, rate control and a budget.
 
 
 MAX_WAIT_SECONDS = 3600.0
-"""Longest pause of a service that is waited for. A longer one ends the run."""
+"""Maximum pause requested by a service. A longer one ends the run."""
 
 MAX_BACKOFF_SECONDS = 60.0
-"""Seconds between two tries where the service names none."""
+"""Default number of seconds between two attempts."""
 
 LEAST_FAILURES = 20
 """Consecutive questions without an answer, at least two per thread, after which the service counts as down."""
 
 _UNUSABLE = (401, 403, 404, 405)
-"""Statuses that are about the service and not about one question."""
+"""Status codes that concern the service rather than a single question."""
 
 
 @dataclass(eq=False)
@@ -364,7 +364,7 @@ class RateGate:
         limit: Current limit.
     """
 
-    most: int
+    maximum: int
     cautious: bool = False
     limit: int = field(init=False)
     _active: int = 0
@@ -374,7 +374,7 @@ class RateGate:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
-        self.limit = 1 if self.cautious else self.most
+        self.limit = 1 if self.cautious else self.maximum
 
     def enter(self, reserve: Callable[[], bool] = lambda: True) -> bool:
         """Wait for a slot that can be reserved. Return False if the pool was stopped.
@@ -398,7 +398,7 @@ class RateGate:
             self._active -= 1
             self._answered += answered
             if self._answered >= (1 if self.cautious else self.limit):
-                self.limit, self._answered = min(self.limit + 1, self.most), 0
+                self.limit, self._answered = min(self.limit + 1, self.maximum), 0
             self._changed.notify_all()
 
     def slow_down(self, seconds: float) -> None:
@@ -410,19 +410,19 @@ class RateGate:
             self._until = max(self._until, now + seconds)
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless all asking ends."""
+        """Wait, unless the pool is stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)
 
     def stop(self) -> None:
-        """End all asking."""
+        """Stop the pool."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
 
 class Attempt(NamedTuple):
-    """The result of one call.
+    """Result of one call.
 
     Attributes:
         reply: The answer. None without one.
@@ -439,16 +439,16 @@ class Attempt(NamedTuple):
 
 @dataclass(eq=False)
 class QuestionPool:
-    """Asks a service many questions, and keeps every answer.
+    """Asks a service many questions, and stores all answers.
 
     Attributes:
-        chat: who is asked.
-        store: where answers are kept.
-        budget: what pays for them.
-        at_once: questions under way at the same time.
-        retries: further tries for each question.
+        chat: Connection to the service.
+        store: Store of the answers.
+        budget: Budget of the calls.
+        at_once: Maximum number of concurrent questions.
+        retries: Maximum number of retries per question.
         backoff: Seconds before the first retry. Each further pause is twice as long.
-        most_tokens: tokens that an answer can have; None if that is not known.
+        most_tokens: Maximum number of tokens of an answer. None if it is unknown.
     """
 
     chat: ChatService
@@ -468,7 +468,7 @@ class QuestionPool:
         progress: Callable[[float], None],
         ledger: QuestionLedger | None = None,
     ) -> None:
-        """Ask questions and keep their answers; questions without an answer are missing in the store.
+        """Ask questions and store their answers; failed questions remain without an answer.
 
         Args:
             bodies: Requests by key.
@@ -476,7 +476,7 @@ class QuestionPool:
             ledger: Is charged for all questions first, and then for each retry of a call that may have been charged.
 
         Raises:
-            BudgetError: The limits or the ledger do not allow all calls; the answers so far are kept.
+            BudgetError: The limits or the ledger do not allow all calls. All received answers are stored.
             FetchError: The service is down, or cannot be used.
         """
         if not bodies:
@@ -492,8 +492,8 @@ class QuestionPool:
                 }
                 try:
                     while waiting:
-                        done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
-                        for future in done:
+                        finished, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
+                        for future in finished:
                             future.result()
                         progress(1 - len(waiting) / len(bodies))
                 finally:
@@ -508,20 +508,20 @@ class QuestionPool:
             raise
 
     def most_of(self, body: Mapping[str, Any]) -> Tokens:
-        """Return the maximum tokens of a request and its answer; of an answer without a limit, the maximum so far."""
+        """Bound the tokens of a request and its answer. Without a limit, the longest previous answer is used."""
         return upper_tokens(body), self.most_tokens or 1
 
     def _ask_one(self, gate: RateGate, ledger: QuestionLedger | None, key: str, body: Mapping[str, Any]) -> None:
-        most, retries_charge = self.most_of(body), False
+        maximum, retries_charge = self.most_of(body), False
         try:
             for tries in range(self.retries + 1):
                 if ledger is not None and retries_charge:
                     with self._lock:
                         ledger.charge(1)
-                if not gate.enter(lambda: self.budget.reserve(most)):
+                if not gate.enter(lambda: self.budget.reserve(maximum)):
                     return
                 pause = min(self.backoff * 2**tries, MAX_BACKOFF_SECONDS)
-                attempt = self._try(gate, key, body, most, pause)
+                attempt = self._try(gate, key, body, maximum, pause)
                 error, retries_charge = attempt.error, attempt.charged
                 if error is None:
                     return
@@ -533,37 +533,37 @@ class QuestionPool:
             gate.stop()
             raise
 
-    def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], most: Tokens, pause: float) -> Attempt:
+    def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], maximum: Tokens, pause: float) -> Attempt:
         """Ask once, and settle the call. An overload delays all questions."""
         answered = False
         try:
-            attempt = self._attempt(key, body, most)
+            attempt = self._attempt(key, body, maximum)
             error, answered = attempt.error, attempt.reply is not None
             if answered:
                 with self._lock:
                     self._answers, self._failures = self._answers + 1, 0
             elif error is not None and error.status == 429:
-                wanted = max(error.retry_after or 0.0, pause)
-                if wanted > MAX_WAIT_SECONDS:
-                    error.hint = f"it wants a pause of {wanted / 3600:.0f} hours: run again later; answers are kept"
+                delay = max(error.retry_after or 0.0, pause)
+                if delay > MAX_WAIT_SECONDS:
+                    error.hint = f"it wants a pause of {delay / 3600:.0f} hours: run again later; answers are kept"
                     raise error
-                gate.slow_down(wanted)
+                gate.slow_down(delay)
             return attempt
         finally:
             gate.leave(answered=answered)
 
-    def _attempt(self, key: str, body: Mapping[str, Any], most: Tokens) -> Attempt:
-        """Send a question, settle the call and keep its answer, if there is one."""
+    def _attempt(self, key: str, body: Mapping[str, Any], maximum: Tokens) -> Attempt:
+        """Send a question, settle the call and store its answer, if there is one."""
         attempt = Attempt()
         try:
             attempt = self._post(key, body)
         finally:
             if attempt.charged:
-                self.budget.settle(most, attempt.tokens)
+                self.budget.settle(maximum, attempt.tokens)
                 if attempt.reply is None:
-                    self.store.charge(key, attempt.tokens or most)
+                    self.store.charge(key, attempt.tokens or maximum)
             else:
-                self.budget.release(most)
+                self.budget.release(maximum)
         if attempt.reply is not None:
             self.store.keep(key, attempt.reply)
         return attempt
@@ -586,10 +586,10 @@ class QuestionPool:
         return Attempt(reply=reply, tokens=tokens, charged=True)
 
     def _fail(self, error: EvenhandError) -> None:
-        """Count a question that stays without an answer.
+        """Count a question without an answer.
 
         Raises:
-            FetchError: there is no point in asking more.
+            FetchError: The service is considered unavailable.
         """
         with self._lock:
             self._failures += 1
@@ -601,7 +601,7 @@ class QuestionPool:
 
 
 def upper_tokens(body: Mapping[str, Any]) -> int:
-    """Return an upper bound of the tokens that a request makes the model read.
+    """Compute an upper bound on the input tokens of a request.
 
     No part of a request has more tokens than bytes. The bytes around the messages leave room for the tokens that
     templates of models add to a conversation.

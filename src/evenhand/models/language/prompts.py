@@ -1,4 +1,4 @@
-"""Prompts from templates: a small, safe part of Jinja that shows values, chooses, and goes through lists.
+"""Prompts from templates: a safe subset of Jinja with values, conditions and loops over lists.
 
 A template comes from a file that may be written by others. So nothing in it can reach Python's internals, files
 or the network, and nothing can take time or memory without end: there are no assignments, macros or nested loops,
@@ -17,10 +17,10 @@ from evenhand.errors import OptionError
 from evenhand.schema.table import is_missing, plain_value
 
 MAX_TEMPLATE = 200_000
-"""Characters of a template."""
+"""Maximum number of characters of a template."""
 
 MAX_PROMPT = 1_000_000
-"""Characters of a prompt."""
+"""Maximum number of characters of a prompt."""
 
 UNKNOWN = "unknown"
 """Text of a missing value in a prompt."""
@@ -123,11 +123,11 @@ Template = Callable[[Mapping[str, Any]], str]
 
 @cache
 def compile_template(source: str, location: str) -> Template:
-    """Return a template as a function of values by name.
+    """Compile a template to a function of values by name.
 
     Args:
-        source: the text of the template.
-        location: the entry of the file that holds it, for messages.
+        source: Text of the template.
+        location: Entry of the file, for error messages.
 
     Raises:
         OptionError: The text is not a template, or uses a forbidden feature. The function raises it for a name
@@ -140,8 +140,8 @@ def compile_template(source: str, location: str) -> Template:
         intercepted_binops = frozenset("*")
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-            plain = isinstance(obj, str | bytes | int | float | list | tuple | Mapping)
-            return super().is_safe_attribute(obj, attr, value) and (attr in _METHODS or not plain)
+            is_basic = isinstance(obj, str | bytes | int | float | list | tuple | Mapping)
+            return super().is_safe_attribute(obj, attr, value) and (attr in _METHODS or not is_basic)
 
         def wrap_str_format(self, value: Any) -> None:
             """Leave ``format`` to the rule above: widths in it would take memory without end."""
@@ -167,9 +167,9 @@ def compile_template(source: str, location: str) -> Template:
             if isinstance(node, nodes.For) and (node.recursive or node.find(nodes.For)):
                 raise fail("a prompt has no loop within a loop", node.lineno)
             if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
-                known = f"{suggest_name(node.name, _FILTERS)}known: {', '.join(_FILTERS)}"
+                hint = f"{suggest_name(node.name, _FILTERS)}known: {', '.join(_FILTERS)}"
                 error = fail(f"there is no filter {node.name!r} in prompts", node.lineno)
-                error.hint = known
+                error.hint = hint
                 raise error
         texts = [text.data for text in tree.find_all(nodes.TemplateData)]
         template = environment.from_string(tree)
@@ -181,7 +181,7 @@ def compile_template(source: str, location: str) -> Template:
     braced = {name.casefold(): name for text in texts for name in _BRACED.findall(text)}
 
     def require_double_braces(values: Mapping[str, Any]) -> None:
-        """Refuse a name in single braces that has a value."""
+        """Check that no name in single braces has a value."""
         name = next((name for name in values if name.casefold() in braced), None)
         if name is not None:
             error = fail(f"{{{braced[name.casefold()]}}} in single braces is not replaced by {name!r}")
@@ -189,13 +189,13 @@ def compile_template(source: str, location: str) -> Template:
             raise error
 
     def render(values: Mapping[str, Any]) -> str:
-        written, parts = 0, []
+        length, parts = 0, []
         if braced:
             require_double_braces(values)
         try:
             for part in template.generate(values):
-                written += len(part)
-                if written > MAX_PROMPT:
+                length += len(part)
+                if length > MAX_PROMPT:
                     raise fail(f"a prompt has at most {MAX_PROMPT:,} characters, this one is longer")
                 parts.append(part)
         except OptionError:
@@ -218,7 +218,7 @@ def _walk(node: Any) -> Any:
 
 
 def _show(value: object) -> object:
-    """Return the text of a value in a prompt: a word for an empty cell, whole floats without a point.
+    """Format a value for a prompt: a word for a missing cell, and whole floats without decimals.
 
     A column of whole numbers with missing cells holds floats, in which 1.0 and 1 are the same.
     """
@@ -235,7 +235,7 @@ def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
 def candidate_list(
     subject: tuple[Mapping[str, Any], object], others: Sequence[tuple[Mapping[str, Any], object]], place: int
 ) -> list[dict[str, Any]]:
-    """Return the candidates that a prompt ranks, the one asked about at its place, counted from 1.
+    """List the candidates of a ranking, with the given one at its position (from 1).
 
     Each has the columns of its row, ``person``, and ``number``.
     """

@@ -1,4 +1,4 @@
-"""A language model as a model of rows or texts: its score is a chance, or the mean of several answers."""
+"""Language models as models of rows or texts, whose score is a probability or the mean of several answers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TEXT_QUESTIONS = 256
 
 @dataclass(eq=False)
 class RepeatedAsker:
-    """Asks each prompt several times, and gives the mean of the answers; asked again, it draws new ones.
+    """Asks each prompt several times and averages the answers. Repeated prompts get new answers.
 
     Attributes:
-        model: who is asked.
-        ledger: is charged for every answer that was not kept already.
+        model: Language model.
+        ledger: Ledger that is charged for each answer that was not stored.
     """
 
     model: LanguageModel
@@ -44,11 +44,11 @@ class RepeatedAsker:
 
     @property
     def asks(self) -> int:
-        """Answers per prompt: one, where its chance is read."""
+        """Number of answers per prompt; 1 if probabilities are read."""
         return 1 if self.model.file.answers.read == "logprobs" else self.model.file.asks
 
     def means(self, prompts: Sequence[Prompt]) -> Floats:
-        """Return the mean value of new answers to each prompt, scaled to 0 to 1, shape (n,).
+        """Ask each prompt, and compute the mean value of the new answers, scaled from 0 to 1, shape (n,).
 
         Raises:
             BudgetError: The limits do not allow all answers; those so far are stored.
@@ -58,21 +58,21 @@ class RepeatedAsker:
         questions = []
         with self._lock:
             for prompt in prompts:
-                first = self._asked[prompt]
+                start = self._asked[prompt]
                 self._asked[prompt] += self.asks
-                questions += [ChatQuestion(prompt, draw) for draw in range(first, first + self.asks)]
+                questions += [ChatQuestion(prompt, draw) for draw in range(start, start + self.asks)]
         outcomes = self.model.ask(questions, ledger=self.ledger)
         form = self.model.file.answers
         return np.array([self._mean(outcomes[i : i + self.asks], form) for i in range(0, len(outcomes), self.asks)])
 
     def _mean(self, outcomes: Sequence[ChatOutcome], form: AnswerFormat) -> float:
-        if any(one.kind == "failed" for one in outcomes):
+        if any(outcome.kind == "failed" for outcome in outcomes):
             raise FetchError(
                 "the service left a question without an answer",
                 location=self.model.file.name,
                 hint="run it again: answers that are kept cost nothing",
             )
-        values = np.array([one.value for one in outcomes if one.value == one.value])
+        values = np.array([outcome.value for outcome in outcomes if outcome.value == outcome.value])
         if not len(values):
             raise ModelError(
                 f"no answer to a prompt can be read: {outcomes[0].text[:200]!r} ({outcomes[0].kind})",
@@ -91,12 +91,12 @@ class LanguageScorer(ReplyingScorer):
     """A language model as a model of rows.
 
     Attributes:
-        schema: what its individuals are.
-        asker: who asks, and pays.
-        classes: the labels of the target.
-        favourable: position of the favourable label in ``classes``.
-        name: how to call it in a report.
-        known: scores of the favourable label so far, by individual.
+        schema: Schema of the individuals.
+        asker: Asker of the prompts.
+        classes: Labels of the target.
+        favourable: Position of the favourable label in ``classes``.
+        name: Name in reports.
+        known: Cached scores of the favourable label, by individual.
     """
 
     schema: Schema
@@ -120,12 +120,12 @@ class LanguageScorer(ReplyingScorer):
         return can_vary(self.asker)
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels. Each individual is asked about once."""
-        found = ask_once(individuals, self.known, self._ask, batch=self.batch, width=1)
-        return self._as_reply(found[:, 0])
+        """Compute scores and labels, with one question per individual."""
+        scores = ask_once(individuals, self.known, self._ask, batch=self.batch, width=1)
+        return self._as_reply(scores[:, 0])
 
     def reply_again(self, individuals: Floats) -> Reply:
-        """Return new answers, whether these individuals are known or not."""
+        """Compute scores and labels from new answers, without the cache."""
         return self._as_reply(self._ask(individuals)[:, 0])
 
     def _ask(self, individuals: Floats) -> Floats:
@@ -140,13 +140,13 @@ class LanguageScorer(ReplyingScorer):
 
 @dataclass(eq=False)
 class TextAsker:
-    """A language model that is called with a list of texts, and returns their scores (n,).
+    """A language model as a function from a list of texts to their scores, shape (n,).
 
     Attributes:
-        model: who is asked.
-        classes: the other choice or choices, and the favourable one.
-        ledger: counts the answers that are paid for.
-        asker: who asks, and pays.
+        model: Language model.
+        classes: Unfavourable choices, and the favourable one.
+        ledger: Ledger that counts paid answers.
+        asker: Asker of the prompts.
     """
 
     model: LanguageModel
@@ -154,8 +154,8 @@ class TextAsker:
 
     def __post_init__(self) -> None:
         form = self.model.file.answers
-        others = [choice for choice in form.choices if choice != form.favourable]
-        self.classes = (" or ".join(others) or "other", form.favourable if form.choices else "favourable")
+        unfavourable = [choice for choice in form.choices if choice != form.favourable]
+        self.classes = (" or ".join(unfavourable) or "other", form.favourable if form.choices else "favourable")
         self.asker = RepeatedAsker(self.model, self.ledger)
 
     @property
@@ -164,7 +164,7 @@ class TextAsker:
         return can_vary(self.asker)
 
     def __call__(self, texts: Sequence[str]) -> Floats:
-        """Return the score of each text; asked again about the same text, it draws new answers.
+        """Compute the score of each text. Repeated texts get new answers.
 
         Raises:
             EvenhandError: as ``RepeatedAsker.means``; or the prompt needs more than ``text``.
@@ -173,14 +173,14 @@ class TextAsker:
 
 
 def can_vary(asker: RepeatedAsker) -> bool:
-    """Return whether a language model may answer differently: not where its chances are read."""
+    """Check whether repeated answers may differ, which is not the case if probabilities are read."""
     return asker.model.file.answers.read != "logprobs"
 
 
 def open_screening_file(
     path: Path, schema: Schema, *, name: str | None = None, ledger: QuestionLedger | None = None
 ) -> LanguageScorer:
-    """Return the language model that a file describes, as a model of rows. It is not asked yet.
+    """Load a model file as a model of rows, without asking any question.
 
     Raises:
         ModelError: the file cannot be read, it ranks people, or the target has more than two labels.
@@ -198,7 +198,7 @@ def open_screening_file(
 
 
 def open_text_file(path: Path) -> TextAsker:
-    """Return the language model that a file describes, as a model of texts. It is not asked yet.
+    """Load a model file as a model of texts, without asking any question.
 
     Raises:
         ModelError: the file cannot be read, or it ranks people.
