@@ -12,6 +12,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 import evenhand
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models import load_model
+from evenhand.models.readers.onnx_signature import _text_values
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema
 from support import scaled
@@ -143,3 +144,8 @@ def test_a_vector_of_one_person_is_asked_and_not_certified():
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], run(made, [3]), atol=1e-6)
     with pytest.raises(NotAdditiveError, match="without an axis of rows"):
         extract_white_box(scorer)
+
+
+def test_large_whole_numbers_are_written_in_full():
+    """A text input gets the digits that the training data had, not an exponent."""
+    assert _text_values(np.array([3.0, 1234567.0, 0.5]), "income", "model").tolist() == ["3", "1234567", "0.5"]

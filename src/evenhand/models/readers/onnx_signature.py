@@ -132,7 +132,7 @@ def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any
                 location=name,
                 hint=f"set `missing: drop` for {attribute!r} in the schema",
             )
-        words[i] = f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
+        words[i] = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     return words
 
 
