@@ -221,7 +221,7 @@ def test_the_compiler_is_not_loaded_for_a_small_batch():
     code = (
         "import sys, numpy as np\n"
         "import evenhand.models.trees.ensemble, evenhand.models.readers.boosters\n"
-        "import evenhand.models.readers.estimators\n"
+        "import evenhand.models.readers.sklearn_trees\n"
         "from evenhand.models.trees.nodes import DecisionTree, collect_nodes\n"
         "from evenhand.models.trees.ensemble import leaf_sums\n"
         "one = np.ones(1, dtype=np.int64)\n"

@@ -15,6 +15,7 @@ from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.readers.boosters import booster_library, read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.models.readers.sklearn_columns import estimator_columns, is_kind, transform_columns
+from evenhand.models.readers.sklearn_trees import read_sklearn_trees, tree_family
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensemble_labels
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
@@ -74,11 +75,7 @@ def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeE
         steps += model.steps[:-1]
         model = getattr(model.steps[-1][1], "best_estimator_", model.steps[-1][1])
     library = booster_library(model)
-    has_trees = library is not None
-    if library is None:
-        from evenhand.models.readers.sklearn_trees import is_sklearn_trees
-
-        has_trees = is_sklearn_trees(model)
+    has_trees = library is not None or tree_family(model) is not None
     columns = estimator_columns(box)
     takes_inputs = box.form == "numbers" or (box.form == "frame" and library is not None)
     if has_trees and takes_inputs and not steps and not box.schema.target.is_number:
@@ -121,8 +118,6 @@ def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
 def _read_trees(model: Any, schema: Schema, *, encoded: bool = False) -> TreeEnsemble:
     if booster_library(model) is not None:
         return read_booster(model, schema)
-    from evenhand.models.readers.sklearn_trees import read_sklearn_trees
-
     return read_sklearn_trees(model, schema, encoded=encoded)
 
 

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any
+from functools import cache
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from sklearn.base import is_regressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Floats, Integers
@@ -29,18 +17,7 @@ from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
 from evenhand.schema.schema import Schema
 
-FORESTS = (
-    DecisionTreeClassifier,
-    DecisionTreeRegressor,
-    ExtraTreeClassifier,
-    ExtraTreeRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-GRADIENT_BOOSTING = (GradientBoostingClassifier, GradientBoostingRegressor)
-HISTOGRAM_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+TreeFamily: TypeAlias = Literal["forest", "gradient boosting", "histogram boosting"]
 
 IDENTITY_LOSSES = frozenset({"squared_error", "absolute_error", "huber", "quantile"})
 """Losses for which a boosted regressor predicts the sum of its trees, not its exponential."""
@@ -49,9 +26,29 @@ SMALLEST_BASE = float(np.finfo(np.float64).tiny)
 """A positive start value that changes no sum of leaves except 0."""
 
 
-def is_sklearn_trees(model: Any) -> bool:
-    """Return whether a model is a tree model of scikit-learn; a subclass is not, since it may predict differently."""
-    return type(model) in (*FORESTS, *GRADIENT_BOOSTING, *HISTOGRAM_BOOSTING)
+@cache
+def _tree_families() -> dict[type, TreeFamily]:
+    from sklearn import ensemble, tree
+
+    return {
+        tree.DecisionTreeClassifier: "forest",
+        tree.DecisionTreeRegressor: "forest",
+        tree.ExtraTreeClassifier: "forest",
+        tree.ExtraTreeRegressor: "forest",
+        ensemble.ExtraTreesClassifier: "forest",
+        ensemble.ExtraTreesRegressor: "forest",
+        ensemble.RandomForestClassifier: "forest",
+        ensemble.RandomForestRegressor: "forest",
+        ensemble.GradientBoostingClassifier: "gradient boosting",
+        ensemble.GradientBoostingRegressor: "gradient boosting",
+        ensemble.HistGradientBoostingClassifier: "histogram boosting",
+        ensemble.HistGradientBoostingRegressor: "histogram boosting",
+    }
+
+
+def tree_family(model: Any) -> TreeFamily | None:
+    """Return the family of a tree model of scikit-learn; None for a subclass, since it may predict differently."""
+    return _tree_families().get(type(model))
 
 
 def read_sklearn_trees(
@@ -73,9 +70,12 @@ def read_sklearn_trees(
         NotAdditiveError: the estimator is of another type, or its boosting starts from another model.
         ModelError: the estimator is not fitted, or does not fit the schema.
     """
+    from sklearn.base import is_regressor
+
     name = name or type(estimator).__name__
     number = schema.target.is_number
-    if not is_sklearn_trees(estimator) or is_regressor(estimator) != number:
+    family = tree_family(estimator)
+    if family is None or is_regressor(estimator) != number:
         raise NotAdditiveError(
             f"a {type(estimator).__name__} is not a {'regressor' if number else 'classifier'} of trees",
             location=name,
@@ -87,13 +87,13 @@ def read_sklearn_trees(
     classes = () if number else estimator.classes_
     if len(classes) == 1:
         raise ModelError(f"the model has a single label: {classes[0]!r}", location=name)
-    if type(estimator) in HISTOGRAM_BOOSTING:
+    if family == "histogram boosting":
         trees, base = _read_histogram_boosting(estimator, schema, name, encoded)
-    elif type(estimator) in GRADIENT_BOOSTING:
+    elif family == "gradient boosting":
         trees, base = _read_gradient_boosting(estimator, _match_columns(estimator, schema, name), name)
     else:
         trees, base = _read_forest(estimator, _match_columns(estimator, schema, name))
-    boosted = type(estimator) not in FORESTS
+    boosted = family != "forest"
     link: Link = "logistic" if len(base) == 1 else "softmax"
     if number or not boosted:
         link = "identity" if number else "frequency"
@@ -108,7 +108,7 @@ def read_sklearn_trees(
         # Boosting by exponential loss halves the log-odds.
         steepness=2.0 if getattr(estimator, "loss", None) == "exponential" else 1.0,
     )
-    takes_missing = type(estimator) in HISTOGRAM_BOOSTING or _accepts_missing(estimator)
+    takes_missing = family == "histogram boosting" or _accepts_missing(estimator)
     return dataclasses.replace(ensemble, takes_missing=takes_missing)
 
 
@@ -119,6 +119,8 @@ def _read_forest(estimator: Any, columns: Integers) -> tuple[list[DecisionTree],
 
 def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tuple[list[DecisionTree], Floats]:
     """Read the trees and the constant that they are added to."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
     start = estimator.init_
     constant = isinstance(start, DummyRegressor) or (
         isinstance(start, DummyClassifier) and start.strategy != "stratified"
@@ -131,7 +133,7 @@ def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tup
         for output, member in enumerate(stage)
     ]
     base = np.ravel(estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))).astype(np.float64)
-    if not is_regressor(estimator) and base.tolist() == [0.0]:
+    if hasattr(estimator, "classes_") and base.tolist() == [0.0]:
         # scikit-learn predicts the second label at a sum of exactly 0, an ensemble only above it.
         base = np.array([SMALLEST_BASE])
     return trees, base
@@ -141,7 +143,7 @@ def _read_histogram_boosting(
     estimator: Any, schema: Schema, name: str, encoded: bool
 ) -> tuple[list[DecisionTree], Floats]:
     """Read the trees of histogram boosting, whose own encoder numbers the categories and puts these columns first."""
-    if is_regressor(estimator) and estimator.loss not in IDENTITY_LOSSES:
+    if not hasattr(estimator, "classes_") and estimator.loss not in IDENTITY_LOSSES:
         raise NotAdditiveError(f"with the loss {estimator.loss!r} the trees do not add up to the number", location=name)
     categorical = estimator.is_categorical_
     codes: dict[int, Integers] = {}
