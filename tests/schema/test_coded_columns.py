@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError
-from evenhand.schema import Schema, encode
+from evenhand.schema import Schema, encode, infer_schema
 from evenhand.schema.table import CodedColumn, Table, is_missing
 
 WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", " a", "", "é", "1"])), min_size=1, max_size=30)
@@ -80,3 +80,9 @@ def test_where_rows_were_counted_a_bad_value_is_named_with_how_many_rows_have_it
         encode(schema, frame)
     with pytest.raises(DataError, match="'age', 4,000 rows: expected a whole number from 0 to 99, got 200"):
         encode(schema, Table(frame, np.array([1, 4000, 2])))
+
+
+def test_a_table_does_not_keep_the_distinct_numbers_of_its_columns():
+    table = Table(pd.DataFrame({"x": np.arange(50) / 7, "sex": ["f", "m"] * 25, "y": [0, 1] * 25}))
+    encode(infer_schema(table, target="y", protected=["sex"]), table)
+    assert "_code_values" not in vars(table["x"])

@@ -104,10 +104,13 @@ class CodedColumn:
         return column._replace_values(parse_word) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
-        """Convert the words to numbers, if every word is the canonical spelling of a number."""
+        """Convert the words to numbers, if every word is the canonical spelling of a number.
+
+        The result is another column, so that a table does not keep the distinct numbers of all its columns.
+        """
         words = [value for value in self.values if isinstance(value, str)] if self.array is None else []
         numeric = words and not any(isinstance(parse_word(word), str) for word in words)
-        return self._replace_values(parse_word) if numeric else self
+        return self._replace_values(parse_word) if numeric else replace(self)
 
     def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
         """Return the column with other values, equal ones merged; the column itself if no value changes."""
