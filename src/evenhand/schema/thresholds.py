@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.core.text import suggest_name
 from evenhand.core.typing import Booleans, Floats
@@ -50,39 +50,30 @@ class Thresholds(BaseModel):
         """
         if isinstance(thresholds, cls):
             return thresholds
-        if isinstance(thresholds, Mapping):
-            try:
-                return cls(**thresholds)
-            except ValidationError:
-                raise OptionError(f"expected a number, or several, as `threshold=`, got {thresholds!r}") from None
         is_list = isinstance(thresholds, Sequence | np.ndarray) and not isinstance(thresholds, str)
-        default: float | None = None
-        attribute: str | None = None
-        own: dict[str, float] = {}
+        numbers: dict[tuple[str, str], float] = {}
         for item in thresholds if is_list else [thresholds]:
             group, _, number = str(item).rpartition(":")
-            threshold = read_number(number)
-            if not math.isfinite(threshold):
-                raise OptionError(f"expected {FORM}; got {item!r}", location="`threshold=`")
-            if not group:
-                if default is not None:
-                    raise OptionError(f"expected one default threshold, got {default:g} and {threshold:g}")
-                default = threshold
-                continue
             name, _, value = (part.strip() for part in group.partition("="))
-            if not name or not value:
-                raise OptionError(f"expected {FORM}; got {item!r}", hint="write ATTRIBUTE=VALUE:NUMBER")
-            if attribute not in (None, name):
-                raise OptionError(
-                    f"expected thresholds by one attribute, got {attribute} and {name}",
-                    hint="run one audit for each attribute",
-                )
-            if value in own:
-                raise OptionError(f"expected one threshold for {name} {value}, got {own[value]:g} and {threshold:g}")
-            attribute, own[value] = name, threshold
-        if default is None and not own:
+            threshold = read_number(number)
+            if not math.isfinite(threshold) or (group and not (name and value)):
+                raise OptionError(f"expected {FORM}; got {item!r}", location="`threshold=`")
+            if (name, value) in numbers:
+                label = f"{name} {value}" if group else "all other values"
+                earlier = numbers[name, value]
+                raise OptionError(f"expected one threshold for {label}, got {earlier:g} and {threshold:g}")
+            numbers[name, value] = threshold
+        default = numbers.pop(("", ""), None)
+        if default is None and not numbers:
             raise OptionError(f"expected {FORM}; got none")
-        return cls(default=default, attribute=attribute, own=own)
+        names = list(dict.fromkeys(name for name, _ in numbers))
+        if len(names) > 1:
+            raise OptionError(
+                f"expected thresholds by one attribute, got {names[0]} and {names[1]}",
+                hint="run one audit for each attribute",
+            )
+        own = {value: threshold for (_, value), threshold in numbers.items()}
+        return cls(default=default, attribute=names[0] if names else None, own=own)
 
     @property
     def uses_protected(self) -> bool:
