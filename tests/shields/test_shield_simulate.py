@@ -331,7 +331,7 @@ def test_runs_that_were_complete_before_an_interrupt_are_kept(monkeypatch):
         ({"runs": 0}, "runs: expected a whole number of at least 1, got 0"),
         ({"periods": 0}, "periods: expected a whole number of at least 1, got 0"),
         ({"periods": 2}, "ends at its horizon"),
-        ({"run": 5}, "expected a setting of ShieldRunsConfig, got run"),
+        ({"run": 5}, "there is no entry 'run'"),
         ({"order": "backwards"}, "order: expected one of: random, .*, got 'backwards'"),
         ({"source": synthetic_source(Inputs(("x", "b"), (0.5, 0.5), (0.5, 0.5)))}, "the arrivals are of x, b"),
         ({"source": replace(synthetic_source(INPUTS), cost=np.full(8, 2.0))}, "costs 2, more than the 1 expected"),

@@ -199,7 +199,7 @@ def test_what_makes_no_sense_is_refused():
         find(measure="favourable")
     with pytest.raises(DataError, match="true numbers are not known"):
         search(recorded([("a", "low", 1), ("b", "low", 2)]), measure="residual")
-    with pytest.raises(OptionError, match="expected a setting of NumberSubgroupConfig, got method"):
+    with pytest.raises(OptionError, match="there is no entry 'method'"):
         find(method="linear")
 
 

@@ -91,7 +91,7 @@ def test_the_others_of_a_subgroup_are_called_so():
 @pytest.mark.parametrize(("measure", "worse"), [("favourable", [True, False]), ("false-negative", [False, True])])
 def test_fewer_favourable_decisions_and_more_wrong_refusals_are_worse(measure, worse):
     result = examples.subgroups(measure=measure)
-    assert [sentences.is_worse(result, finding) for finding in result.findings[::2][:2]] == worse
+    assert [result.is_worse(finding) for finding in result.findings[::2][:2]] == worse
 
 
 def test_gaps_are_counted_in_people():

@@ -301,6 +301,17 @@ class SubgroupResult(Result):
         said = ", ".join(filter(None, [weighted, alike]))
         return said[:1].upper() + said[1:]
 
+    def is_worse(self, finding: Finding) -> bool:
+        """Check whether a subgroup is worse off than the others. By default, lower numbers are worse."""
+        favourable = "higher" if self.number is None else self.number.favourable
+        high_is_worse = self.measure in ("false-negative", "absolute-error") or favourable == "lower"
+        return finding.gap > 0 if high_is_worse else finding.gap < 0
+
+    def counts_as_worse(self, finding: Finding) -> bool:
+        """Check whether a subgroup is worse off, or departs from the others if neither direction is better."""
+        undirected = self.number is not None and self.number.favourable == "neither"
+        return self.is_worse(finding) or (undirected and self.measure != "absolute-error")
+
     def words(self, rules: Rules) -> str:
         """Return rules as one says them, many values by what is left out."""
         return describe_rules(rules, {cells.name: cells.cells for cells in self.attributes})
@@ -338,13 +349,11 @@ class SubgroupResult(Result):
         Of numbers, where it was not said what people want of them: of all that depart from the others.
         """
 
-        from evenhand.subgroups.numbers.wording import counts_as_worse
-
         def size(finding: Finding) -> tuple[float, float, float]:
             gap, low, high = finding.gap, finding.low, finding.high
             return (gap, low, high) if gap > 0 else (-gap, -high, -low)
 
-        sizes = [size(finding) for finding in self.findings if counts_as_worse(self, finding)]
+        sizes = [size(finding) for finding in self.findings if self.counts_as_worse(finding)]
         gap, low, high = max(sizes, key=lambda one: one[1], default=(0.0, 0.0, 0.0))
         return Observed(
             value=gap,

@@ -131,13 +131,6 @@ def is_counted(result: SubgroupResult) -> bool:
     return result.measure not in ("score", "mean", "residual", "absolute-error")
 
 
-def is_worse(result: SubgroupResult, finding: Finding) -> bool:
-    """Return whether the subgroup fares worse than those it is compared with; of numbers, is lower by default."""
-    wanted = "higher" if result.number is None else result.number.favourable
-    high = result.measure in ("false-negative", "absolute-error") or wanted == "lower"
-    return finding.gap > 0 if high else finding.gap < 0
-
-
 def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
     """Return why a finding is not significant; nothing if it does."""
     if finding.found:
@@ -238,8 +231,8 @@ def select_findings(result: SubgroupResult, most: int) -> list[Finding]:
     Neither those worse off nor those better off take more than half of the room that the other has use for.
     """
     own = [finding for finding in result.findings if finding.under is None]
-    worse = [finding for finding in own if finding.found and is_worse(result, finding)]
-    better = [finding for finding in own if finding.found and not is_worse(result, finding)]
+    worse = [finding for finding in own if finding.found and result.is_worse(finding)]
+    better = [finding for finding in own if finding.found and not result.is_worse(finding)]
     left_out = {id(finding) for finding in worse[max(most // 2, most - len(better)) :]}
     return [finding for finding in own if id(finding) not in left_out][:most]
 

@@ -10,7 +10,6 @@ from evenhand.subgroups.wording import (
     direction_words,
     format_gap,
     gap_unit,
-    is_worse,
     reason_unclear,
     say_left_out,
 )
@@ -48,19 +47,13 @@ def worst_answer(result: SubgroupResult, worst: Finding | None) -> Metric:
     return Metric("worst subgroup", number, tuple(notes), about, step)
 
 
-def counts_as_worse(result: SubgroupResult, finding: Finding) -> bool:
-    """Return whether a subgroup is worse off, or departs at all where it is not said which way is better."""
-    undirected = result.number is not None and result.number.favourable == "neither"
-    return is_worse(result, finding) or (undirected and result.measure != "absolute-error")
-
-
 def find_widest(result: SubgroupResult) -> Finding | None:
     """Return the subgroup that a reader looks at first, the clearest of those that count as worse; None if none does.
 
     Args:
         result: a search among people.
     """
-    return next((finding for finding in result.findings if counts_as_worse(result, finding)), None)
+    return next((finding for finding in result.findings if result.counts_as_worse(finding)), None)
 
 
 def number_answer(result: SubgroupResult) -> Metric:

@@ -13,7 +13,6 @@ from evenhand.subgroups.wording import (
     gap_in_people,
     gap_unit,
     is_counted,
-    is_worse,
     member_noun,
     nest_findings,
     reason_unclear,
@@ -74,7 +73,7 @@ def draw_nesting(result: SubgroupResult) -> RowChart:
 
 
 def _dot(result: SubgroupResult, finding: Finding, scale: float) -> Dot:
-    worse = is_worse(result, finding)
+    worse = result.is_worse(finding)
     return Dot(
         scale * finding.gap,
         scale * finding.low,
@@ -93,7 +92,7 @@ def _gap_in_words(result: SubgroupResult, finding: Finding) -> str:
 def _bar(result: SubgroupResult, finding: Finding) -> tuple[Mark, ...]:
     """Return up to three parts of a bar, and the gap counted in people behind it."""
     size, own, others = finding.size, finding.size * finding.rate, finding.size * finding.rest_rate
-    bright = "faint" if not finding.found else "different" if is_worse(result, finding) else "third"
+    bright = "faint" if not finding.found else "different" if result.is_worse(finding) else "third"
     ends = (0.0, min(own, others), max(own, others), float(size))
     parts = zip(ends[:-1], ends[1:], ("same", bright, "open"), strict=True)
     bars = [Bar(low, high, role) for low, high, role in parts if high > low]
