@@ -70,5 +70,5 @@ def test_it_stays_out_of_evaluations_that_do_not_ask_for_it(store):
         ({"protected": ["sex"]}, "regressor", False),
     ):
         assert EvenhandEvaluator.can_evaluate(model_type=kind, evaluator_config=config) is fits
-    with pytest.raises(OptionError, match="who is protected"):
+    with pytest.raises(OptionError, match="protected columns"):
         EvenhandEvaluator().evaluate(model_type="classifier", dataset=None, run_id="", evaluator_config={})

@@ -8,8 +8,8 @@ Three lines give a first result::
     print(result)
 
 The verbs ``audit``, ``audit_predictions``, ``audit_rankings``, ``audit_language_model``, ``compare``, ``certify``,
-``search``, ``find_subgroups``, ``mitigate``, ``synthesize_shield`` and ``assess_generator`` take what users of
-scikit-learn and fairlearn hold; the packages hold what they are made of.
+``search``, ``find_subgroups``, ``mitigate``, ``synthesize_shield`` and ``assess_generator`` accept fitted models and
+data frames. The packages contain their building blocks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An evaluator for MLflow: ``mlflow.models.evaluate(..., evaluators="evenhand")`` audits the model of a run.
+"""MLflow evaluator: ``mlflow.models.evaluate(..., evaluators="evenhand")`` audits the model of a run.
 
-MLflow finds it by its entry point and imports it when an evaluation begins.
+MLflow finds the evaluator by its entry point, and imports it when an evaluation starts.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 from evenhand.errors import OptionError
 
 FOLDER = "evenhand"
-"""Of the artifacts of a run."""
+"""Folder in the artifacts of a run."""
 
 
 class EvenhandEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's base class has no types
-    """Logs an audit: numbers as metrics, the report as a page and as JSON.
+    """Evaluator that logs the numbers of an audit as metrics, and the report as HTML and JSON.
 
-    ``evaluator_config`` has the settings of ``evenhand.audit``; at least ``protected``, the columns that a decision
-    must not depend on. With a model everything is audited that fits; with predictions alone, groups and subgroups.
+    ``evaluator_config`` contains the settings of ``evenhand.audit``, at least ``protected``. Without a model, only the
+    groups and subgroups of the predictions are audited.
     """
 
     @classmethod
     def can_evaluate(cls, *, model_type: str | None, evaluator_config: dict[str, Any] | None, **_: Any) -> bool:
-        """Return whether it is a classifier, and the configuration says who is protected."""
+        """Check whether the model is a classifier, and the configuration names protected columns."""
         return model_type in ("classifier", None) and bool((evaluator_config or {}).get("protected"))
 
     def evaluate(
@@ -41,24 +41,24 @@ class EvenhandEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's base 
         model: Any = None,
         **_: Any,
     ) -> EvaluationResult:
-        """Audit the model, or the predictions of a data set, and log what was found to the run.
+        """Audit a model or the predictions of a data set, and log the result.
 
         Args:
             model_type: ``classifier``.
-            dataset: MLflow's data set: features, and the true labels as targets.
-            run_id: the run that is logged to.
-            evaluator_config: settings of ``evenhand.audit``.
-            model: the model; None: the data set has its predictions.
+            dataset: MLflow data set with features, and true labels as targets.
+            run_id: Run that the result is logged to.
+            evaluator_config: Settings of ``evenhand.audit``.
+            model: Model. None if the data set contains predictions.
 
         Raises:
-            OptionError: nothing says who is protected, or there are no features as a data frame.
+            OptionError: No protected columns are named, or the features are not a data frame.
         """
         from evenhand import view
 
         settings = dict(evaluator_config or {})
         if not settings.get("protected"):
             hint = "evaluator_config={'protected': ['sex']}"
-            raise OptionError("expected to know who is protected", location="`protected=`", hint=hint)
+            raise OptionError("expected names of protected columns, got none", location="`protected=`", hint=hint)
         result = _audit(dataset, model, settings)
         metrics = _name_metrics(result)
         client = mlflow.MlflowClient()

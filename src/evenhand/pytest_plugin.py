@@ -1,6 +1,6 @@
-"""A plugin for pytest: the fixture ``evenhand_audit`` audits a model and fails the test where a condition holds.
+"""pytest plugin: the fixture ``evenhand_audit`` audits a model, and fails the test if a condition holds.
 
-Evenhand itself is imported when a test uses the fixture, so that other test suites are not slowed down.
+The fixture imports Evenhand on demand, so that other test suites stay fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = "evenhand"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         f"{MARK}(fail_on=[...], allow_unassessable=False, **settings): conditions on which the fixture evenhand_audit "
@@ -27,11 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def evenhand_audit(request: pytest.FixtureRequest) -> Callable[..., AuditResult]:
-    """Return a function that audits as ``evenhand.audit`` does, and fails the test where a condition holds.
+    """Build a function that calls ``evenhand.audit``, and fails the test if a condition holds.
 
-    It audits with the settings of the marker ``evenhand``, the nearest one first, and of the call, which win. The
-    conditions of the marker and of the call count both. A condition that cannot be assessed fails the test too, unless
-    ``allow_unassessable`` is given.
+    Settings of the call override those of the marker ``evenhand``, and the nearest marker overrides others. Conditions
+    of the marker and of the call are both checked. A condition that cannot be assessed also fails the test, unless
+    ``allow_unassessable`` is True.
 
     Example:
         >>> @pytest.mark.evenhand(protected=["sex"], fail_on=["flip_rate.high > 0.01"])  # doctest: +SKIP
@@ -42,19 +42,19 @@ def evenhand_audit(request: pytest.FixtureRequest) -> Callable[..., AuditResult]
     for marker in reversed(list(request.node.iter_markers(MARK))):
         settings |= marker.kwargs
 
-    def audit(*subject: Any, fail_on: Sequence[str] = (), **given: Any) -> AuditResult:
+    def audit(*subject: Any, fail_on: Sequence[str] = (), **overrides: Any) -> AuditResult:
         import evenhand
         from evenhand import auditing
 
-        chosen = settings | given
-        expressions = [*chosen.pop("fail_on", ()), *fail_on]
-        allowed = chosen.pop("allow_unassessable", False)
+        options = settings | overrides
+        expressions = [*options.pop("fail_on", ()), *fail_on]
+        allowed = options.pop("allow_unassessable", False)
         gates = [auditing.parse_gate(expression) for expression in expressions]
-        result = evenhand.audit(*subject, **chosen)
+        result = evenhand.audit(*subject, **options)
         outcomes = auditing.check_gates(gates, result)
         if not auditing.gates_pass(outcomes, allow_unassessable=allowed):
-            found = [outcome.message for outcome in outcomes if outcome.status != "passed"]
-            pytest.fail("\n".join([*found, "", result.summary()]), pytrace=False)
+            messages = [outcome.message for outcome in outcomes if outcome.status != "passed"]
+            pytest.fail("\n".join([*messages, "", result.summary()]), pytrace=False)
         return result
 
     return audit

@@ -1,4 +1,4 @@
-"""Doubles of services for tests: a language model with known chances that speaks like OpenAI's, on this machine."""
+"""Local test servers: a language model with known probabilities and OpenAI's interface."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 from evenhand.errors import OptionError
 
 Chances: TypeAlias = float | Mapping[str, float]
-"""The chance of ``yes`` (else ``no``), or the chances of several answers, which add up to 1."""
+"""Probability of ``yes`` (otherwise ``no``), or probabilities of several answers."""
 
 Fault: TypeAlias = int | Literal["slow", "truncated", "hangs up"]
-"""What is wrong with an answer: a status such as 429, none within a minute, half of its JSON, or nothing at all."""
+"""Fault of a response: a status such as 429, a delay of a minute, truncated JSON, or a closed connection."""
 
 
 class HttpAnswer(NamedTuple):
-    """What a server answers: status, headers and body; ``closes`` ends the connection without any of them."""
+    """Response of a server. ``closes`` closes the connection without a response."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,10 +32,10 @@ class HttpAnswer(NamedTuple):
 
 
 class LocalServer:
-    """An HTTP server on 127.0.0.1: a context manager that starts and stops it.
+    """HTTP server on 127.0.0.1, started and stopped as a context manager.
 
     Args:
-        port: 0 takes any that is free.
+        port: Port. 0 selects a free port.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -46,10 +46,10 @@ class LocalServer:
 
     @property
     def root(self) -> str:
-        """Where it listens, without a path.
+        """Address without a path.
 
         Raises:
-            OptionError: it has not started.
+            OptionError: The server has not started.
         """
         if self._server is None:
             raise OptionError("the server has not started", hint="use it in a with statement")
@@ -57,13 +57,13 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """The base URL for clients."""
+        """Base URL for clients."""
         return f"{self.root}/v1"
 
     def answer(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
-        """Return the answer to a request whose headers are in lower case; by itself it has nothing at any path.
+        """Answer a request, whose header names are in lower case. The default is status 404 for every path.
 
-        Several threads call it.
+        Several threads call this method.
         """
         return _failure(404, f"nothing at {path}")
 
@@ -82,29 +82,27 @@ class LocalServer:
 
 
 class FakeChat(LocalServer):
-    """A language model at ``/chat/completions`` that answers by known chances, and counts what it is paid for.
+    """Language model at ``/chat/completions`` with known answer probabilities, which counts charged answers.
 
-    An answer depends on the conversation and on the draw alone, so that the order of requests does not matter. The draw
-    is the request's ``seed`` where seeds are honoured: conversations with the same seed then share their luck, as both
-    sides of a pair should. Otherwise it is the header ``Idempotency-Key``, which Evenhand sends, or else how often the
-    same conversation came before.
+    An answer depends only on the conversation and a draw, so the order of requests does not matter. If ``seeds`` is
+    True, the draw is the ``seed`` of the request, so that both conversations of a pair share it. Otherwise it is the
+    header ``Idempotency-Key``, which Evenhand sends, or the number of earlier requests with the same conversation.
 
     Args:
-        chances: the chance of yes, the chances of all answers, or a function of the conversation's text that returns
-            either.
-        refusals: the chance that the model declines; a number, or a function of the conversation's text.
-        seeds: whether ``seed`` in a request is honoured.
-        latency: seconds before each answer.
-        faults: what is wrong with the nth request, counted from 1.
-        at_once: more requests than so many at the same time are answered with status 429; None: any number is fine.
-        seed: of all draws.
-        port: 0 takes any that is free.
+        chances: Probability of yes, probabilities of all answers, or a function of the conversation that returns them.
+        refusals: Probability that the model declines, or a function of the conversation that returns it.
+        seeds: Whether the ``seed`` of a request is used.
+        latency: Seconds before each answer.
+        faults: Fault of the nth request, counted from 1.
+        at_once: Maximum number of concurrent requests; further ones get status 429. None sets no limit.
+        seed: Seed of all draws.
+        port: Port. 0 selects a free port.
 
     Attributes:
-        received: the body of every request, in the order of arrival.
-        paid: for every answer that is charged, what was asked: its idempotency key, or else its conversation.
-        tokens: read and written tokens that were charged; a word is a token.
-        most_at_once: the most requests that were answered at the same time.
+        received: Bodies of all requests, in the order of arrival.
+        paid: Idempotency key, or otherwise the conversation, of each charged answer.
+        tokens: Charged input and output tokens. A word is a token.
+        most_at_once: Maximum number of concurrent requests so far.
 
     >>> with FakeChat(lambda text: 0.2 if "Lakisha" in text else 0.4) as chat:
     ...     print(chat.url.rpartition(":")[0])
@@ -130,85 +128,91 @@ class FakeChat(LocalServer):
         self.paid: list[str] = []
         self.tokens = (0, 0)
         self.most_at_once = 0
-        self._now = 0
-        self._times: Counter[str] = Counter()
+        self._active = 0
+        self._repetitions: Counter[str] = Counter()
 
     def answer(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
-        """Return the answer to a request: a completion, or what is wrong with it."""
+        """Answer a request with a completion or a fault."""
         if path != "/v1/chat/completions":
             return super().answer(path, headers, body)
-        asked = json.loads(body)
+        request = json.loads(body)
         with self.lock:
-            self.received.append(asked)
+            self.received.append(request)
             fault: Fault | None = self.faults.get(len(self.received))
-            self._now += 1
-            self.most_at_once = max(self.most_at_once, self._now)
-            if fault is None and self.at_once is not None and self._now > self.at_once:
+            self._active += 1
+            self.most_at_once = max(self.most_at_once, self._active)
+            if fault is None and self.at_once is not None and self._active > self.at_once:
                 fault = 429
         try:
             charged = fault in (None, "slow", "truncated")
-            said = json.dumps(self.complete(asked, headers.get("idempotency-key"))).encode() if charged else b""
+            text = json.dumps(self.complete(request, headers.get("idempotency-key"))).encode() if charged else b""
             self.stopped.wait(60 if fault == "slow" else self.latency)
             if isinstance(fault, int):
-                return _failure(fault, f"told to fail with {fault}")
+                return _failure(fault, f"fault {fault}")
             if fault == "hangs up":
                 return HttpAnswer(0, {}, b"", closes=True)
-            return HttpAnswer(200, _JSON, said[: len(said) // 2] if fault == "truncated" else said)
+            return HttpAnswer(200, _JSON, text[: len(text) // 2] if fault == "truncated" else text)
         finally:
             with self.lock:
-                self._now -= 1
+                self._active -= 1
 
-    def complete(self, asked: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
-        """Return the completion for the body of a request, and charge it.
+    def complete(self, request: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
+        """Complete a request, and charge it.
 
         Args:
-            asked: the body.
-            key: what tells it from others with the same body.
+            request: Body of the request.
+            key: Key that distinguishes requests with the same body.
         """
-        text = "\n".join(str(message["content"]) for message in asked["messages"])
+        text = "\n".join(str(message["content"]) for message in request["messages"])
         with self.lock:
-            self._times[text] += 1
-            draw = f"{text}|{key or self._times[text]}"
-        if self.seeds and asked.get("seed") is not None:
-            draw = f"seed {asked['seed']}"
+            self._repetitions[text] += 1
+            draw = f"{text}|{key or self._repetitions[text]}"
+        if self.seeds and request.get("seed") is not None:
+            draw = f"seed {request['seed']}"
         luck = Random(f"{self.seed}|{draw}")
         chances = self._chances_of(text)
         refused = luck.random() < (self.refusals(text) if callable(self.refusals) else self.refusals)
-        drawn = luck.choices(list(chances), list(chances.values()))[0]
-        words = re.findall(r"\S+\s*", _DECLINES if refused else drawn)
-        most = asked.get("max_completion_tokens") or asked.get("max_tokens") or len(words)
-        given = "".join(words[:most])
-        message = {"role": "assistant", "content": None if refused else given, "refusal": given if refused else None}
+        answer = luck.choices(list(chances), list(chances.values()))[0]
+        words = re.findall(r"\S+\s*", _DECLINES if refused else answer)
+        limit = request.get("max_completion_tokens") or request.get("max_tokens") or len(words)
+        content = "".join(words[:limit])
+        message = {
+            "role": "assistant",
+            "content": None if refused else content,
+            "refusal": content if refused else None,
+        }
         choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None}
-        choice["finish_reason"] = "length" if most < len(words) else "stop"
-        if asked.get("logprobs") and not refused:
-            choice["logprobs"] = {"content": _log_probabilities(words[:most], chances, asked.get("top_logprobs") or 0)}
-        used = len(text.split()), min(most, len(words))
+        choice["finish_reason"] = "length" if limit < len(words) else "stop"
+        if request.get("logprobs") and not refused:
+            choice["logprobs"] = {
+                "content": _log_probabilities(words[:limit], chances, request.get("top_logprobs") or 0)
+            }
+        used = len(text.split()), min(limit, len(words))
         with self.lock:
             self.paid.append(key or text)
             self.tokens = self.tokens[0] + used[0], self.tokens[1] + used[1]
         usage = {"prompt_tokens": used[0], "completion_tokens": used[1], "total_tokens": sum(used)}
-        head = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": asked.get("model", "")}
+        head = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": request.get("model", "")}
         return {**head, "choices": [choice], "usage": usage}
 
     def _chances_of(self, text: str) -> Mapping[str, float]:
-        found = self.chances(text) if callable(self.chances) else self.chances
-        return found if isinstance(found, Mapping) else {"yes": found, "no": 1 - found}
+        chances = self.chances(text) if callable(self.chances) else self.chances
+        return chances if isinstance(chances, Mapping) else {"yes": chances, "no": 1 - chances}
 
 
 def chance_by_words(
     base: float, effects: Mapping[str, float] | None = None, spread: float = 0.0, seed: int = 0
 ) -> Callable[[str], float]:
-    """Return chances of yes by the words of a conversation.
+    """Build a function that computes the probability of yes from the words of a conversation.
 
-    The logit of the chance is that of ``base``, plus the effects of all words that the text holds, plus ``spread``
-    times a normal number that depends on the other words alone.
+    The logit of the probability is that of ``base``, plus the effects of all words in the text, plus ``spread`` times a
+    standard normal number that depends only on the other words.
 
     Args:
-        base: the chance without any of the words.
-        effects: what is added to the logit, by word.
-        spread: how far texts differ otherwise.
-        seed: of the normal numbers.
+        base: Probability without any of the words.
+        effects: Effect on the logit by word.
+        spread: Standard deviation of the logit between texts.
+        seed: Seed of the normal numbers.
 
     Raises:
         OptionError: ``base`` is not between 0 and 1.
@@ -235,20 +239,20 @@ _JSON = {"Content-Type": "application/json"}
 _DECLINES = "I'm sorry, but I can't help with that."
 
 
-def _log_probabilities(words: list[str], chances: Mapping[str, float], most: int) -> list[dict[str, Any]]:
-    """Return what is said about tokens: of the first one its chance and those of others, all later ones are certain."""
+def _log_probabilities(words: list[str], chances: Mapping[str, float], limit: int) -> list[dict[str, Any]]:
+    """Compute the log probabilities of tokens: the first has alternatives, all later ones are certain."""
     first: dict[str, float] = {}
     for answer, chance in chances.items():
         word = "".join(answer.split()[:1])
         first[word] = first.get(word, 0.0) + chance
-    told = sorted(((chance, word) for word, chance in first.items() if chance > 0), reverse=True)[:most]
-    others = [{"token": word, "logprob": math.log(chance), "bytes": None} for chance, word in told]
+    likeliest = sorted(((chance, word) for word, chance in first.items() if chance > 0), reverse=True)[:limit]
+    alternatives = [{"token": word, "logprob": math.log(chance), "bytes": None} for chance, word in likeliest]
     return [
         {
             "token": word.strip(),
             "logprob": 0.0 if place else math.log(first[word.strip()]),
             "bytes": None,
-            "top_logprobs": [] if place else others,
+            "top_logprobs": [] if place else alternatives,
         }
         for place, word in enumerate(words)
     ]
@@ -263,14 +267,14 @@ class _ThreadingServer(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing about a client that went away."""
+        """Ignore clients that closed the connection."""
 
 
 def _handler(server: LocalServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
-        wbufsize = -1  # an answer is one packet
+        wbufsize = -1  # a response is one packet
 
         def do_GET(self) -> None:
             self._answer(b"")
@@ -278,17 +282,17 @@ def _handler(server: LocalServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             self._answer(self.rfile.read(int(self.headers["Content-Length"])))
 
-        def _answer(self, asked: bytes) -> None:
+        def _answer(self, body: bytes) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            said = server.answer(self.path, headers, asked)
-            if said.closes:
+            response = server.answer(self.path, headers, body)
+            if response.closes:
                 self.close_connection = True
                 return
-            self.send_response(said.status)
-            for name, value in {**said.headers, "Content-Length": str(len(said.body))}.items():
+            self.send_response(response.status)
+            for name, value in {**response.headers, "Content-Length": str(len(response.body))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(said.body)
+            self.wfile.write(response.body)
 
         def log_message(self, *_: Any) -> None:
             """Print nothing."""

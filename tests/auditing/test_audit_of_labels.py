@@ -96,7 +96,7 @@ def test_gates_and_files(run, tmp_path, capsys):
         (["--kind", "ordinal"], "the order of the labels of 'grade' is not known"),
         (["--order", "poor < fair"], "lacks 'very good'"),
         (["--kind", "labels", "--favourable", "fair"], "takes no favourable label"),
-        (["--kind", "labels", "--order", "poor < fair"], "an order is ordinal"),
+        (["--kind", "labels", "--order", "poor < fair"], "labels with an order"),
         (["--kind", "labels", "--weight", "w"], "leave --weight out"),
         (["--kind", "labels", "--score", "stars"], "leave --score out"),
         (["--kind", "labels", "--thresholds"], "expected no --thresholds"),

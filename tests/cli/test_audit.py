@@ -138,9 +138,9 @@ def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path
 @pytest.mark.parametrize(
     ("condition", "complaint"),
     [
-        ("flip_rate >", "should stand here"),
+        ("flip_rate >", "expected a name, a number or a value"),
         ("flip_rate", "is not a comparison"),
-        ("__import__('os').system('true') > 0", "here it should end"),
+        ("__import__('os').system('true') > 0", "expected 'and', 'or' or the end"),
         ("__import__('os') > 0", "is not a comparison"),
         ("flip_rat > 0.5", "did you mean 'flip_rate'?"),
         ("fairness > 0.5", "there is no number called 'fairness'"),

@@ -106,7 +106,7 @@ def test_an_answer_without_a_picture(
 
 def test_a_picture_elsewhere_is_not_fetched(upstream: Upstream, wire: ServiceConnection) -> None:
     upstream.body = json.dumps({"data": [{"url": "https://blobs.example.org/1.png?sig=hidden"}]}).encode()
-    with pytest.raises(FetchError, match="another place, https://blobs") as raised:
+    with pytest.raises(FetchError, match="another server, https://blobs") as raised:
         OpenAIImages(wire, "m").generate("x")
     assert "response_format: b64_json" in str(raised.value)
     assert "hidden" not in str(raised.value)

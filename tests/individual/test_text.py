@@ -234,7 +234,7 @@ def test_limits_and_interrupts():
         (longer_is_better, ["nobody here"], DataError, "has a term of"),
         (longer_is_better, [], DataError, "no texts"),
         (longer_is_better, ["he", None], DataError, "row 2"),
-        (longer_is_better, "he", DataError, "in place of many"),
+        (longer_is_better, "he", DataError, "got one text"),
         (3, ["he"], ModelError, "not a model of texts"),
         ("absent.skops", ["he"], ModelError, "no such file"),
         ("model.onnx", ["he"], ModelError, "not a model of texts"),

@@ -186,5 +186,5 @@ def test_a_model_that_was_misread_is_noticed(monkeypatch):
     outside = about | {"label_only": False, "scores": inside.scores}
     read = extract_white_box(SimpleNamespace(**outside, predict=inside.predict))
     assert network_fingerprint(read) == network_fingerprint(inside)
-    with pytest.raises(NotAdditiveError, match=r"decides \d+ of 1000 people differently"):
+    with pytest.raises(NotAdditiveError, match=r"decides \d+ of 1000 individuals differently"):
         extract_white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))

@@ -354,7 +354,7 @@ NUMBERS = ["age", "income", "debt"]
         (Normalizer(), r"\(Normalizer\).*may mix attributes"),
         (PCA(2), r"\(PCA\).*may mix attributes"),
         (PolynomialFeatures(), r"\(PolynomialFeatures\)"),
-        (Own(), r"\(Own\).*code of its own"),
+        (Own(), r"\(Own\).*custom code"),
         (MyScaler(), r"\(MyScaler\)"),
         (make_pipeline(StandardScaler(), PCA()), r"step 'columntransformer/only/pca'"),
         (Binarizer(), "too many values to list; describe the number as ordinal"),

@@ -439,11 +439,6 @@ OPERATORS = {
         {"low": np.array(-1e6, F), "high": np.array(1e6, F)},
         5,
     ),
-    "norm of one column": (
-        [node("Gather", "x i", "a", axis=1), node("Add", "a one", "s"), node("Normalizer", "s", "y", norm="L2")],
-        {"i": np.array([0]), "one": np.array(-1, F)},
-        1,
-    ),
     "functions of a listed number": (
         [
             node("Gather", "x i", "a", axis=1),

@@ -107,7 +107,7 @@ def test_a_worked_example():
     np.testing.assert_allclose(by_hand(steepness=2.0).scores(people)[0, 1], 1 / (1 + math.exp(-1.5)))
     np.testing.assert_array_equal(by_hand(divisor=2.0).raw(people)[:, 0], 0.5 + (np.array(raw) - 0.5) / 2)
     assert isinstance(model, Scorer)
-    assert repr(model.nodes) == "Nodes(2 trees, 8 nodes)"
+    assert repr(model.nodes) == "TreeNodes(2 trees, 8 nodes)"
     assert open_model(model, LoadRequest(LOAN)) is model
 
 
@@ -137,7 +137,7 @@ def test_several_outputs():
 
 
 def slow(nodes, inputs, outputs):
-    """One row, one tree, one node at a time, as the documentation of ``Nodes`` says."""
+    """One row, one tree, one node at a time, as the documentation of ``TreeNodes`` says."""
     total = np.zeros((len(inputs), outputs))
     for row, entries in enumerate(inputs):
         for t in range(nodes.trees):
@@ -275,7 +275,7 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
         (tree(left=(0,)), "not a tree"),
         (tree(leaves=((1, 2), (3, 4))), "output 0 of 1"),
         (tree(right=(1,)), "not a tree"),
-        (tree(right=(3,)), "child 3, but there are 3 nodes"),
+        (tree(right=(3,)), "the child 3 in a tree of 3 nodes"),
         (tree(right=(-1,)), "child -1"),
         (tree(feature=(0, 0), threshold=(0, 0), left=(1, 0), right=(2, 3), default=(0, 0), leaves=(0, 0)), "a tree"),
         (tree(feature=(3,)), "outside the 3"),
@@ -286,8 +286,8 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
         (tree(leaves=(1e308, 0)), "not a plausible value"),
         (tree(output=1), "output 1 of 1"),
         (tree(output=-1), "output -1 of 1"),
-        (tree(sets={0: [-1]}), "category lies outside"),
-        (tree(sets={0: [MAX_CATEGORY]}), "category lies outside"),
+        (tree(sets={0: [-1]}), "category is outside"),
+        (tree(sets={0: [MAX_CATEGORY]}), "category is outside"),
     ],
 )
 def test_what_is_no_tree(broken, message):

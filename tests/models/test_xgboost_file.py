@@ -66,7 +66,6 @@ def test_two_labels(tmp_path, suffix, parameters):
         {},
         {"base_score": 0.5},
         {"booster": "dart", "rate_drop": 0.4},
-        {"multi_strategy": "multi_output_tree", "categories": False},
         {"num_parallel_tree": 2, "subsample": 0.5},
     ],
     ids=str,
@@ -272,7 +271,7 @@ def test_what_is_refused(tmp_path):
         (tmp_path / f"{name}.json").write_bytes(content)
         with pytest.raises(ModelError, match=f"{name}.json"):
             read_xgboost(tmp_path / f"{name}.json", SCHEMA)
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="no such file"):
         read_xgboost(tmp_path / "absent.json", SCHEMA)
 
 

@@ -99,7 +99,7 @@ def test_what_is_said_stands_above_a_schema():
     number = infer_schema(PRICES, target="price")
     turned = ColumnRoles(protected=["sex"], schema=number, favourable="higher").read(PRICES).schema.target
     assert turned == Target(name="price", kind="number", favourable="higher")
-    with pytest.raises(OptionError, match="'cheap'"):
+    with pytest.raises(SchemaError, match="'cheap'"):
         ColumnRoles(protected=["sex"], schema=number, favourable="cheap").read(PRICES)
     with pytest.raises(SchemaError, match="favourable"):
         ColumnRoles(protected=["sex"], schema=number, outcome=OutcomeRole(kind="label")).read(PRICES)

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenhand.certification.certificate.result import estimated_share
 from evenhand.core.document import Block, Document
 from evenhand.core.text import SIMULATED, list_some
-from evenhand.groups.gaps import title_gap
 from evenhand.groups.result import confidence_levels
-from evenhand.stats.metric_specs import (
-    LABEL_GAP_TITLES,
-    LABEL_TITLES,
-    METRIC_TITLES,
-    NUMBER_GAP_TITLES,
-    NUMBER_TITLES,
-    RATE_TITLES,
-)
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Estimated, Observed, Quantity
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
-    from evenhand.groups.result import GroupMetrics
     from evenhand.schema.attribute import Attribute
     from evenhand.schema.schema import Schema
 
@@ -86,34 +77,14 @@ def confidence_level(audit: AuditResult) -> str:
 
 
 def list_quantities(audit: AuditResult) -> list[tuple[str, Quantity]]:
-    """Return every number of the audit that comes with its kind, and what it is called."""
-    found = _group_quantities(audit.groups)
-    for rate in () if audit.individual is None else audit.individual.rates:
-        found.append(("counterfactual flip rate", rate.headline.rate))
-        if rate.counterfactual is not None:
-            found.append(("counterfactual flip rate as published", rate.rate))
-    found += [("different decisions in all", estimated_share(certificate)) for certificate in audit.certificates]
-    return found
-
-
-def _group_quantities(groups: GroupMetrics) -> list[tuple[str, Quantity]]:
-    titles = METRIC_TITLES | NUMBER_TITLES
-    found = [(titles.get(name, name), quantity) for name, quantity in groups.overall.items()]
-    for breakdown in groups.breakdowns:
-        for group in breakdown.groups:
-            found += [(titles.get(name, name), quantity) for name, quantity in group.metrics.items()]
-        found += [(NUMBER_GAP_TITLES.get(gap.name) or title_gap(gap), gap.value) for gap in breakdown.gaps]
-    for proxies in groups.proxies:
-        found += [(f"{titles[one.metric]} by {proxies.by}", one.estimate) for one in proxies.rates]
-        found += [(f"differences by {proxies.by}, by probability", one.estimate) for one in proxies.differences]
-    binned = "observed rate, by score" if groups.outcome is None else "true mean, by number"
-    for each in () if groups.labels is None else groups.labels.breakdowns:
-        for member in each.groups:
-            found += [(RATE_TITLES[name], one) for rates in member.rates.values() for name, one in rates.items()]
-            found += [("share given at least a grade", one) for one in member.at_least.values()]
-            found += [(LABEL_TITLES[name], one) for name, one in member.metrics.items()]
-        found += [(LABEL_GAP_TITLES[gap.name], gap.value) for gap in each.gaps]
-    return found + [(binned, one.base_rate) for one in groups.calibration]
+    """List the quantities of an audit with their titles."""
+    titled = [
+        (METRICS[number.name].heading if number.name in METRICS else number.name, number.quantity)
+        for number in audit.numbers()
+    ]
+    titled += [("different decisions in all", estimated_share(certificate)) for certificate in audit.certificates]
+    binned = "observed rate, by score" if audit.groups.outcome is None else "true mean, by number"
+    return titled + [(binned, score_bin.base_rate) for score_bin in audit.groups.calibration]
 
 
 def describe_limits(audit: AuditResult) -> list[str]:

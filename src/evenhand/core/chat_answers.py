@@ -215,12 +215,12 @@ def _scan_object(text: str, start: int) -> tuple[int, str]:
     for token in _JSON_TOKEN.finditer(text, start):
         parts.append(text[at : token.start()])
         at = token.end()
-        kind, found = token.lastgroup, token[0]
+        kind, source = token.lastgroup, token[0]
         if kind in ("single", "curly"):
-            found = '"' + found[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
-        parts.append("" if kind == "comma" else _WORDS.get(found, found) if kind == "word" else found)
+            source = '"' + source[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+        parts.append("" if kind == "comma" else _WORDS.get(source, source) if kind == "word" else source)
         if kind == "brace":
-            depth += 1 if found == "{" else -1
+            depth += 1 if source == "{" else -1
             if depth == 0:
                 return at, "".join(parts)
     return len(text), ""
@@ -350,15 +350,15 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _last_statement(text: str, parse: Parser[T]) -> T | None:
-    """Parse the last line if it stands alone, or else its last sentence if that begins with a label."""
+    """Parse the last line if it is separate, otherwise its last sentence if it begins with a label."""
     lines = _lines(text)
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         return None
-    before = lines[-2].rstrip() if len(lines) > 1 else ""
+    previous = lines[-2].rstrip() if len(lines) > 1 else ""
     # A line that continues the sentence before is not a statement: "I would not say" before "yes".
-    alone = not before or not before[-1].isalnum() or not _strip(_strip_label(_strip(fold(before)) + ":"))
+    alone = not previous or not previous[-1].isalnum() or not _strip(_strip_label(_strip(fold(previous)) + ":"))
     if alone and (value := parse(lines[-1])) is not None:
         return value
     last = _SENTENCE_END.split(lines[-1].strip())[-1]
@@ -378,14 +378,21 @@ def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
     folded = [fold(choice) for choice in choices]
     left = {letter for choice in folded for letter in choice[: len(choice) - len(_strip(choice + "x")) + 1]}
     right = {letter for choice in folded for letter in choice[len(_strip("x" + choice)) - 1 :]}
-    exact, alike, bare = (_unique(forms, choices) for forms in (choices, folded, [_strip(form) for form in folded]))
+    exact, same_case, unmarked = (
+        _unique(forms, choices) for forms in (choices, folded, [_strip(form) for form in folded])
+    )
 
     def parse(piece: str) -> str | None:
         text = fold(piece)
-        kept = _strip(text, left, right)
+        stripped = _strip(text, left, right)
         unlabelled = _strip_label(_strip(text, left, right))
-        forms = [(piece.strip(), exact), (text, alike), (kept, alike), (_strip(unlabelled, left, right), alike)]
-        forms += [(_strip(text), bare), (_strip(unlabelled), bare)]
+        forms = [
+            (piece.strip(), exact),
+            (text, same_case),
+            (stripped, same_case),
+            (_strip(unlabelled, left, right), same_case),
+        ]
+        forms += [(_strip(text), unmarked), (_strip(unlabelled), unmarked)]
         return next((table[form] for form, table in forms if form and form in table), None)
 
     return parse
@@ -459,10 +466,10 @@ def _parse_digits(digits: str) -> set[float]:
         values.add(float(digits.replace(",", ".")))
     grouped = _THOUSANDS.fullmatch(digits)
     if grouped and not digits.startswith("0"):
-        whole = re.sub(r"\D", "", grouped[1])
+        integer = re.sub(r"\D", "", grouped[1])
         decimals = digits[len(grouped[1]) :]
         if not decimals or decimals[0] != grouped["mark"]:
-            values.add(float(f"{whole}.{grouped[3] or 0}"))
+            values.add(float(f"{integer}.{grouped[3] or 0}"))
     return values
 
 

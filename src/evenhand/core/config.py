@@ -185,9 +185,9 @@ def _list_choices(choices: str) -> str:
     return f"one of: {choices.replace(' or ', ', ').replace(chr(39), '')}"
 
 
-def unknown_entry(name: str, known: Sequence[str], location: str | None = None) -> OptionError:
+def unknown_entry(name: str, names: Sequence[str], location: str | None = None) -> OptionError:
     """Build the error for an unknown entry; its hint suggests the nearest name."""
-    hint = f"{suggest_name(name, known)}known: {', '.join(known)}" if known else None
+    hint = f"{suggest_name(name, names)}known: {', '.join(names)}" if names else None
     return OptionError(f"there is no entry {name!r}", location=location, hint=hint)
 
 

@@ -1,7 +1,7 @@
-"""Code that is written once, as coroutines, and either runs in an event loop or blocks its caller.
+"""Coroutines that run in an event loop or block their caller.
 
-Whatever waits asks `is_blocking` and waits in one way or the other. A method made by `blocks` is awaited in an event
-loop; every other function runs in a thread there, so that it holds up nothing else.
+Code that waits checks `is_blocking`. In an event loop, `call` awaits methods decorated by `blocks`, and runs all other
+functions in a thread.
 """
 
 from __future__ import annotations
@@ -21,68 +21,68 @@ _blocking: ContextVar[bool] = ContextVar("evenhand_blocking", default=False)
 
 
 def is_blocking() -> bool:
-    """Return whether the code that runs may block, because its caller waits for it."""
+    """Check whether the running code may block its caller."""
     return _blocking.get()
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in this thread, without an event loop; everything that it waits for blocks.
+    """Run a coroutine in this thread without an event loop. All its calls block.
 
     Raises:
-        RuntimeError: it waited for an event loop, so it was not written for this.
+        RuntimeError: The coroutine waits for an event loop.
     """
-    mark = _blocking.set(True)
+    token = _blocking.set(True)
     try:
         coroutine.send(None)
-    except StopIteration as done:
-        return cast(T, done.value)
+    except StopIteration as end:
+        return cast(T, end.value)
     finally:
-        _blocking.reset(mark)
+        _blocking.reset(token)
         coroutine.close()
-    raise RuntimeError("a coroutine that was to block waited for an event loop")
+    raise RuntimeError("a blocking coroutine waited for an event loop")
 
 
 def blocks(
     method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Owner, P], T]:
-    """Return a method that waits for a coroutine; `call` awaits the coroutine itself in an event loop."""
+    """Decorate a coroutine method so that it blocks. In an event loop, `call` awaits the coroutine instead."""
 
     @wraps(method)
     def wait(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return run_blocking(method(owner, *args, **kwargs))
 
-    wait.awaited = method  # type: ignore[attr-defined]  # where `call` finds it
+    wait.awaited = method  # type: ignore[attr-defined]  # read by `_async_variant`
     return wait
 
 
-def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]] | None:
-    """Return what does the same as a function and is awaited; None if there is nothing such."""
-    # An object that can be called has its method behind it.
+def _async_variant(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]] | None:
+    """Return the async variant of a function. None if there is none."""
+    # The attribute of a callable object is on its method.
     if not hasattr(function, "__name__"):
         function = cast(Any, function).__call__
-    found = getattr(function, "awaited", None)
+    variant = getattr(function, "awaited", None)
     owner = getattr(function, "__self__", None)
-    return found if found is None or owner is None else partial(found, owner)
+    return variant if variant is None or owner is None else partial(variant, owner)
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns: awaited or from a thread where an event loop waits, and else directly."""
+    """Call a function. In an event loop, await its async variant, or run it in a thread."""
     if is_blocking():
         return function(*args, **kwargs)
-    awaited = _awaited(function)
-    if awaited is not None:
-        return cast(T, await awaited(*args, **kwargs))
+    variant = _async_variant(function)
+    if variant is not None:
+        return cast(T, await variant(*args, **kwargs))
     return await _call_in_thread(lambda: function(*args, **kwargs))
 
 
-async def call_quick(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns that does not wait: awaited where it can be, and else directly."""
-    awaited = None if is_blocking() else _awaited(function)
-    return function(*args, **kwargs) if awaited is None else cast(T, await awaited(*args, **kwargs))
+async def call_nonblocking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that does not wait. In an event loop, await its async variant if it has one."""
+    variant = None if is_blocking() else _async_variant(function)
+    return function(*args, **kwargs) if variant is None else cast(T, await variant(*args, **kwargs))
 
 
-async def _call_in_thread(work: Callable[[], T]) -> T:
-    """Return what work returns, from a thread that ends with the process: what hangs does not keep it alive."""
+async def _call_in_thread(function: Callable[[], T]) -> T:
+    """Call a function in a daemon thread, so that a call that hangs does not keep the process alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -98,27 +98,27 @@ async def _call_in_thread(work: Callable[[], T]) -> T:
         result: T | None = None
         error: BaseException | None = None
         try:
-            result = work()
+            result = function()
         except BaseException as raised:
             error = raised
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            return  # The loop has ended, and no caller waits any more.
+            return  # The event loop is closed.
 
     threading.Thread(target=run, name="evenhand-call", daemon=True).start()
     return await future
 
 
 async def gather(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
-    """Return what several coroutines return: at the same time in an event loop, and else one after the other.
+    """Run several coroutines: concurrently in an event loop, otherwise one after the other.
 
-    The first error is raised; what has not begun by then never does.
+    The first error is raised, and the remaining coroutines are not started.
     """
     if not is_blocking() and len(coroutines) > 1:
         return list(await asyncio.gather(*coroutines))
     try:
-        return [await one for one in coroutines]
+        return [await coroutine for coroutine in coroutines]
     finally:
-        for one in coroutines:
-            one.close()
+        for coroutine in coroutines:
+            coroutine.close()

@@ -1,14 +1,13 @@
-"""The one small language of conditions on people, constraints on profiles and gates on an audit's numbers.
+"""Language of conditions on people, constraints on profiles, and conditions on the numbers of an audit.
 
     18 <= age < 65                     race in {White, "A, B and C"}            not (hours < 10 or job == Clerk)
     age - years_employed >= 14         one_hot(house_rents, house_owns)         violation_rate.sex.high > 0.01
     relationship == Husband -> sex == Male
 
-From loosest to tightest: ``->``; ``or``, ``and``, ``not``; comparisons, ``in {}``, ``not in {}``; ``+ -``, ``* /``, a
-sign. ``a -> b`` is short for ``not a or b``, and has the same tree.
-Words with spaces or signs stand in quotes; names and values that are known, such as ``Some-college``, may go without.
-What the names of a tree mean, and which parts of the language make sense, is up to those who evaluate it:
-``Expression.fault`` lets them point at the place as the parser does.
+Operators by increasing precedence: ``->``; ``or``, ``and``, ``not``; comparisons, ``in {}``, ``not in {}``; ``+ -``,
+``* /``, sign. ``a -> b`` is parsed as ``not a or b``. Words with spaces or signs are quoted, except known names and
+values such as ``Some-college``. The caller evaluates the tree, and reports errors with ``Expression.fault``, which
+points at the position in the text.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from typing import TypeAlias
 from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
 
-DEEPEST = 50
-"""Brackets, signs and negations within each other, at most."""
+MAX_DEPTH = 50
+"""Maximum depth of nested brackets, signs and negations."""
 
 COMPARISONS = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Every comparison, and what it is with its sides exchanged."""
+"""Comparison operators, with their mirror images."""
 
 _KEYWORDS = ("and", "or", "not", "in")
 _PLAIN = re.compile(r"[^\W\d]\w*")
@@ -39,7 +38,7 @@ _SUM = re.compile(r"\d[\w.+*/-]*")
 
 @dataclass(frozen=True)
 class ExpressionPart:
-    """Part of a text, from ``start`` up to ``stop``. Trees that say the same are equal wherever their pieces stand."""
+    """Part of a text, from ``start`` to ``stop``. Comparisons of trees ignore positions."""
 
     start: int = field(compare=False)
     stop: int = field(compare=False)
@@ -47,7 +46,7 @@ class ExpressionPart:
 
 @dataclass(frozen=True)
 class Token(ExpressionPart):
-    """The smallest piece: a ``word``, a ``quoted`` one, a ``number`` or a ``sign``; ``end`` after the last."""
+    """Token of kind ``word``, ``quoted``, ``number`` or ``sign``; the last has kind ``end``."""
 
     kind: str
     text: str
@@ -61,14 +60,14 @@ class Token(ExpressionPart):
 
 @dataclass(frozen=True)
 class Number(ExpressionPart):
-    """A number as it is written."""
+    """Number, as text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Name(ExpressionPart):
-    """A name or a value, with what follows in dots and brackets: ``race``, ``rate.sex``, ``rate["marital-status"]``."""
+    """Name or value with its parts: ``race``, ``rate.sex``, ``rate["marital-status"]``."""
 
     parts: tuple[str, ...]
     quoted: bool = False
@@ -76,7 +75,7 @@ class Name(ExpressionPart):
 
 @dataclass(frozen=True)
 class Call(ExpressionPart):
-    """``function(operand, ...)``."""
+    """Call of a function: ``function(operand, ...)``."""
 
     function: str
     operands: tuple[Node, ...]
@@ -84,7 +83,7 @@ class Call(ExpressionPart):
 
 @dataclass(frozen=True)
 class Arithmetic(ExpressionPart):
-    """Two terms or more with + and - between them, or with * and /, taken from the left; or one behind its sign."""
+    """Two or more operands with + and -, or with * and /, evaluated from the left; or one operand with a sign."""
 
     operands: tuple[Node, ...]
     signs: tuple[Token, ...]
@@ -92,7 +91,7 @@ class Arithmetic(ExpressionPart):
 
 @dataclass(frozen=True)
 class Comparison(ExpressionPart):
-    """Two operands or more with a comparison between neighbours: ``18 <= age < 65``."""
+    """Chain of comparisons of two or more operands: ``18 <= age < 65``."""
 
     operands: tuple[Node, ...]
     signs: tuple[Token, ...]
@@ -100,7 +99,7 @@ class Comparison(ExpressionPart):
 
 @dataclass(frozen=True)
 class Containment(ExpressionPart):
-    """``x in {a, b}``, or ``not in``: the first operand among the others; ``sign`` is the word ``in``."""
+    """Membership ``x in {a, b}`` or ``x not in {a, b}`` of the first operand in the others."""
 
     operands: tuple[Node, ...]
     sign: Token
@@ -109,7 +108,7 @@ class Containment(ExpressionPart):
 
 @dataclass(frozen=True)
 class Logic(ExpressionPart):
-    """Operands joined by ``and`` or by ``or``, or one behind ``not``; ``sign`` is the first such word."""
+    """Operands joined by ``and`` or ``or``, or one operand of ``not``; ``sign`` is the first operator."""
 
     word: str
     operands: tuple[Node, ...]
@@ -120,31 +119,31 @@ Node: TypeAlias = Number | Name | Call | Arithmetic | Comparison | Containment |
 
 
 def format_expression(node: Node) -> str:
-    """Return a text that says a tree: reading it gives an equal tree."""
+    """Format a tree as text that is parsed as an equal tree."""
     if isinstance(node, Number):
         return node.text
     if isinstance(node, Name):
-        rest = (f".{part}" if _PLAIN.fullmatch(part) else f"[{_quote(part)}]" for part in node.parts[1:])
-        return "".join([_quote(node.parts[0]) if node.quoted else node.parts[0], *rest])
-    # What a function takes is bracketed like what is compared.
+        parts = (f".{part}" if _PLAIN.fullmatch(part) else f"[{_quote(part)}]" for part in node.parts[1:])
+        return "".join([_quote(node.parts[0]) if node.quoted else node.parts[0], *parts])
+    # Operands of a function are bracketed like those of a comparison.
     level = 3 if isinstance(node, Call) else _level(node)
-    alone = len(node.operands) == 1 and not isinstance(node, Call)
-    first, *others = (
-        shown if _level(one) + alone > level else f"({shown})"
-        for one, shown in ((operand, format_expression(operand)) for operand in node.operands)
+    unary = len(node.operands) == 1 and not isinstance(node, Call)
+    left, *operands = (
+        text if _level(operand) + unary > level else f"({text})"
+        for operand, text in ((operand, format_expression(operand)) for operand in node.operands)
     )
     if isinstance(node, Call):
-        return f"{node.function}({', '.join([first, *others])})"
+        return f"{node.function}({', '.join([left, *operands])})"
     if isinstance(node, Containment):
-        return f"{first} {'in' if node.inside else 'not in'} {{{', '.join(others)}}}"
+        return f"{left} {'in' if node.inside else 'not in'} {{{', '.join(operands)}}}"
     if isinstance(node, Logic):
-        return f"not {first}" if alone else f" {node.word} ".join([first, *others])
+        return f"not {left}" if unary else f" {node.word} ".join([left, *operands])
     signs = [sign.text for sign in node.signs]
-    return signs[0] + first if alone else " ".join([first, *itertools.chain(*zip(signs, others, strict=True))])
+    return signs[0] + left if unary else " ".join([left, *itertools.chain(*zip(signs, operands, strict=True))])
 
 
 def _level(node: Node) -> int:
-    """Return how tightly a node binds, from 0 for ``or``."""
+    """Return the precedence of a node, from 0 for ``or``."""
     if isinstance(node, Logic):
         return ("or", "and", "not").index(node.word)
     if isinstance(node, Arithmetic):
@@ -153,7 +152,7 @@ def _level(node: Node) -> int:
 
 
 def quote_word(word: str) -> str:
-    """Return how an expression says a known name or value: in quotes where it could be read as anything else."""
+    """Quote a known name or value if it could be parsed as anything else."""
     return word if _BARE.fullmatch(word) and word.lower() not in _KEYWORDS else _quote(word)
 
 
@@ -163,60 +162,60 @@ def _quote(word: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A text, and the option or entry that it was given to."""
+    """Text of an expression, and its option or entry."""
 
     text: str
     location: str
 
     def word(self, piece: ExpressionPart) -> str:
-        """Return the name or value that a piece says; what reads as arithmetic may be one too, such as ``18-25``."""
+        """Return the name or value of a piece, which may look like arithmetic, such as ``18-25``."""
         return piece.parts[0] if isinstance(piece, Name) and len(piece.parts) == 1 else self.cut(piece)
 
     def cut(self, piece: ExpressionPart) -> str:
-        """Return how a piece is written."""
+        """Return the text of a piece."""
         return self.text[piece.start : piece.stop]
 
     def fault(self, message: str, piece: ExpressionPart, hint: str | None = None) -> OptionError:
-        """Return the error that points at a piece."""
-        shown = "".join(" " if letter.isspace() else letter for letter in self.text)
+        """Build an error that points at a piece."""
+        line = "".join(" " if letter.isspace() else letter for letter in self.text)
         pointer = " " * piece.start + "^" * max(1, piece.stop - piece.start)
-        return OptionError(f"{message}\n    {shown}\n    {pointer}", location=self.location, hint=hint)
+        return OptionError(f"{message}\n    {line}\n    {pointer}", location=self.location, hint=hint)
 
     def unknown(self, message: str, piece: ExpressionPart, names: Iterable[str], known: str) -> OptionError:
-        """Return the error about a word that is none of some names; its hint suggests the nearest."""
+        """Build an error for an unknown word, whose hint suggests the nearest of some names."""
         return self.fault(message, piece, f"{suggest_name(self.word(piece), names)}{known}")
 
 
 @dataclass(frozen=True)
 class Expression(Source):
-    """A text that was read: ``tree`` is what it says."""
+    """Parsed expression."""
 
     tree: Node
 
 
 def parse_expression(text: str, *, location: str, words: Collection[str] = ()) -> Expression:
-    """Read a text.
+    """Parse an expression.
 
     Args:
-        text: the expression.
-        location: the option or entry it was given to, for messages.
-        words: names and values that may stand without quotes although they hold signs, such as ``Some-college``, or
-            are words of the language, such as ``in``.
+        text: Expression.
+        location: Option or entry of the expression, for messages.
+        words: Names and values that need no quotes although they contain signs, such as ``Some-college``, or are
+            keywords, such as ``in``.
 
     Raises:
-        OptionError: the text cannot be read; the message points at the place.
+        OptionError: The expression is invalid; the message points at the position.
     """
     return Expression(text, location, _Parser(Source(text, location), words).parse())
 
 
 def _tokenize(source: Source, words: Collection[str]) -> Iterator[Token]:
-    # A hyphen inside a known word belongs to the word. 18-25 stays arithmetic, and is a value where that is none.
-    known = sorted(
+    # A hyphen in a known word is part of the word. 18-25 is arithmetic, or a value if arithmetic is not expected.
+    hyphenated = sorted(
         (word for word in words if _FREE.fullmatch(word) and not _SUM.fullmatch(word)), key=len, reverse=True
     )
     pattern = re.compile(
         r"(?P<quoted>\"[^\"]*\"|'[^']*')"
-        + (f"|(?P<known>{'|'.join(map(re.escape, known))})(?!\\w|-(?!>))" if known else "")
+        + (f"|(?P<known>{'|'.join(map(re.escape, hyphenated))})(?!\\w|-(?!>))" if hyphenated else "")
         + rf"|(?P<number>{_NUMBER})|(?P<sign>->|<=|>=|==|!=|[-+*/<>={{}}(),.\[\]])|(?P<word>\w+)"
         + r"|(?P<space>\s+)|(?P<wrong>.)"
     )
@@ -226,15 +225,15 @@ def _tokenize(source: Source, words: Collection[str]) -> Iterator[Token]:
         token = Token(match.start(), match.end(), "word" if kind == "known" else kind, text)
         if kind == "wrong":
             if text in "\"'":
-                raise source.fault("the quote is not closed", token)
-            raise source.fault(f"{text!r} means nothing here", token, "quote it where it is part of a name or value")
+                raise source.fault("missing closing quote", token)
+            raise source.fault(f"unexpected {text!r}", token, "quote it if it is part of a name or value")
         if kind != "space":
             yield token
     yield Token(len(source.text), len(source.text) + 1, "end", "")
 
 
 class _Parser:
-    """Recursive descent over the tokens: one method per level of binding, loosest first."""
+    """Recursive-descent parser, with one method per level of precedence."""
 
     def __init__(self, source: Source, words: Collection[str]) -> None:
         self._fault = source.fault
@@ -246,7 +245,7 @@ class _Parser:
         tree = self._parse_implication()
         if self._tokens[0].kind != "end":
             hint = "quote names and values of several words"
-            raise self._fault("here it should end, or go on with 'and' or 'or'", self._tokens[0], hint)
+            raise self._fault("expected 'and', 'or' or the end", self._tokens[0], hint)
         return tree
 
     def _take(self) -> Token:
@@ -261,18 +260,20 @@ class _Parser:
     @contextmanager
     def _deeper(self, token: Token) -> Iterator[None]:
         self._depth += 1
-        if self._depth > DEEPEST:
-            raise self._fault(f"more than {DEEPEST} levels deep", token, "split it into several")
+        if self._depth > MAX_DEPTH:
+            raise self._fault(f"more than {MAX_DEPTH} levels deep", token, "split the expression")
         yield
         self._depth -= 1
 
-    def _parse_chain(self, chosen: Sequence[str], operand: Callable[[], Node]) -> tuple[tuple[Node, ...], list[Token]]:
-        """Read operands with some signs or words between them."""
+    def _parse_chain(
+        self, operators: Sequence[str], operand: Callable[[], Node]
+    ) -> tuple[tuple[Node, ...], list[Token]]:
+        """Parse operands that are joined by operators."""
         operands, signs = [operand()], []
-        while self._tokens[0].is_sign(*chosen) or self._tokens[0].is_keyword(*chosen):
+        while self._tokens[0].is_sign(*operators) or self._tokens[0].is_keyword(*operators):
             signs.append(self._take())
             if signs[-1].text == "=":
-                raise self._fault("one = compares nothing", signs[-1], "write ==")
+                raise self._fault("= is not a comparison", signs[-1], "write ==")
             operands.append(operand())
         return tuple(operands), signs
 
@@ -312,15 +313,15 @@ class _Parser:
         sign = self._take()
         inside = sign.is_keyword("in")
         if not inside and not (sign := self._take()).is_keyword("in"):
-            raise self._fault("after 'not' there should be 'in'", sign)
-        self._take_sign("{", "after 'in' there should be values in braces", "such as in {White, Black}")
+            raise self._fault("expected 'in' after 'not'", sign)
+        self._take_sign("{", "expected values in braces after 'in'", "such as in {White, Black}")
         values, closing = self._parse_list("}")
         return Containment(operands[0].start, closing.stop, (operands[0], *values), sign, inside)
 
     def _parse_list(self, closing: str) -> tuple[tuple[Node, ...], Token]:
-        """Read what stands between commas, and the sign that closes it."""
+        """Parse operands between commas, and the closing sign."""
         operands, _ = self._parse_chain(",", self._parse_sum)
-        message = f"here there should be a comma or {closing}"
+        message = f"expected a comma or {closing}"
         return operands, self._take_sign(closing, message, "quote values of several words")
 
     def _parse_sum(self) -> Node:
@@ -329,8 +330,8 @@ class _Parser:
     def _parse_product(self) -> Node:
         return self._parse_arithmetic("*/", self._parse_sign)
 
-    def _parse_arithmetic(self, chosen: str, operand: Callable[[], Node]) -> Node:
-        operands, signs = self._parse_chain(chosen, operand)
+    def _parse_arithmetic(self, operators: str, operand: Callable[[], Node]) -> Node:
+        operands, signs = self._parse_chain(operators, operand)
         return Arithmetic(operands[0].start, operands[-1].stop, operands, tuple(signs)) if signs else operands[0]
 
     def _parse_sign(self) -> Node:
@@ -346,14 +347,14 @@ class _Parser:
         if token.is_sign("("):
             with self._deeper(token):
                 inner = self._parse_implication()
-            self._take_sign(")", "here there should be )")
+            self._take_sign(")", "expected )")
             return inner
         if token.kind == "number":
             return Number(token.start, token.stop, token.text)
         if token.kind == "quoted":
             return Name(token.start, token.stop, (token.text,), quoted=True)
         if token.kind != "word" or (token.is_keyword(*_KEYWORDS) and token.text not in self._words):
-            raise self._fault("a name, a number or a value should stand here", token)
+            raise self._fault("expected a name, a number or a value", token)
         if not self._tokens[0].is_sign("("):
             return self._parse_path(token)
         with self._deeper(self._take()):
@@ -365,7 +366,7 @@ class _Parser:
         while self._tokens[0].is_sign(".", "["):
             dot, part = self._take().text == ".", self._take()
             if part.kind not in (("word",) if dot else ("word", "quoted", "number")):
-                raise self._fault("a name should stand here", part)
-            stop = part.stop if dot else self._take_sign("]", "here there should be ]").stop
+                raise self._fault("expected a name", part)
+            stop = part.stop if dot else self._take_sign("]", "expected ]").stop
             parts.append(part.text)
         return Name(token.start, stop, tuple(parts))

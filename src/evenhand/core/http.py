@@ -31,7 +31,7 @@ MAX_ANSWER_BYTES = 48 << 20
 """Maximum size of a response. Images of known services are smaller, also in base64."""
 
 MAX_PAUSE_SECONDS = 30.0
-"""Maximum number of seconds between two attempts, whatever the server asks for."""
+"""Maximum number of seconds between two attempts, even if the server asks for more."""
 
 MAX_CONNECTIONS = 64
 """Maximum number of open connections to one server."""
@@ -53,7 +53,7 @@ class HttpClient:
         location: Address of the server in messages, without credentials.
         timeout: Time limit in seconds for the connection, and again for the whole response.
         retries: Maximum number of retries if the server is overloaded or cannot be reached.
-        backoff: Seconds before the first retry. Each further pause is twice as long.
+        backoff: Seconds before the first retry. The pause doubles with each retry.
         retries_when_late: Whether to retry after a timeout. Use it only if repeated requests cost nothing.
         hints: Hints of error messages by status.
         hint: Hint of the error message for an invalid response.
@@ -93,7 +93,7 @@ class HttpClient:
             FetchError: The server does not answer, or responds with an error status.
             ModelError: The response is too large or compressed.
         """
-        tried = 0
+        attempt = 0
         headers = {**_OWN_HEADERS, **headers}
         while True:
             count(1)
@@ -107,14 +107,14 @@ class HttpClient:
             if isinstance(answer, FetchError) and not answer.sent:
                 count(-1)
             pause = answer.retry_after if isinstance(answer, FetchError) else None
-            if pause is None or tried == self.retries:
+            if pause is None or attempt == self.retries:
                 raise answer
-            seconds = min(max(pause, self.backoff * 2**tried), MAX_PAUSE_SECONDS)
+            seconds = min(max(pause, self.backoff * 2**attempt), MAX_PAUSE_SECONDS)
             if is_blocking():
                 sleep(seconds)
             else:
                 await sleep_async(seconds)
-            tried += 1
+            attempt += 1
 
     def close(self) -> None:
         """Close the open connections."""
@@ -344,8 +344,8 @@ def parse_json_response(body: bytes) -> Any:
     if not _UNUSUAL_JSON.search(text):
         return json.loads(text)
     value = json.loads(text, parse_float=_finite_number, parse_constant=_finite_number)
-    whole = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return json.loads(whole)
+    repaired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return json.loads(repaired)
 
 
 def _finite_number(text: str) -> float | None:
@@ -372,7 +372,7 @@ def _read_error(body: bytes) -> tuple[str | None, str]:
     for _ in range(2):
         if isinstance(error, dict):
             codes = (error.get("code"), error.get("type"))
-            code = next((one for one in codes if isinstance(one, str) and _ERROR_CODE.fullmatch(one)), code)
+            code = next((text for text in codes if isinstance(text, str) and _ERROR_CODE.fullmatch(text)), code)
             error = error.get("error") or error.get("message") or error.get("detail") or error
     return (error if isinstance(error, str) else None), code
 
@@ -424,15 +424,15 @@ class SecretRedactor:
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        held = os.environ if environment is None else environment
-        secrets = {value.strip() for name, value in held.items() if _NAMES.search(name)}
-        known = sorted((one for one in secrets if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        variables = os.environ if environment is None else environment
+        secrets = {value.strip() for name, value in variables.items() if _NAMES.search(name)}
+        values = sorted((secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, values))) if values else None
 
     def __call__(self, text: str) -> str:
         """Redact secrets in a text."""
-        if self._known is not None:
-            text = self._known.sub(HIDDEN_TEXT, text)
+        if self._values is not None:
+            text = self._values.sub(HIDDEN_TEXT, text)
         for shape in _SHAPES:
             text = shape.sub(rf"\1{HIDDEN_TEXT}", text)
         return text

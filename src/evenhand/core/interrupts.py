@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end an analysis alike: what was found by then is kept and written."""
+"""Interrupts by Ctrl-C and SIGTERM, after which the results so far are kept, and the clock of time limits."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""Exit codes of a program that Ctrl-C or SIGTERM ended: 130 and 143."""
+"""Exit codes after Ctrl-C and SIGTERM: 130 and 143."""
 GRACE_SECONDS = 1.0
-"""How long an interrupted analysis goes on, to make use of what it has begun."""
+"""Seconds that an interrupted analysis has to finish the current step."""
 
 
 class StopSignals:
-    """While it is open, SIGTERM interrupts like Ctrl-C, unless a program has set up another handler for it.
+    """Context in which SIGTERM interrupts like Ctrl-C, unless the program has its own handler.
 
     Attributes:
-        terminated: whether SIGTERM came.
+        terminated: Whether SIGTERM was received.
     """
 
     def __init__(self) -> None:
         self.terminated = False
-        self._before: Any = None
+        self._previous: Any = None
 
     def __enter__(self) -> Self:
         if _in_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._before = signal.signal(signal.SIGTERM, self.interrupt)
+            self._previous = signal.signal(signal.SIGTERM, self.interrupt)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        if self._previous is not None:
+            signal.signal(signal.SIGTERM, self._previous)
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of a program that was interrupted."""
+        """Exit code of the interrupted program."""
         return TERMINATED if self.terminated else INTERRUPTED
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -50,22 +50,26 @@ class StopSignals:
 
 
 class InterruptCounter:
-    """While it is open, Ctrl-C and SIGTERM add one to ``count`` instead of raising, so that no step is left half done.
+    """Context in which Ctrl-C and SIGTERM are counted instead of raised, so that every step is completed.
 
-    Only the main thread is ever interrupted, and a handler that a program has set up itself is left in place.
-    ``is_interrupted`` tells the steps themselves, on any thread.
+    Only the main thread is interrupted, and handlers of the program stay in place. Steps on any thread can call
+    ``is_interrupted``.
+
+    Attributes:
+        count: Number of interrupts.
+        first: Time of the first interrupt. None before it.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.first: float | None = None
-        self._before: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM) if _in_main_thread() else ():
             handler = signal.getsignal(number)
             if handler is signal.default_int_handler or _owner(handler) is not None:
-                self._before[number] = signal.signal(number, self._note)
+                self._previous[number] = signal.signal(number, self._record)
         _open_counters.append(self)
         return self
 
@@ -73,13 +77,13 @@ class InterruptCounter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _open_counters.remove(self)
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         self.first = self.first or time.perf_counter()
-        owner = _owner(self._before[number])
+        owner = _owner(self._previous[number])
         if owner is not None:
             owner.terminated = True
 
@@ -88,10 +92,10 @@ _open_counters: list[InterruptCounter] = []
 
 
 def is_interrupted(grace: float = 0.0) -> bool:
-    """Return whether somebody interrupts what an open ``InterruptCounter`` guards.
+    """Check whether an open ``InterruptCounter`` has counted an interrupt.
 
     Args:
-        grace: seconds that have to pass since the first interrupt, unless there is a second one.
+        grace: Minimum number of seconds since the first interrupt, unless there is a second one.
     """
     now = time.perf_counter()
     return any(
@@ -101,10 +105,10 @@ def is_interrupted(grace: float = 0.0) -> bool:
 
 
 class InterruptGuard(InterruptCounter):
-    """Ctrl-C and SIGTERM raise as usual, and once more at the end if the code inside caught what was raised.
+    """Context in which Ctrl-C and SIGTERM raise as usual, and again at the end if the code inside caught the exception.
 
-    scikit-learn's ``MLPClassifier`` answers Ctrl-C with a warning, and returns as if it had been trained to the end;
-    the compiler of kernels loses an interrupt in a callback from C, and fails with an error of its own a little later.
+    scikit-learn's ``MLPClassifier`` catches Ctrl-C, warns, and returns as if training were complete. The compiler of
+    kernels loses an interrupt in a callback from C, and raises another error later.
     """
 
     def __exit__(
@@ -114,8 +118,8 @@ class InterruptGuard(InterruptCounter):
         if self.count and (kind is None or issubclass(kind, Exception)):
             raise KeyboardInterrupt from error
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        super()._note(number, frame)
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        super()._record(number, frame)
         raise KeyboardInterrupt
 
 
@@ -129,30 +133,30 @@ def _in_main_thread() -> bool:
 
 
 class Stopwatch:
-    """Count the seconds of this process that were not spent in ``paused`` blocks."""
+    """Count the seconds of this process outside ``paused`` blocks."""
 
     def __init__(self) -> None:
         self._excluded = 0.0
         self._paused_at: float | None = None
 
     def __call__(self) -> float:
-        """Return the seconds counted so far; only differences have a meaning."""
+        """Return the counted seconds, of which only differences are meaningful."""
         now = time.perf_counter() if self._paused_at is None else self._paused_at
         return now - self._excluded
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop counting until the block ends. Blocks may be nested; only one thread at a time may be in them."""
+        """Pause until the block ends. Blocks can be nested; only one thread at a time can be in them."""
         if self._paused_at is not None:
             yield
             return
-        began = self._paused_at = time.perf_counter()
+        start = self._paused_at = time.perf_counter()
         try:
             yield
         finally:
-            self._excluded += time.perf_counter() - began
+            self._excluded += time.perf_counter() - start
             self._paused_at = None
 
 
 RUNNING_SECONDS = Stopwatch()
-"""The seconds that time limits count. Compiling kernels, which the first run on a machine does, is left out."""
+"""Clock of time limits. It excludes the compilation of kernels in the first run on a machine."""

@@ -1,12 +1,11 @@
-"""Compiled kernels: compiled once on a machine, kept on disk where there is a place to write, in memory elsewhere.
+"""Compilation of kernels by Numba, with a cache on disk.
 
-Numba looks for a place in this order: the folder that ``NUMBA_CACHE_DIR`` names, ``__pycache__`` beside the source, the
-user's cache folder. Where none can be written to, every process compiles again; ``cache_problem`` says so.
+Numba tries these cache folders in order: ``NUMBA_CACHE_DIR``, the ``__pycache__`` folder of the source, the cache
+folder of the user. If none is writable, every process compiles again, and ``cache_problem`` returns the reason.
 
-A kernel is made of functions from several files, and Numba compares what it kept with one of them: after an upgrade
-that mends another, the old code would go on running. So kernels are kept under a digest of all the sources of their
-part of Evenhand. It does not depend on when files were written, and so a folder that is carried from one machine of
-continuous integration to the next still serves.
+A kernel may call functions from several files, but Numba invalidates its cache by a single file. Kernels are therefore
+cached under a digest of all sources of their package. The digest does not depend on file times, so a cache folder can
+be copied between machines.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _unsaved: list[str] = []
 
 
 def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function on its first call.
+    """Build a decorator that compiles a function on its first call.
 
     Args:
-        internal: whether only kernels call it. Taking arguments from Python needs code of its own, which takes as long
-            to compile as what the kernel computes; without it, a call from Python ends the process.
-        options: those of ``numba.njit``, ``cache`` excepted.
+        internal: Whether only kernels call the function. Such a kernel has no wrapper for Python, which would double
+            the compile time; calling it from Python ends the process.
+        options: Options of ``numba.njit`` except ``cache``.
     """
     if internal:
         options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -46,10 +45,10 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
     def compile_function(function: Callable[..., Any]) -> Any:
         try:
             kernel = numba.njit(cache=True, **options)(function)
-        except RuntimeError as error:  # no folder can be written to
+        except RuntimeError as error:  # no cache folder is writable
             _refused.append(str(error))
             kernel = numba.njit(**options)(function)
-        if isinstance(kernel, Dispatcher):  # with NUMBA_DISABLE_JIT it is the function itself
+        if isinstance(kernel, Dispatcher):  # with NUMBA_DISABLE_JIT, it is the function
             _compile_once(kernel)
             _guard_cache(kernel)
             _guard_compiler(kernel)
@@ -59,27 +58,27 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
 
 
 def new_arrays(kind: type[Arrays], shapes: Mapping[str, int | tuple[int, ...]], **others: Any) -> Arrays:
-    """Return work arrays of a kernel, filled with zeros.
+    """Allocate work arrays of a kernel, filled with zeros.
 
     Args:
-        kind: a ``NamedTuple`` whose fields say what the arrays hold.
-        shapes: names of fields, separated by spaces, and the shape of each of these.
-        others: the other fields.
+        kind: ``NamedTuple`` whose annotations define the types of the arrays.
+        shapes: Names of fields, separated by spaces, with their shape.
+        others: Values of the other fields.
     """
-    entries = _entry_types(kind)
-    made = {name: np.zeros(shape, entries[name]) for names, shape in shapes.items() for name in names.split()}
-    return kind(**made, **others)
+    types = _entry_types(kind)
+    arrays = {name: np.zeros(shape, types[name]) for names, shape in shapes.items() for name in names.split()}
+    return kind(**arrays, **others)
 
 
 @cache
 def _entry_types(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
-    """Return what the arrays of a named tuple hold, by field: the argument of ``NDArray``."""
+    """Return the types of the array entries of a named tuple, by field."""
     hints = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     return {name: get_args(parts[1])[0] for name, parts in hints.items() if len(parts) == 2}
 
 
 def _compile_once(kernel: Any) -> None:
-    """Have a kernel compiled once for all values of its arguments: Numba compiles for each constant by default."""
+    """Compile a kernel once for all constant arguments. By default, Numba compiles it for each constant."""
     resolve = kernel.get_call_template
 
     def get_call_template(args: Any, kws: Any) -> Any:
@@ -89,22 +88,21 @@ def _compile_once(kernel: Any) -> None:
 
 
 def _guard_cache(kernel: Any) -> None:
-    """Compare machine code that was kept with all its sources, and let a full disk stop nothing.
+    """Invalidate the cache by a digest of all sources, and ignore errors of a full disk.
 
-    Numba offers no other way to name what the code is compared with. Sources inside an archive are left to Numba, which
-    compares it with the whole archive.
+    Numba has no public interface for this. For sources in an archive, Numba compares the whole archive.
     """
-    kept = kernel._cache
-    file: Any = getattr(kept, "_cache_file", None)
+    kernel_cache = kernel._cache
+    file: Any = getattr(kernel_cache, "_cache_file", None)
     digest = digest_sources(package_of(Path(kernel.py_func.__code__.co_filename)))
     if file is None or digest is None:
         return
     file._source_stamp = digest
-    load_index, save = file._load_index, kept.save_overload
+    load_index, save = file._load_index, kernel_cache.save_overload
 
     def load_fresh_index() -> Any:
-        # The index names the types of arguments, and Numba reads it before it compares sources: a type that another
-        # version of Evenhand had elsewhere, or has no more, means that what was kept is out of date.
+        # Numba reads the types of arguments before it compares sources. A type that was moved or removed means that
+        # the cache is out of date.
         try:
             return load_index()
         except (ImportError, AttributeError):
@@ -118,11 +116,11 @@ def _guard_cache(kernel: Any) -> None:
         except OSError as error:
             _unsaved.append(str(error.strerror))
 
-    kept.save_overload = save_overload
+    kernel_cache.save_overload = save_overload
 
 
 def _guard_compiler(kernel: Any) -> None:
-    """Let Ctrl-C and SIGTERM interrupt a compilation at any point, and pause time limits while it runs."""
+    """Make compilation interruptible by Ctrl-C and SIGTERM, and pause time limits during it."""
     compile_signature = kernel.compile
 
     def compile_guarded(signature: Any) -> Any:
@@ -133,50 +131,50 @@ def _guard_compiler(kernel: Any) -> None:
 
 
 def package_of(file: Path) -> Path:
-    """Return the folder of the part of Evenhand that a file belongs to, such as ``certification``."""
+    """Return the folder of the package of a file, such as ``certification``."""
     root = Path(__file__).parents[1]
-    inside = [folder for folder in file.parents if folder.parent == root]
-    return inside[0] if inside else file.parent
+    packages = [folder for folder in file.parents if folder.parent == root]
+    return packages[0] if packages else file.parent
 
 
 @cache
 def digest_sources(folder: Path) -> str | None:
-    """Return a digest of all the Python sources in a folder, of their places in it and their text; None without any."""
-    total = hashlib.sha256()
+    """Compute a digest of the paths and contents of all Python sources in a folder. None without sources."""
+    digest = hashlib.sha256()
     files = sorted(folder.rglob("*.py"))
     for file in files:
         text = file.read_bytes()
-        total.update(f"{file.relative_to(folder).as_posix()} {len(text)}\n".encode())
-        total.update(text)
-    return total.hexdigest() if files else None
+        digest.update(f"{file.relative_to(folder).as_posix()} {len(text)}\n".encode())
+        digest.update(text)
+    return digest.hexdigest() if files else None
 
 
 def is_compiled(*kernels: Any) -> bool:
-    """Return whether each kernel has machine code: in this process, or on disk for these sources and this processor."""
-    return all(kernel.signatures or _is_kept(kernel) for kernel in kernels)
+    """Check whether each kernel is compiled, in this process or on disk for these sources and this processor."""
+    return all(kernel.signatures or _is_cached(kernel) for kernel in kernels)
 
 
-def _is_kept(kernel: Any) -> bool:
-    # Numba has no public question for this. Without an answer the kernel counts as not compiled, which costs time only.
+def _is_cached(kernel: Any) -> bool:
+    # Numba has no public interface for this. A wrong "not compiled" only costs time.
     index = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     try:
         processor = kernel.targetctx.codegen().magic_tuple()
-        return index is not None and any(kept[1] == processor for kept in index._load_index())
+        return index is not None and any(key[1] == processor for key in index._load_index())
     except (AttributeError, IndexError, TypeError, OSError, ValueError, EOFError):
         return False
 
 
 def cache_problem() -> str | None:
-    """Return why compiled kernels cannot be kept for the next process, in one line; None if they are kept."""
-    named = os.environ.get("NUMBA_CACHE_DIR")
+    """Describe why compiled kernels cannot be cached on disk. None if they are cached."""
+    folder = os.environ.get("NUMBA_CACHE_DIR")
     if _refused:
-        where = f"NUMBA_CACHE_DIR={named}, the package's folder" if named else "the package's folder"
+        where = f"NUMBA_CACHE_DIR={folder}, the package's folder" if folder else "the package's folder"
         return (
             f"compiled kernels cannot be kept: neither {where} nor the user's cache folder can be written to, so every "
             "run compiles again; set NUMBA_CACHE_DIR to a folder that can"
         )
     if _unsaved:
         return f"compiled kernels could not be kept ({_unsaved[0]}), so every run compiles again"
-    if named and not os.access(named, os.W_OK):
-        return f"NUMBA_CACHE_DIR={named} cannot be written to: compiled kernels are kept elsewhere"
+    if folder and not os.access(folder, os.W_OK):
+        return f"NUMBA_CACHE_DIR={folder} cannot be written to: compiled kernels are kept elsewhere"
     return None

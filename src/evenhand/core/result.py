@@ -30,7 +30,7 @@ PEOPLE_LEFT_OUT = "Records of real people are left out."
 """Note of a result without records of people."""
 
 PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} Set `show_people=` to see them."
-"""Note in place of records."""
+"""Note that replaces records."""
 
 
 class ResultNumber(NamedTuple):
@@ -184,12 +184,12 @@ class Result(BaseModel):
     @property
     def provenance(self) -> str:
         """Version, seed and time of the result."""
-        made = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
-        made += f" {PEOPLE_LEFT_OUT}" if self.people_left_out else ""
+        text = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
+        text += f" {PEOPLE_LEFT_OUT}" if self.people_left_out else ""
         if not self.time_limited:
-            return made
+            return text
         return (
-            f"{made} A time limit was used, so the result depends on the speed of the machine, and the seed alone does "
+            f"{text} A time limit was used, so the result depends on the speed of the machine, and the seed alone does "
             "not reproduce it."
         )
 

@@ -1,4 +1,4 @@
-"""A service that speaks like OpenAI's: the connection, a language model behind it, and few things believed."""
+"""Client of services with OpenAI's interface: connection and chat completions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from evenhand.core.http import HttpClient, parse_json_response, quote_answer
 from evenhand.errors import FetchError, ModelError, OptionError
 
 _PORTS = {"http": 80, "https": 443}
-_HINT = "check the URL: does the service speak like OpenAI's?"
+_HINT = "check the URL: does the service have OpenAI's interface?"
 
 
 class ContentRefusedError(ModelError):
-    """A service that works refuses what was asked of it, such as for its content policy.
+    """Raised when a service refuses the content of a request.
 
     Args:
-        message: why, in its own words.
-        code: its word for programs, such as ``content_policy_violation``.
-        status: of HTTP; 200: the model declined in an ordinary answer.
-        location, hint: as for every error.
+        message: Message of the service.
+        code: Error code of the service, such as ``content_policy_violation``.
+        status: HTTP status. 200 if the model declined in an ordinary response.
+        location, hint: As for ``EvenhandError``.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class ContentRefusedError(ModelError):
 
 @dataclass(frozen=True)
 class ServiceConnection:
-    """A service that speaks like OpenAI's: OpenAI itself, Ollama, vLLM, LocalAI, LiteLLM and many more.
+    """Connection to a service with OpenAI's interface, such as OpenAI, Ollama, vLLM, LocalAI and LiteLLM.
 
-    Redirects are not followed, and nothing is fetched from any other place than the service's own host and port.
+    Redirects are not followed, and files are fetched only from the host and port of the service.
 
     Attributes:
-        url: its base, such as ``http://127.0.0.1:11434/v1``.
-        key: the name of the environment variable that holds the key, never the key; None if the service wants none.
-        timeout: seconds to wait for a connection, and again for a whole answer.
-        retries: how often to ask again when it is overloaded or out of reach.
-        backoff: seconds before the first of these; twice as long before each further one.
-        repeatable: whether to ask again too when no answer came in time, or one that is not JSON: where asking twice
-            costs nothing, or is wanted all the same.
+        url: Base URL, such as ``http://127.0.0.1:11434/v1``.
+        key: Name of the environment variable with the key. None if the service requires no key.
+        timeout: Time limit in seconds for the connection, and again for the whole response.
+        retries: Maximum number of retries if the service is overloaded or cannot be reached.
+        backoff: Seconds before the first retry. The pause doubles with each retry.
+        repeatable: Whether to retry also after a timeout and after a response that is not JSON. Such a request may be
+            charged twice.
 
     Raises:
-        OptionError: this is not a URL, or it holds credentials; the key is not a name; a number makes no sense.
+        OptionError: The URL is invalid or contains credentials, the key is not a name, or a number is out of range.
     """
 
     url: str
@@ -89,73 +89,73 @@ class ServiceConnection:
                 hint="for example 60",
             )
         if self.retries < 0:
-            raise OptionError(f"asking {self.retries} times again is impossible", location="retries", hint="0 or more")
+            raise OptionError(f"expected a number of retries of at least 0, got {self.retries}", location="retries")
 
     @blocks
     async def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Return what the service answers at a path under its URL, such as ``/images/generations``.
+        """Post a request to a path, such as ``/images/generations``, and return the response.
 
         Args:
-            path: under the service's URL.
-            body: what is asked, as JSON holds it.
-            key: sent as ``Idempotency-Key``: a service that knows the header charges further tries only once.
+            path: Path below the URL of the service.
+            body: JSON object.
+            key: Value of the header ``Idempotency-Key``, by which services avoid charging retries.
 
         Raises:
-            OptionError: the body holds something that JSON has not, or the environment variable holds no key.
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer is not a JSON object, or too large.
+            OptionError: The body cannot be written as JSON, or the environment variable contains no key.
+            FetchError: The service does not respond, or refuses the request.
+            ModelError: The response is not a JSON object, or too large.
         """
         try:
-            asked = json.dumps(body, allow_nan=False).encode()
+            data = json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
-        answer, said = None, b""
+            raise OptionError(f"the request to {self.url} cannot be written as JSON: {error}") from None
+        answer, response = None, b""
         headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
         for _ in range(1 + self.retries * self.repeatable):
-            said = await self._ask("POST", self.url.rstrip("/") + path, asked, headers)
+            response = await self._ask("POST", self.url.rstrip("/") + path, data, headers)
             try:
-                answer = parse_json_response(said)
+                answer = parse_json_response(response)
                 break
             except (ValueError, RecursionError):
                 continue
         else:
-            raise ModelError(f"the answer is not JSON: {self._quote(said)}", location=self.url, hint=_HINT)
+            raise ModelError(f"the answer is not JSON: {self._quote(response)}", location=self.url, hint=_HINT)
         if not isinstance(answer, dict):
-            raise ModelError(f"the answer is not a JSON object: {self._quote(said)}", location=self.url, hint=_HINT)
+            raise ModelError(f"the answer is not a JSON object: {self._quote(response)}", location=self.url, hint=_HINT)
         if answer.get("error"):
             # Some services report errors with status 200.
-            if (refused := read_refusal(answer, secret=self._secret() or "", location=self.url)) is not None:
-                raise refused
-            failed = FetchError(
-                f"the service failed: {self._quote(said)}", location=self.url, hint="see the service's log"
+            if (refusal := read_refusal(answer, secret=self._secret() or "", location=self.url)) is not None:
+                raise refusal
+            failure = FetchError(
+                f"the service failed: {self._quote(response)}", location=self.url, hint="see the service's log"
             )
-            failed.retry_after = 0.0
-            raise failed
+            failure.retry_after = 0.0
+            raise failure
         return answer
 
     @blocks
     async def fetch(self, address: str) -> bytes:
-        """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
+        """Fetch a file from a URL in a response, if its host and port are those of the service.
 
         Raises:
-            FetchError: it lies elsewhere, or the service does not give it.
-            ModelError: it is not an address, or what lies there is too large.
+            FetchError: The host or port differs, or the service does not return the file.
+            ModelError: The URL is invalid, or the file is too large.
         """
-        own, found = urlsplit(self.url), _split_url(address, self.url)
-        if found is None:
+        own, target = urlsplit(self.url), _split_url(address, self.url)
+        if target is None:
             raise ModelError("the address in the answer is not a URL", location=self.url)
-        if _url_origin(found) != _url_origin(own) or "@" in found.netloc:
+        if _url_origin(target) != _url_origin(own) or "@" in target.netloc:
             raise FetchError(
-                f"the answer points to another place, {found.scheme}://{found.hostname or ''}, and nothing is fetched"
-                " from there",
+                f"the answer links to another server, {target.scheme}://{target.hostname or ''}, from which"
+                " nothing is fetched",
                 location=self.url,
                 hint="ask for the picture itself: options: {response_format: b64_json}",
             )
-        # Put together from the service's own URL, so that it does not matter how others take the address apart.
-        return await self._ask("GET", found._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
+        # Built from the URL of the service, so that other parsers cannot see another host.
+        return await self._ask("GET", target._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
 
     def check_key(self) -> None:
-        """Raise an OptionError if a key is wanted and the environment variable holds none."""
+        """Raise an OptionError if the environment variable of the key contains none."""
         self._secret()
 
     def close(self) -> None:
@@ -194,18 +194,18 @@ class ServiceConnection:
             return None
         secret = os.environ.get(self.key, "").strip()
         if not secret or not secret.isascii() or not secret.isprintable():
-            # Somebody may have written the key itself, so only what looks like a name is repeated.
+            # The user may have written the key itself, so only upper-case names are quoted.
             name = f"{self.key} " if self.key.isupper() else ""
-            what = "holds no key that can be sent" if secret else "is not set"
+            problem = "holds no key that can be sent" if secret else "is not set"
             raise OptionError(
-                f"the environment variable {name}that is named as key {what}",
+                f"the environment variable {name}that is named as key {problem}",
                 location="key",
                 hint="set it, or name another",
             )
         return secret
 
-    def _quote(self, said: bytes) -> str:
-        return quote_answer(said, [self._secret() or ""])
+    def _quote(self, response: bytes) -> str:
+        return quote_answer(response, [self._secret() or ""])
 
     async def _ask(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
@@ -216,13 +216,13 @@ class ServiceConnection:
         try:
             return await call(self._client.ask, method, url, headers, [secret or ""], body)
         except FetchError as error:
-            refused = None
+            refusal = None
             if error.status in (400, 403, 422, 451):
                 with suppress(ValueError, RecursionError):
                     body = json.loads(error.body)
-                    refused = read_refusal(body, status=error.status, secret=secret or "", location=self.url)
-            if refused is not None:
-                raise refused from None
+                    refusal = read_refusal(body, status=error.status, secret=secret or "", location=self.url)
+            if refusal is not None:
+                raise refusal from None
             raise
 
 
@@ -231,12 +231,12 @@ _REFUSAL_CODE = re.compile(
     r"|data_?inspection|invalid_prompt|sensitive_?content|blocklist",
     re.IGNORECASE,
 )
-"""Codes of errors about the content of a request, where nothing is wrong with the request itself."""
+"""Error codes about the content of a valid request."""
 
 _REFUSAL_REASON = re.compile(
     r"content_?filter\w*|safety|refusal|prohibited_?content|blocklist|spii|recitation|sensitive", re.IGNORECASE
 )
-"""Reasons why an answer ended that are about its content."""
+"""Finish reasons about the content of an answer."""
 
 
 def is_refused(choice: Mapping[str, Any]) -> bool:
@@ -277,24 +277,24 @@ def may_be_charged(error: FetchError) -> bool:
     return error.sent and error.status in (None, 408, 502, 504, 520, 524)
 
 
-def check_reserved_options(options: Mapping[str, Any], own: Collection[str]) -> None:
-    """Refuse options that the caller sets itself.
+def check_reserved_options(options: Mapping[str, Any], reserved: Collection[str]) -> None:
+    """Check that options contain no reserved name.
 
     Raises:
-        OptionError: one of these is there.
+        OptionError: An option is reserved.
     """
     for name in options:
-        if name in own:
-            raise OptionError(f"the option {name!r} is set by what asks", location="options", hint="leave it out")
+        if name in reserved:
+            raise OptionError(f"the option {name!r} is set by Evenhand", location="options", hint="leave it out")
 
 
 def build_request(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is asked, with the options; those of None are left out."""
+    """Build the body of a request from its content and the options that are not None."""
     return {**{name: value for name, value in options.items() if value is not None}, **body}
 
 
 def _split_url(url: str, base: str = "") -> SplitResult | None:
-    """Return the parts of a URL, or None if it is not one."""
+    """Split a URL. None if it is invalid."""
     try:
         parts = urlsplit(urljoin(base, url))
         _ = parts.port
@@ -307,24 +307,24 @@ def _url_origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
-# Texts from a service that speaks like OpenAI's.
+# Chat completions
 
 
 @dataclass(frozen=True)
 class ChatService:
-    """A language model at ``/chat/completions``.
+    """Language model at ``/chat/completions``.
 
-    ``dataclasses.replace`` makes one with a request's own messages and options; the connections are shared.
+    ``dataclasses.replace`` copies it with the messages and options of a request; copies share connections.
 
     Attributes:
-        wire: where to ask.
-        model: which model.
-        system: what the model is told before everything else.
-        messages: of the conversation before the prompt, as the service takes them.
-        options: what else the requests say, such as ``{"max_tokens": 200}``; one of None is left out.
+        wire: Connection to the service.
+        model: Name of the model.
+        system: System prompt.
+        messages: Messages of the conversation before the prompt.
+        options: Further entries of requests, such as ``{"max_tokens": 200}``. Entries that are None are omitted.
 
     Raises:
-        OptionError: an option that this sets itself.
+        OptionError: An option is reserved.
     """
 
     wire: ServiceConnection
@@ -338,28 +338,28 @@ class ChatService:
 
     @blocks
     async def reply(self, content: str | Sequence[Mapping[str, Any]]) -> str:
-        """Return what the model says to a message: a text, or parts as the service takes them.
+        """Send a message, as text or parts, and return the text of the answer.
 
         Raises:
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer holds no text, or the model declines.
+            FetchError: The service does not respond, or refuses the request.
+            ModelError: The answer contains no text, or the model declines.
         """
         return self.text_of(await call(self.ask, [*self.messages, {"role": "user", "content": content}]))
 
     @blocks
     async def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the whole answer to a conversation; its own ``messages`` are not part of it.
+        """Send a conversation, without ``self.messages``, and return the response.
 
         Raises:
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer is not a JSON object.
+            FetchError: The service does not respond, or refuses the request.
+            ModelError: The response is not a JSON object.
         """
         return await call(self.wire.post, "/chat/completions", self.request(messages))
 
     def request(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the body of a request about a conversation, as ``ask`` sends it."""
-        before = [{"role": "system", "content": self.system}] if self.system else []
-        return build_request({"model": self.model, "messages": [*before, *messages]}, self.options)
+        """Build the body of the request that ``ask`` sends."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return build_request({"model": self.model, "messages": [*system, *messages]}, self.options)
 
     def choice_of(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the first choice in an answer. A choice that a content filter removed has an empty message.
@@ -379,7 +379,7 @@ class ChatService:
         """Return the text in an answer.
 
         Raises:
-            ModelError: there is none, or the model declines.
+            ModelError: There is no text, or the model declines.
         """
         choice = self.choice_of(answer)
         message = choice["message"]
@@ -404,13 +404,13 @@ class ChatService:
 
 
 def read_usage(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an answer says that it costs, such as ``{"total_tokens": 120}``; empty if it does not say."""
-    found = answer.get("usage")
-    return found if isinstance(found, dict) else {}
+    """Return the usage in a response, such as ``{"total_tokens": 120}``. Empty without an entry."""
+    usage = answer.get("usage")
+    return usage if isinstance(usage, dict) else {}
 
 
 def content_text(content: object) -> str | None:
-    """Return the text of a message: as it is, or in parts."""
+    """Return the text of a message, joined if it consists of parts."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
     parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]

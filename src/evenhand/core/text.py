@@ -27,10 +27,10 @@ def percent_digits(share: float) -> int:
 
     It is 0 for 0 and 100 %, and 1 otherwise; within 1 % of these, the distance gets two significant digits.
     """
-    rest = min(abs(100 * share), abs(100 - 100 * share))
-    if rest < 1e-9:
+    distance = min(abs(100 * share), abs(100 - 100 * share))
+    if distance < 1e-9:
         return 0
-    return 1 if rest >= 1 else min(8, 1 - math.floor(math.log10(rest)))
+    return 1 if distance >= 1 else min(8, 1 - math.floor(math.log10(distance)))
 
 
 def strip_unprintable(text: str) -> str:
@@ -146,16 +146,16 @@ def format_count(n: int, singular: str, plural: str) -> str:
 
 def list_some(words: Sequence[str], limit: int = 12) -> str:
     """List the first words and the number of the others."""
-    shown = ", ".join(words[:limit])
-    return f"{shown} and {len(words) - limit:,} more" if len(words) > limit else shown
+    listed = ", ".join(words[:limit])
+    return f"{listed} and {len(words) - limit:,} more" if len(words) > limit else listed
 
 
 def format_duration(seconds: float) -> str:
     """Format seconds: ``0.4 s``, ``41.7 s``, ``3 min 5 s``."""
     if seconds < 100:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes:,} min {rest} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes:,} min {remainder} s"
 
 
 def summarize_error(error: BaseException, limit: int = 300) -> str:

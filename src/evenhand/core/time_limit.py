@@ -13,32 +13,32 @@ from evenhand.errors import LimitError
 
 
 class Clock:
-    """Seconds since an analysis began; compiling kernels is left out.
+    """Clock of an analysis, which excludes the compilation of kernels.
 
     Attributes:
-        began: Reading of ``RUNNING_SECONDS`` at the beginning.
-        decided: Whether the course of the analysis depended on the time, and with it on the speed of the machine.
+        start: Reading of ``RUNNING_SECONDS`` at the start.
+        decided: Whether the result depends on the time, and so on the speed of the machine.
     """
 
     def __init__(self) -> None:
         self.decided = False
-        self.began = RUNNING_SECONDS()
+        self.start = RUNNING_SECONDS()
 
     def now(self) -> float:
-        """Return the seconds since the beginning, where the course of the analysis depends on them."""
+        """Return the seconds since the start, for a use that affects the result."""
         self.decided = True
-        return RUNNING_SECONDS() - self.began
+        return RUNNING_SECONDS() - self.start
 
     def passed(self, moment: float | None, ahead: float = 0.0) -> bool:
-        """Return whether a moment has passed, or will have in ``ahead`` seconds; None never passes."""
-        passed = moment is not None and RUNNING_SECONDS() - self.began + ahead >= moment
+        """Check whether a moment has passed, or will have passed in ``ahead`` seconds. None never passes."""
+        passed = moment is not None and RUNNING_SECONDS() - self.start + ahead >= moment
         self.decided |= passed
         return passed
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A moment at which an analysis has to end.
+    """Time limit of an analysis.
 
     Attributes:
         clock: Clock of the analysis.
@@ -50,34 +50,34 @@ class TimeLimit:
 
     @classmethod
     def after(cls, seconds: float | None) -> Self:
-        """Return the limit of an analysis that begins now; None sets no limit."""
+        """Build the limit of an analysis that starts now. None sets no limit."""
         return cls(Clock(), seconds)
 
     @property
     def decided(self) -> bool:
-        """Whether the course of the analysis depended on the limit."""
+        """Whether the result depends on the limit."""
         return self.clock.decided
 
     def passed(self) -> bool:
-        """Return whether the moment has passed."""
+        """Check whether the limit has passed."""
         return self.clock.passed(self.moment)
 
-    def left(self, part: float = 1.0, least: float = 0.0) -> float | None:
-        """Return a part of the seconds left, at least ``least``; None without a limit."""
-        return None if self.moment is None else max(least, part * (self.moment - self.clock.now()))
+    def left(self, part: float = 1.0, minimum: float = 0.0) -> float | None:
+        """Return a part of the remaining seconds, but not less than ``minimum``. None without a limit."""
+        return None if self.moment is None else max(minimum, part * (self.moment - self.clock.now()))
 
     def share(self, part: float) -> TimeLimit:
-        """Return the limit of a part that begins now and gets this share of what is left."""
+        """Return the limit of a part that begins now and gets this share of the remaining time."""
         if self.moment is None:
             return self
-        now = RUNNING_SECONDS() - self.clock.began
+        now = RUNNING_SECONDS() - self.clock.start
         return TimeLimit(self.clock, now + max(0.0, self.moment - now) * part)
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Let ``check_time`` in this thread raise an error when the moment has passed.
+        """Make ``check_time`` in this thread raise an error after the limit.
 
-        Preparations use it that are of no use unless they are complete, such as reading a model from the inside.
+        It is for steps whose partial results are useless, such as reading a white box.
         """
         token = _enforced.set(self)
         try:
@@ -87,7 +87,7 @@ class TimeLimit:
 
 
 def check_time() -> None:
-    """Raise an error if the limit that is enforced in this thread has passed; loops of preparations call it.
+    """Raise an error if the limit enforced in this thread has passed.
 
     Raises:
         LimitError: The limit has passed.

@@ -130,12 +130,21 @@ class LabelMetrics(Result):
         return {"breakdowns": tuple(one.without_small_groups(reason) for one in self.breakdowns)}
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the metrics of all people, then the gaps between groups; those of one label end in its name."""
+        """Yield metrics of all people and each group, then gaps. The attribute of a gap of one label ends in it."""
         for name, quantity in self.overall.metrics.items():
             yield ResultNumber(name, "", "", quantity, caution=find_caution(self.overall.label_coverage))
         for breakdown in self.breakdowns:
+            by = "_x_".join(breakdown.by)
+            for group in breakdown.groups:
+                for label, rates in group.rates.items():
+                    for name, quantity in rates.items():
+                        yield ResultNumber(name, by, group.label, quantity, label)
+                for label, quantity in group.at_least.items():
+                    yield ResultNumber("at_least", by, group.label, quantity, label)
+                for name, quantity in group.metrics.items():
+                    yield ResultNumber(name, by, group.label, quantity)
             for gap in breakdown.gaps:
-                attribute = "_x_".join(breakdown.by) + f".{gap.label}" * bool(gap.label)
+                attribute = by + f".{gap.label}" * bool(gap.label)
                 left_out = describe_left_out(gap.not_assessable, self.min_group_size)
                 yield ResultNumber(gap.name, attribute, "", gap.value, caution=gap.caution, left_out=left_out)
 

@@ -24,7 +24,7 @@ from evenhand.schema.outcome import order_labels
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import Table
-from evenhand.schema.target import DIRECTIONS, NEITHER, OutcomeRole, Target
+from evenhand.schema.target import NEITHER, OutcomeRole, Target
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class ColumnRoles:
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
     def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
-        """Return a new name for labels that are not a column of the data.
+        """Choose a new name for labels that are not a column of the data.
 
         Raises:
             OptionError: if they are also a column of the data.
@@ -108,7 +108,7 @@ class ColumnRoles:
         return name
 
     def _resolve(self, table: Table, target: str, varied: bool) -> Schema:
-        """Return the schema with the changes that the roles state, or infer one from the data."""
+        """Apply the roles to the schema, or infer a schema from the data."""
         names = list_protected(self.protected, self.schema)
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
@@ -202,38 +202,37 @@ def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, s
 def change_target(
     schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole | None = None
 ) -> Schema:
-    """Return a schema whose target has another favourable label or another kind.
+    """Change the favourable label or the kind of a schema's target.
 
     Raises:
-        OptionError: if the schema has another target, or the target lacks the label.
-        SchemaError: if the target cannot be of the kind.
+        OptionError: if the schema has another target.
+        SchemaError: if the target cannot be of the kind, or lacks the label.
     """
     current = schema.target
     if target is not None and target != current.name:
         raise OptionError(f"expected the target of the schema, {current.name!r}, got {target!r}")
     outcome = outcome or OutcomeRole()
+    if favourable is None and outcome == OutcomeRole():
+        return schema
     kind = outcome.kind or ("ordinal" if outcome.order is not None else current.kind)
-    changed: dict[str, Any] = {"name": current.name, "kind": kind, "favourable": favourable, "unit": outcome.unit}
-    if (kind, outcome.order, outcome.unit) == (current.kind, None, None):
-        if favourable is None or find_value(favourable, [current.favourable]) is not None:
-            return schema
-        values = DIRECTIONS if current.is_number else current.values
-        label = find_value(favourable, values or (favourable,))
-        if label is None:
-            raise OptionError(f"expected one of the schema's labels {values} as `favourable=`, got {favourable!r}")
-        changed = current.model_dump() | {"favourable": label}
-    elif kind == "number":
-        direction = current.favourable if current.is_number else NEITHER
-        changed |= {"favourable": favourable or direction, "unit": outcome.unit or current.unit}
+    values, unit = current.values, outcome.unit
+    if favourable is None and kind == current.kind:
+        favourable = current.favourable
+    changed: dict[str, Any] = {"name": current.name, "kind": kind, "values": values, "unit": unit}
+    if kind == "number":
+        changed |= {"favourable": NEITHER if favourable is None else favourable, "values": None}
+        changed["unit"] = unit or current.unit
     elif kind == "labels":
-        changed |= {"values": current.values, "favourable": NEITHER if favourable is None else favourable}
+        changed["favourable"] = NEITHER if favourable is None else favourable
     elif kind == "ordinal":
-        changed |= order_labels(current.name, current.values or outcome.order or (), favourable, outcome.order)
+        order = outcome.order or (values if current.kind == "ordinal" else None)
+        changed |= order_labels(current.name, values or order or (), favourable, order)
     elif favourable is None:
         hint = "state it: `favourable=VALUE`"
         raise SchemaError(f"the schema does not state the favourable label of {current.name!r}", hint=hint)
     else:
-        changed |= {"values": current.values}
+        match = find_value(favourable, values or ())
+        changed["favourable"] = favourable if match is None else match
     return Schema.parse(schema.model_dump() | {"target": changed})
 
 
@@ -262,7 +261,7 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
 
 
 def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
-    """Return the column names of a data frame.
+    """List the columns of a data frame.
 
     Args:
         frame: any data frame that narwhals supports.

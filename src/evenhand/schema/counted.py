@@ -250,7 +250,7 @@ def _check_values(rows: Any, columns: Sequence[str], location: str) -> None:
 
 
 def own(name: str) -> Any:
-    """Return the expression of an added column."""
+    """Build the expression of an added column."""
     import narwhals as nw
 
     return nw.col(OWN + name)
@@ -348,7 +348,7 @@ def _drop_absent(rows: Any, name: str, column: CodedColumn) -> Any:
 
 
 def missing_cells(rows: Any, name: str) -> Any:
-    """Return the expression of the missing cells of a column: null, NaN, or blank."""
+    """Build the expression of the missing cells of a column: null, NaN, or blank."""
     import narwhals as nw
 
     kind, cell = rows.collect_schema()[name], nw.col(name)

@@ -95,7 +95,7 @@ class RecordedDecisions:
         return self.risks is not None or (self.score_sums is not None and self.score_sums.low_is_good)
 
     def at(self, rows: Integers) -> RecordedDecisions:
-        """Return the decisions about the people at some positions, in that order."""
+        """Select people by position."""
         weights = self.weights
         return replace(
             self,
@@ -522,7 +522,7 @@ class DecisionRoles:
         check_roles({**roles, **self._sample.by_role()}, columns)
 
     def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
-        """Return the kind of the decision: as stated, as the schema's grades if it has these, or as inferred."""
+        """Determine the kind of the decision: as stated, ordinal if the schema lists its grades, or inferred."""
         outcome = self.outcome or OutcomeRole()
         target = None if self.schema is None else self.schema.target
         if target is not None and target.kind == "ordinal" and outcome.kind in (None, "ordinal"):

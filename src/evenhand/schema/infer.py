@@ -213,7 +213,7 @@ def review_columns(
 
 
 def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[dict[str, Any]]:
-    """Return the entries of a schema for reviewed columns.
+    """Choose the entries of a schema for reviewed columns.
 
     Args:
         reviewed: see ``review_columns``.
@@ -259,7 +259,7 @@ class _Review:
         self.values = [value for value in self.coded.values if not is_missing(value)]
 
     def column(self) -> ReviewedColumn:
-        """Return the entry or the proposal for the column."""
+        """Review the column."""
         if not self.values:
             return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
         unusual = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
@@ -318,7 +318,7 @@ class _Review:
         )
 
     def _outlying_codes(self, numbers: Sequence[float]) -> list[float]:
-        """Return the codes for "unknown" among numbers: far from all other numbers, and in several rows.
+        """Find codes for "unknown" among numbers: far from all other numbers, and in several rows.
 
         A negative code need not be far from numbers that are not negative.
         """
@@ -336,7 +336,7 @@ class _Review:
         return codes
 
     def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
-        """Return numbers with words among them; words for "unknown" need no decision unless groups are formed."""
+        """Review numbers with words among them; words for "unknown" need no decision unless groups are formed."""
         listed = list_values(sorted(words))
         if entry is None:
             return self._passthrough(f"has {listed} among numbers", "correct the data")
@@ -348,7 +348,7 @@ class _Review:
         )
 
     def _entry_of_numbers(self, numbers: Sequence[float]) -> dict[str, Any] | None:
-        """Return the entry of a number; a real number that forms groups is cut into ranges, if it has enough values."""
+        """Describe a number; a real number that forms groups is cut into ranges, if it has enough values."""
         if any(math.isinf(number) for number in numbers):
             return None
         entry = _number_entry(numbers)
@@ -380,7 +380,7 @@ class _Review:
         return self._passthrough(problem, "group its values, or leave it out")
 
     def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
-        """Return the column of dates, amounts and decimals such as ``12.50``; None for categories.
+        """Review words that are dates, amounts or decimals such as ``12.50``; None for categories.
 
         Numbers with leading zeros are codes, and few decimals that form groups are categories.
         """
@@ -406,7 +406,7 @@ class _Review:
         return None
 
     def _formatted_numbers(self, pattern: re.Pattern[str], plural: str, *, evident: bool) -> ReviewedColumn:
-        """Return words as numbers, if each number can be written back as its word."""
+        """Review words as numbers, if each number can be written back as its word."""
         cells = [word for word in self.values if isinstance(word, str)]
         strays = [word for word in cells if not pattern.fullmatch(_without_sign(word.strip()))]
         formatted = [word for word in cells if word not in strays]
@@ -431,7 +431,7 @@ class _Review:
     # Entries and proposals.
 
     def _check_column(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
-        """Return a column that can be an attribute, with a proposal if another entry is better."""
+        """Review a column that can be an attribute, with a proposal if another entry is better."""
         entry = {"name": self.name, "protected": self.protected} | entry
         if self.missing:
             entry["missing"] = "drop" if self.protected else "keep"
@@ -499,7 +499,7 @@ class _Review:
     # Recognition.
 
     def _are_stray(self, words: Sequence[str], numbers: int) -> bool:
-        """Return whether words among numbers are rare enough to mean "unknown"."""
+        """Check whether words among numbers are rare enough to mean "unknown"."""
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         strays = {word.strip() for word in words}
@@ -507,7 +507,7 @@ class _Review:
         return rows <= STRAY_SHARE * self.present
 
     def _numbers_rows(self, low: float, high: float) -> bool:
-        """Return whether integers identify rows: by the column's name, or by numbering the rows in order."""
+        """Check whether integers identify rows: by the column's name, or by numbering the rows in order."""
         if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
             return False
         if IDENTIFIER_NAME.fullmatch(self.name) or self.name.startswith("Unnamed: "):
@@ -516,7 +516,7 @@ class _Review:
         return low in (0, 1) and bool((np.diff(in_order) == 1).all())
 
     def _repeats_target(self) -> bool:
-        """Return whether the column and the target determine each other."""
+        """Check whether the column and the target determine each other."""
         if self.target is None or self.rows < COUNTED_ROWS or self.missing:
             return False
         if not 1 < len(self.values) == len(self.target.values) <= MAX_DISTINCT:
@@ -537,7 +537,7 @@ def _number_entry(numbers: Sequence[float]) -> dict[str, Any]:
 
 
 def _range_entry(numbers: Sequence[float]) -> dict[str, Any] | None:
-    """Return a number as ranges with about equally many distinct values; None if there are too few values."""
+    """Cut a number into ranges with about equally many distinct values; None if there are too few values."""
     cuts = np.quantile(np.asarray(numbers, dtype=np.float64), np.linspace(0, 1, RANGES + 1))
     if not np.isfinite(cuts).all():
         return None
@@ -547,13 +547,13 @@ def _range_entry(numbers: Sequence[float]) -> dict[str, Any] | None:
 
 
 def _are_dates(numbers: Sequence[float]) -> bool:
-    """Return whether all integers read as year, month and day."""
+    """Check whether all integers read as year, month and day."""
     parts = [divmod(int(number) % 10_000, 100) for number in numbers]
     return all(1 <= month <= 12 and 1 <= day <= 31 for month, day in parts)
 
 
 def _ordered_categories(series: Any) -> list[Any] | None:
-    """Return the values of an ordered categorical (pandas) or Enum (polars) column, in order; None for others."""
+    """List the values of an ordered categorical (pandas) or Enum (polars) column, in order; None for others."""
     import narwhals as nw
 
     return [plain_value(value) for value in series.dtype.categories] if isinstance(series.dtype, nw.Enum) else None

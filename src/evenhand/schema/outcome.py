@@ -89,24 +89,24 @@ class OutcomeColumn:
         return self.coded.name
 
     def describe(self, chosen: Iterable[Value]) -> str:
-        """Return some words with their counts and first rows, for messages."""
+        """Describe some words with their counts and first rows."""
         positions = [self.words.index(word) for word in chosen]
         by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
         return by_word.describe(np.isin(self.positions, positions))
 
     def matches(self, values: Iterable[Value]) -> list[Value]:
-        """Return the words of the column that some values mean."""
+        """List the words of the column that equal some values, in any spelling."""
         keys = set(map(outcome_key, values))
         return [word for word in self.words if outcome_key(word) in keys]
 
     def encode(self, values: Sequence[Value]) -> Integers:
-        """Return the position of each row's word in values, -1 where there is none, shape (n,)."""
+        """Encode each row's word as its position in ``values``, -1 for other words, shape (n,)."""
         place = {outcome_key(value): i for i, value in enumerate(values)}
         codes = [*(place.get(outcome_key(word), -1) for word in self.words), -1]
         return np.array(codes, dtype=np.int64)[self.positions]
 
     def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
-        """Return the words of the column that configured values mean.
+        """Find the words of the column that equal configured values, in any spelling.
 
         Raises:
             SchemaError: if one does not occur; the message lists the words that do.
@@ -153,7 +153,7 @@ class OutcomeColumn:
         return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
 
     def known_words(self, stated: Collection[Value] = ()) -> list[Value]:
-        """Return the words that are labels."""
+        """List the words that are labels."""
         unknown = self.unknown_words(stated)
         return [word for word in self.words if word not in unknown]
 
@@ -275,7 +275,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
 
 
 def _are_plain(labels: Collection[Any]) -> bool:
-    """Return whether labels are truth values, or yes and no, so that their meaning depends on the column's name."""
+    """Check whether labels are truth values, or yes and no, so that their meaning depends on the column's name."""
     return all(plain_key(label) is not None for label in labels)
 
 
@@ -363,7 +363,7 @@ def parse_label(value: Any) -> Value | None:
 
 
 def opposite_label(label: Value) -> Value:
-    """Return the opposite of a label: 0 for 1, ``no`` for ``yes``, otherwise ``not`` and the label."""
+    """Name the opposite of a label: 0 for 1, ``no`` for ``yes``, otherwise ``not`` and the label."""
     if isinstance(label, bool):
         return not label
     if truth_key(label) is not None and not isinstance(label, str):
@@ -372,7 +372,7 @@ def opposite_label(label: Value) -> Value:
 
 
 def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
-    """Return the kind of an outcome, as stated or inferred, and its distinct labels or numbers.
+    """Infer the kind of an outcome unless it is stated, and list its distinct labels or numbers.
 
     Many distinct words that are all numbers, in any spelling, are numbers. Labels with an order are ordinal. Numbers
     are a number if ``favourable`` is a direction, or if it is None and there are more than ``MOST_NUMERIC_LABELS``.
@@ -451,7 +451,7 @@ def label_target(
 def order_labels(
     name: str, labels: Sequence[Any], favourable: Value | None, order: Sequence[Value] | None
 ) -> dict[str, Any]:
-    """Return the values of an ordinal target and the favourable one, by default the last.
+    """Order the values of an ordinal target, and find the favourable one, by default the last.
 
     Raises:
         SchemaError: if there is no order, or it lacks a label that occurs or repeats one.

@@ -89,7 +89,7 @@ class People:
         return np.where(self.labels < 0, -1, favourable.astype(np.int64))
 
     def is_known(self, names: Iterable[str]) -> Booleans:
-        """Return the mask of people whose values of all these attributes are known, shape (n,)."""
+        """Mark the people whose values of all these attributes are known, shape (n,)."""
         columns = [self.schema.position(name) for name in names if self.schema[name].unknown is not None]
         return np.asarray(~np.isnan(self.individuals[:, columns]).any(axis=1))
 
@@ -250,7 +250,7 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
 
 
 def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
-    """Return a function from a cell to the position of its value, NaN for other cells."""
+    """Build a function from a cell to the position of its value, NaN for other cells."""
     codes: dict[Hashable, float] = {}
     for i, value in enumerate(values):
         codes[value_key(value)] = float(i)
@@ -265,7 +265,7 @@ def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
 
 
 def _unusual_type(attribute: Attribute, table: Table) -> str | None:
-    """Return the type of a column whose words look like another type; None for other columns.
+    """Name the type of a column whose words look like another type; None for other columns.
 
     The type is ``numbers`` for numbers in another spelling, such as ``$1,200``, and ``words`` for words that look like
     numbers, such as ``02134``.
@@ -354,7 +354,7 @@ def _spelling_key(value: Any) -> str | float:
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the passthrough columns of individuals, and write the words for unknown values into ``columns``."""
+    """Select the passthrough columns of individuals, and write the words for unknown values into ``columns``."""
     width = len(schema.attributes)
     carried = individuals[:, width] if individuals.shape[1] > width else np.zeros(len(individuals))
     at = carried.astype(np.int64).tolist()
@@ -374,7 +374,7 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
 
 
 def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence[Value] | None = None) -> Booleans:
-    """Return the mask of missing values, markers of missing values, and words for unknown values, shape (n,)."""
+    """Mark missing values, markers of missing values, and words for unknown values, shape (n,)."""
     missing = column.missing()
     if column.array is None:
         missing |= column.each(lambda value: isinstance(value, str) and value.strip() in markers)
@@ -383,7 +383,7 @@ def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence
 
 
 def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) -> Floats:
-    """Return the true numbers, NaN in rows that are not kept, shape (n,)."""
+    """Encode the true numbers, NaN in rows that are not kept, shape (n,)."""
     numbers = column.numbers(read_number)
     numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
     hint = "fill it in or remove the row; for labels, use `kind=label`"
@@ -392,7 +392,7 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) 
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
-    """Return the schema with all labels of the target, and the position of each row's label, -1 where not kept."""
+    """Encode the true labels, -1 in rows that are not kept, and list all labels in the schema."""
     target, labels = schema.target, OutcomeColumn.read(column)
     stated = labels.matches(target.values or ())
     # Markers of missing values, and words for "unknown" that the target does not list as labels.
@@ -420,7 +420,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
 
 
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
-    """Return the values of entries, NaN if missing; numbers as in the data if the model reads words."""
+    """Decode entries, NaN if missing; numbers are formatted as in the data if the model reads words."""
     missing, format_ = np.isnan(entries), attribute.number_format
     if attribute.edges is not None:
         domain: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2

@@ -40,7 +40,7 @@ class Table:
 
     @classmethod
     def of(cls, frame: Any, location: str = "data") -> Table:
-        """Return the table of a data frame; a table itself is returned unchanged."""
+        """Build the table of a data frame; a table is returned unchanged."""
         return frame if isinstance(frame, Table) else cls(frame, location=location)
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class CodedColumn:
         return self._replace_values(parse_word) if numeric else replace(self)
 
     def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
-        """Return the column with other values, equal ones merged; the column itself if no value changes."""
+        """Replace the distinct values, and merge equal ones; the column itself if no value changes."""
         values = [change(value) for value in self.values]
         if all(new is old for new, old in zip(values, self.values, strict=True)):
             return self
@@ -148,15 +148,15 @@ class CodedColumn:
         return np.array([predicate(value) for value in self.values], dtype=bool)[self.codes]
 
     def missing(self) -> Booleans:
-        """Return the mask of missing values, shape (n,)."""
+        """Mark missing values, shape (n,)."""
         return self.each(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
 
     def numbers(self, convert: Callable[[Any], float]) -> Floats:
-        """Return the numbers of the rows, shape (n,), after conversion unless the column holds numbers."""
+        """Convert the rows to numbers, shape (n,), unless the column holds numbers."""
         return self.look_up(convert) if self.array is None else self.array.astype(np.float64)
 
     def finite_numbers(self, rows: Integers, role: str) -> Floats:
-        """Return the numbers of some rows, in any spelling, shape (rows,).
+        """Convert some rows to numbers, in any spelling, shape (rows,).
 
         Raises:
             DataError: if a cell is missing, or not a finite number.
@@ -217,7 +217,7 @@ class CodedColumn:
             )
 
     def _place(self, rows: Booleans) -> str:
-        """Return the place of the first of some rows, with the number of equal rows where rows were counted."""
+        """Describe the place of the first of some rows, with the number of equal rows where rows were counted."""
         first = int(np.argmax(rows))
         place = "" if self.locate is None else self.locate(self.at(first))
         if self.counts is None:
@@ -227,7 +227,7 @@ class CodedColumn:
 
 
 def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
-    """Return distinct values, and the position of each row's value among them."""
+    """Code values as distinct values and the position of each row's value among them."""
     kinds = set(map(type, column))
     if any(issubclass(kind, np.generic) for kind in kinds):
         column = [plain_value(value) for value in column]
@@ -239,7 +239,7 @@ def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
 
 
 def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
-    """Return distinct numbers in ascending order, NaN last, and the position of each row's number among them."""
+    """Code numbers as distinct numbers in ascending order, NaN last, and the position of each row's number."""
     import pandas as pd
 
     codes, distinct = pd.factorize(numbers, use_na_sentinel=False)
@@ -250,7 +250,7 @@ def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
 
 
 def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
-    """Return distinct words and the position of each row's word among them; None if the column holds anything else."""
+    """Code words as distinct words and the position of each row's word; None if the column holds anything else."""
     import narwhals as nw
     import pandas as pd
 
@@ -280,20 +280,20 @@ def _empty_blanks(value: Any) -> Any:
 
 
 def parse_word(value: Any) -> Any:
-    """Return the number of which a word is the canonical spelling; other values unchanged."""
+    """Convert a word to the number of which it is the canonical spelling; other values are unchanged."""
     number = parse_number(value.strip()) if isinstance(value, str) else None
     return value if number is None else number
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is missing: None, NaN, or the missing value of pandas and pyarrow."""
+    """Check whether a value is missing: None, NaN, or the missing value of pandas and pyarrow."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number, and neither a truth value nor missing."""
+    """Check whether a value is a number, and neither a truth value nor missing."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not is_missing(value)
 
 
@@ -303,16 +303,16 @@ def plain_value(value: Any) -> Any:
 
 
 def value_key(value: Any) -> tuple[bool, Hashable]:
-    """Return the dictionary key of a value, which differs for True and 1."""
+    """Build the dictionary key of a value, which differs for True and 1."""
     return isinstance(value, bool), value
 
 
 def sort_key(value: Any) -> tuple[str, Any]:
-    """Return the sort key of a value: numbers first, then by type and text."""
+    """Build the sort key of a value: numbers first, then by type and text."""
     return ("", value) if isinstance(value, int | float) else (type(value).__name__, str(value))
 
 
 def list_values(values: Any, most: int = 12) -> str:
-    """Return the first values as Python writes them, and their number if there are more."""
+    """Format the first values, and their number if there are more."""
     shown = [repr(value) for value in list(values)[:most]]
     return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

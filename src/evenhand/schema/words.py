@@ -64,7 +64,7 @@ def is_unusual_number(value: Any) -> bool:
 
 
 def word_of(value: Any) -> str:
-    """Return a value as text: a whole number without a decimal point, a word without blanks around it.
+    """Format a value as text: a whole number without a decimal point, a word without surrounding blanks.
 
     A number and the word that is its canonical spelling have the same text.
     """
@@ -74,18 +74,18 @@ def word_of(value: Any) -> str:
 
 
 def truth_key(value: Any) -> str | None:
-    """Return ``"1"`` or ``"0"`` for a spelling of true or false, such as ``1.0`` and ``TRUE``; None for others."""
+    """Map spellings of true and false, such as ``1.0`` and ``TRUE``, to ``"1"`` and ``"0"``; None for others."""
     return TRUTH.get(word_of(value).casefold())
 
 
 def plain_key(value: Any) -> str | None:
-    """Return ``"1"`` or ``"0"`` for true and false, and for yes and no; None for other words."""
+    """Map true and yes to ``"1"``, false and no to ``"0"``; None for other words."""
     word = folded(value)
     return "1" if word in ("yes", "y") else "0" if word in ("no", "n") else truth_key(value)
 
 
 def outcome_key(value: Any) -> str:
-    """Return the key under which outcome values are one: their text; ``"1"`` and ``"0"`` for true and false."""
+    """Build the key that equal outcome values share: their text; ``"1"`` and ``"0"`` for true and false."""
     return truth_key(value) or word_of(value)
 
 
@@ -98,7 +98,7 @@ def folded(value: Any) -> str:
 
 
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
-    """Return the groups of words that differ in case or blanks alone, each in its order of appearance.
+    """Group the words that differ only in case or blanks, in their order of appearance.
 
     Blanks before a word do not count: text tables often have them behind the separator.
     """
@@ -124,7 +124,7 @@ def _means(meaning: str, word: Any) -> bool:
 
 
 def means_unknown(value: Any) -> bool:
-    """Return whether a word says that a value is not known, such as ``Prefer not to say``, ``NULL`` or ``?``.
+    """Check whether a word means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
 
     The words are listed in ``words.yaml``.
     """
@@ -132,12 +132,12 @@ def means_unknown(value: Any) -> bool:
 
 
 def means_no_outcome(value: Any) -> bool:
-    """Return whether the word of an outcome says that there is none; ``declined`` and ``refused`` are outcomes."""
+    """Check whether the word of an outcome means that it is unknown; ``declined`` and ``refused`` are outcomes."""
     return means_unknown(value) and is_favourable_word(value) is None
 
 
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
-    """Return the numbers among these that tables use as codes for unknown values, such as -1 and 999."""
+    """List the numbers that tables use as codes for unknown values, such as -1 and 999."""
     codes = frozenset(_data()["codes"])
     return [
         value for value in values if isinstance(value, int | float) and not isinstance(value, bool) and value in codes
@@ -145,7 +145,7 @@ def unknown_codes(values: Sequence[Any]) -> list[Any]:
 
 
 def is_adverse_name(name: str) -> bool | None:
-    """Return whether the name of a column says that its label 1, yes or true is not wanted, such as ``defaulted``.
+    """Check whether a column name means that its label 1, yes or true is adverse, such as ``defaulted``.
 
     A negation turns the meaning: ``no_default`` is not adverse, and ``not_hired`` is.
 

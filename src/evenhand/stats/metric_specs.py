@@ -372,7 +372,7 @@ _SPECS = (
     # Individuals, subgroups and proofs
     *(
         MetricSpec(f"{prefix}{name}", f"{title}{over}", "individual", unit, "higher")
-        for prefix, over in (("", ""), ("population_", " over the simulated population"))
+        for prefix, over in (("", ""), ("population_", ", simulated population"))
         for name, title, unit in _INDIVIDUAL
     ),
     MetricSpec("worst_subgroup_gap", "gap of the subgroup most clearly worse off", "subgroup", worse="higher"),

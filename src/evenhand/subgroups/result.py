@@ -338,10 +338,14 @@ class SubgroupResult(Result):
                         low=finding.low,
                         high=finding.high,
                         confidence=self.confidence,
-                        method=f"adjusted for {self.tested:,} subgroups tested ({self.control})",
+                        method=self._adjustment,
                     ),
                     f"explains {format_count(finding.explains, 'other', 'others')}" if finding.explains else "",
                 )
+
+    @property
+    def _adjustment(self) -> str:
+        return f"adjusted for {self.tested:,} subgroups tested ({self.control})"
 
     def _worst_gap(self) -> Observed:
         """Return the gap of which most is certain of all subgroups worse off; its ends hold for all of them.
@@ -361,7 +365,7 @@ class SubgroupResult(Result):
             low=max(0.0, low),
             high=high,
             confidence=self.confidence,
-            method=self.control,
+            method=self._adjustment,
         )
 
     def document(self, subject: SubjectCard | None = None) -> Document:

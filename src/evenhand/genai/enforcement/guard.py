@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from evenhand.core.coroutines import call, call_quick, run_blocking
+from evenhand.core.coroutines import call, call_nonblocking, run_blocking
 from evenhand.core.services import ContentRefusedError
 from evenhand.errors import BudgetError, DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item, add_instruction
@@ -302,7 +302,9 @@ class AnswerSeries:
         try:
             try:
                 conditions, fixed = await self._judge()
-                admission = await call_quick(self._guard.keeper.admit, conditions, fixed=fixed, prefer=self._prefer)
+                admission = await call_nonblocking(
+                    self._guard.keeper.admit, conditions, fixed=fixed, prefer=self._prefer
+                )
             except OptionError as error:
                 # It names a condition that there is none of.
                 return await self._answer_unjudged(PartFailure.of("judge", error))
@@ -387,9 +389,9 @@ class AnswerSeries:
         keeper = self._guard.keeper
         while True:
             outcome = await (
-                call_quick(keeper.fail, admission)
+                call_nonblocking(keeper.fail, admission)
                 if item is None
-                else call_quick(keeper.complete, admission, attempt.values)
+                else call_nonblocking(keeper.complete, admission, attempt.values)
             )
             if not final or outcome.status != "retry" or outcome.admission is None:
                 return outcome
@@ -399,9 +401,9 @@ class AnswerSeries:
         """Complete an admission whose item will never come."""
         keeper = self._guard.keeper
         try:
-            outcome = await call_quick(keeper.fail, admission)
+            outcome = await call_nonblocking(keeper.fail, admission)
             while outcome.status == "retry" and outcome.admission is not None:
-                outcome = await call_quick(keeper.fail, outcome.admission)
+                outcome = await call_nonblocking(keeper.fail, outcome.admission)
         except DecisionError:
             return  # It is complete.
         except Exception as second:

@@ -236,14 +236,13 @@ def expand_cells(function: Callable[[Values], tuple[Values, ...]], cells: Cells)
     return cell_array([cell for row in rows for cell in row], (*cells.shape, width))
 
 
-def apply_rowwise(function: Callable[[Values], Values], cells: Cells) -> Cells:
-    """Apply a function of the last axis, values (entries, k) -> (entries, m); each row must be of one attribute."""
-    rows = []
-    for row in cells.reshape(-1, cells.shape[-1]):
-        group: list[Cell] = list(row)
-        answers = apply_jointly(lambda *columns: tuple(function(np.stack(columns, axis=1)).T), group)
-        rows.append(answers)
-    return cell_array([cell for row in rows for cell in row], (*cells.shape[:-1], len(rows[0])))
+def argmax_cells(cells: Cells) -> Cells:
+    """Find the position of the largest value along the last axis; each row must be of one attribute."""
+    rows = [
+        apply_jointly(lambda *columns: np.argmax(np.stack(columns, axis=1), axis=1), list(row))[0]
+        for row in cells.reshape(-1, cells.shape[-1])
+    ]
+    return cell_array(rows, (*cells.shape[:-1], 1))
 
 
 def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:

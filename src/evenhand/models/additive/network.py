@@ -261,6 +261,20 @@ def plain_line(attribute: Attribute) -> tuple[float, float]:
     return 1.0, 0.0
 
 
+def check_width(width: int, schema: Schema, *, location: str) -> None:
+    """Check that a model of plain numbers takes as many of them as the schema gives.
+
+    Raises:
+        ModelError: it takes another number of inputs.
+    """
+    if width != schema.width:
+        raise ModelError(
+            f"the model takes {width} inputs, but the schema's {len(schema.attributes)} attributes give {schema.width}",
+            location=location,
+            hint="describe every input of the model in the schema, in its order, with the right encoding",
+        )
+
+
 def network_from_dense(
     schema: Schema,
     layers: list[tuple[Floats, Floats]],
@@ -282,13 +296,7 @@ def network_from_dense(
         ModelError: the schema gives another number of inputs.
     """
     weights, bias = (np.asarray(array, dtype=np.float64) for array in layers[0])
-    if weights.ndim != 2 or weights.shape[0] != schema.width:
-        raise ModelError(
-            f"the network takes {weights.shape[0]} inputs, but the schema's {len(schema.attributes)} attributes "
-            f"give {schema.width}",
-            location=name,
-            hint="describe every input of the network in the schema, in its order, with the right encoding",
-        )
+    check_width(len(weights), schema, location=name)
     parts: list[AttributeTerm] = []
     start = 0
     for attribute in schema.attributes:

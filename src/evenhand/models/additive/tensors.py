@@ -146,9 +146,11 @@ def affine(value: Any, weights: Values, bias: Values | None = None) -> LinearTen
 
 
 def batch_normalization(
-    value: Any, scale: Values, shift: Values, mean: Values, variance: Values, epsilon: float
+    value: Any, scale: Values | None, shift: Values | None, mean: Values, variance: Values, epsilon: float
 ) -> LinearTensor:
     """Compute ``(value - mean) / sqrt(variance + epsilon) * scale + shift`` with statistics of the training."""
+    scale = np.ones(len(mean)) if scale is None else scale
+    shift = np.zeros(len(mean)) if shift is None else shift
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     return lin.scale_units(lin.as_linear(require_features(value)), factor, shift - mean.astype(np.float64) * factor)
 
@@ -350,7 +352,7 @@ def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
     cells: list[cell.Cell] = list(value.flat)
     if len({item.attribute for item in cells} - {None}) > 1:
         return answers.argmax_output(lin.as_linear(value))
-    positions = cell.apply_rowwise(lambda rows: np.argmax(rows, axis=1)[:, None], value)
+    positions = cell.argmax_cells(value)
     return positions if keep else as_cells(positions[..., 0])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.base import InputForm, RowModel, probe_individuals, settle_input
+from evenhand.models.blackbox.base import InputForm, RowModel, RowT, probe_individuals, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.column_types import find_unseen
 from evenhand.models.ledger import QuestionLedger
@@ -200,25 +200,18 @@ def wrap_estimator(
     """
     name = name or type(model).__name__
     labels, columns = _match_classes(model, schema, name), input_columns(model, schema, name)
-    people = probe_individuals(schema)
     scored_by: Any = next((m for m in ("predict_proba", "decision_function") if hasattr(model, m)), "predict")
-    return settle_input(
-        EstimatorModel(
-            schema=schema,
-            name=name,
-            model=model,
-            like=like,
-            columns=columns,
-            ledger=ledger or QuestionLedger(),
-            scored_by=scored_by,
-            **labels._asdict(),
-        ),
-        candidate_forms(model, schema, columns, name),
-        partial(learnt_inputs, model, columns or schema.names),
-        partial(_choose_scoring, people=people),
-        untyped=untyped,
-        learnt=None if columns else learnt_form(model, schema),
+    estimator = EstimatorModel(
+        schema=schema,
+        name=name,
+        model=model,
+        like=like,
+        columns=columns,
+        ledger=ledger or QuestionLedger(),
+        scored_by=scored_by,
+        **labels._asdict(),
     )
+    return _settle_form(estimator, partial(_choose_scoring, people=probe_individuals(schema)), untyped)
 
 
 def wrap_regressor(
@@ -249,27 +242,35 @@ def wrap_regressor(
             location=name,
             hint="for labels set `kind=label`; for a score give the function that computes it",
         )
-    columns, people = input_columns(source, schema, name), probe_individuals(schema)
+    people = probe_individuals(schema)
 
     def probe(model: NumberModel) -> NumberModel:
         model.answer(people)
         return model
 
+    model = NumberModel(
+        schema=schema,
+        name=name,
+        model=source,
+        like=like,
+        columns=input_columns(source, schema, name),
+        ledger=ledger or QuestionLedger(),
+        can_vary=not (fitted and is_repeatable(source)),
+    )
+    return _settle_form(model, probe, untyped)
+
+
+def _settle_form(model: RowT, probe: Callable[[RowT], RowT], untyped: bool) -> RowT:
+    """Set the form and the column types that an estimator accepts (see ``settle_input``)."""
+    source, schema = model.model, model.schema
+    learnt = None if model.columns else learnt_form(source, schema)
     return settle_input(
-        NumberModel(
-            schema=schema,
-            name=name,
-            model=source,
-            like=like,
-            columns=columns,
-            ledger=ledger or QuestionLedger(),
-            can_vary=not (fitted and is_repeatable(source)),
-        ),
-        candidate_forms(source, schema, columns, name),
-        partial(learnt_inputs, source if fitted else None, columns or schema.names),
+        model,
+        _candidate_forms(model, learnt),
+        partial(learnt_inputs, source, model.columns or schema.names),
         probe,
         untyped=untyped,
-        learnt=None if columns else learnt_form(source, schema),
+        learnt=learnt,
     )
 
 
@@ -329,27 +330,27 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
     return columns
 
 
-def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None, name: str) -> list[InputForm]:
+def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputForm]:
     """Return the forms that an estimator may accept, the likeliest first.
 
     Raises:
         ModelError: It was fitted on another number of columns than the schema gives.
     """
-    if columns is not None:
+    if model.columns is not None:
         return ["frame"]
-    fitted = getattr(model, "n_features_in_", None)
-    if fitted is None:
+    schema, width = model.schema, getattr(model.model, "n_features_in_", None)
+    if width is None:
         return ["frame", "numbers"]
     forms: list[InputForm] = []
-    if fitted == len(schema.attributes) and any(_has_text_values(attribute) for attribute in schema.attributes):
+    if width == len(schema.attributes) and any(_has_text_values(attribute) for attribute in schema.attributes):
         forms.append("words")
-    if fitted == schema.width:
-        forms.insert(0 if learnt_form(model, schema) == "numbers" else len(forms), "numbers")
+    if width == schema.width:
+        forms.insert(0 if learnt == "numbers" else len(forms), "numbers")
     if not forms:
         raise ModelError(
-            f"the model was fitted on {fitted} columns, but the schema's {len(schema.attributes)} attributes "
+            f"the model was fitted on {width} columns, but the schema's {len(schema.attributes)} attributes "
             f"give {schema.width}",
-            location=name,
+            location=model.name,
             hint="describe every column in the schema, in the model's order, with the right encoding"
             + ("; passthrough columns need a model that was fitted on a data frame" if schema.passthrough else ""),
         )

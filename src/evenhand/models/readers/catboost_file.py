@@ -46,7 +46,7 @@ LINKS: dict[str, Link] = {
 def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     """Read a model saved by CatBoost (``save_model``), with symmetric trees or others.
 
-    CatBoost converts a ``.cbm`` file to JSON, in a process of its own. It compares in float32 (``x > border``); the
+    CatBoost converts a ``.cbm`` file to JSON, in a separate process. It compares in float32 (``x > border``); the
     ensemble's thresholds are the float64 numbers that give the same branch. It adds in float64. With
     ``MultiClassOneVsAll`` its probabilities need not add up to 1; the ensemble divides them by their sum. Categories
     that are compared one by one (``one_hot_max_size``) are hashes of their words, which CatBoost computes for the
@@ -111,7 +111,7 @@ class _UnknownHashError(ModelError):
 def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
     """Convert a file to JSON with the words of its categories, in CatBoost.
 
-    CatBoost's loader can crash on damaged files, so it runs in a process of its own.
+    CatBoost's loader can crash on damaged files, so it runs in a separate process.
     """
     installed = False
     with suppress(ImportError):
@@ -144,7 +144,7 @@ def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
 
 
 def _list_words(schema: Schema) -> list[str]:
-    """List every text that may stand for a category of an attribute in a model."""
+    """List every text that may represent a category of an attribute in a model."""
     words: dict[str, None] = {}
     for column in range(schema.width):
         try:

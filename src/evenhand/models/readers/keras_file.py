@@ -24,11 +24,11 @@ from evenhand.models.additive import tensors
 from evenhand.models.additive.answer import OutputTensor, check_ending, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.linear import LinearTensor, as_linear
-from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor
 from evenhand.models.outputs import OutputKind, read_outputs, reference_people
 from evenhand.models.readers.onnx_signature import attribute_for_input
-from evenhand.models.readers.reading import check_width, locate_errors
+from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 
 MODELS = ("Sequential", "Functional", "Model")
@@ -306,7 +306,7 @@ def _layers_of(model: dict[str, Any]) -> list[dict[str, Any]]:
 def _layer_kind(layer: dict[str, Any]) -> str:
     registered = layer.get("registered_name")
     if registered and ">" in registered:
-        return str(registered)  # a user-defined class, whatever its name
+        return str(registered)  # a user-defined class of any name
     is_keras = str(layer.get("module") or "keras").split(".")[0] in ("keras", "tf_keras")
     return str(layer["class_name"]) if is_keras else f"{layer['module']}.{layer['class_name']}"
 
@@ -489,8 +489,8 @@ def _apply_batch_normalization(layer: KerasLayer, value: Tensor) -> Tensor:
     if (axis[0] if isinstance(axis, list) else axis) not in (-1, 1):
         raise NotAdditiveError("it works across rows")
     mean, variance = _layer_weight(layer, "moving_mean"), _layer_weight(layer, "moving_variance")
-    scale = _layer_weight(layer, "gamma") if layer.config.get("scale", True) else np.ones(len(mean))
-    shift = _layer_weight(layer, "beta") if layer.config.get("center", True) else np.zeros(len(mean))
+    scale = _layer_weight(layer, "gamma") if layer.config.get("scale", True) else None
+    shift = _layer_weight(layer, "beta") if layer.config.get("center", True) else None
     return tensors.batch_normalization(value, scale, shift, mean, variance, layer.config.get("epsilon", 1e-3))
 
 

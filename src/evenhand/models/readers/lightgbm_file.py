@@ -36,7 +36,7 @@ NUMBERS = frozenset({"regression", "regression_l1", "huber", "fair", "quantile",
 """Objectives whose raw score is the predicted number."""
 
 NONE, ZERO, NAN = range(3)
-"""What a node treats as missing: nothing (NaN is then 0), zero and NaN, or NaN."""
+"""Missing values of a node: none (NaN is then 0), zero and NaN, or NaN."""
 
 MAX_OUTPUTS = 100_000
 
@@ -194,7 +194,7 @@ def _read_tree(section: Fields, columns: FeatureColumns, output: int) -> Decisio
     if np.min(children) < -leaves:
         raise section.error("a node has a child that does not exist")
     by_category = decision & 1 == 1
-    # Where nothing is missing, NaN is read as 0; a missing category always goes right.
+    # NaN is read as 0 if nothing is missing; a missing category always goes right.
     default_left = np.where(missing == NONE, threshold >= 0, decision & 2 > 0) & ~by_category
     left_categories = {
         node: columns.input_numbers(int(feature[node]), categories)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 import zlib
@@ -12,6 +13,7 @@ import numpy as np
 from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
+from evenhand.models.readers.reading import read_file
 from evenhand.models.replies import labels_of_outputs
 from evenhand.schema.schema import Schema
 
@@ -40,16 +42,14 @@ def read_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
 
 
 def _read_arrays(path: Path) -> dict[str, Floats]:
+    content = read_file(path)
     try:
-        with path.open("rb") as file:  # opened here, since NumPy leaves a damaged file open
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ModelError(
-                    "the file holds a single array, expected an archive", location=path.name, hint=EXPECTED_ARRAYS
-                )
-            arrays = {key: np.asarray(archive[key]) for key in archive.files if re.fullmatch(r"[Wb]\d{1,4}", key)}
-    except FileNotFoundError:
-        raise ModelError("there is no such file", location=str(path)) from None
+        archive = np.load(io.BytesIO(content), allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ModelError(
+                "the file holds a single array, expected an archive", location=path.name, hint=EXPECTED_ARRAYS
+            )
+        return {key: np.asarray(archive[key]) for key in archive.files if re.fullmatch(r"[Wb]\d{1,4}", key)}
     # zipfile raises NotImplementedError for a compression that it does not know.
     except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, ModelError):
@@ -59,7 +59,6 @@ def _read_arrays(path: Path) -> dict[str, Floats]:
             location=path.name,
             hint=EXPECTED_ARRAYS,
         ) from None
-    return arrays
 
 
 def _pair_layers(arrays: dict[str, Floats], name: str) -> list[tuple[Floats, Floats]]:

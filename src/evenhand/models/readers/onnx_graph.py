@@ -16,11 +16,11 @@ from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.additive.answer import OutputTensor, network_from_outputs
 from evenhand.models.additive.cells import Values, cell_array, column_cell, data_values, is_listed, plain_inputs
 from evenhand.models.additive.linear import LinearTensor, as_linear
-from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor, is_weights
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
 from evenhand.models.readers.onnx_signature import attribute_for_input, input_layout, word_numbers
-from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
+from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
@@ -28,9 +28,7 @@ OLDEST_OPSET = 7
 """Oldest supported version of the operators; older ones broadcast differently."""
 
 
-def read_onnx(
-    model: str | Path | bytes, schema: Schema, *, scores: bool = False, kind: str | None = None
-) -> AdditiveNetwork:
+def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = None) -> AdditiveNetwork:
     """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
 
     The model takes either one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema, or one
@@ -40,7 +38,6 @@ def read_onnx(
     Args:
         model: Path or content of a file.
         schema: Schema of the inputs.
-        scores: Whether to refuse probabilities and labels, so that the outputs are one score per label.
         kind: Meaning of the scores, see ``network_from_outputs``.
 
     Raises:
@@ -52,17 +49,15 @@ def read_onnx(
     graph, opsets = _load_graph(model, name)
     constants = _graph_constants(graph, name)
     values: dict[str, Tensor] = dict(constants)
-    values.update(_graph_inputs([given for given in graph.input if given.name not in constants], schema, name))
+    values.update(_graph_inputs([item for item in graph.input if item.name not in constants], schema, name))
     for proto in _required_nodes(graph):
         _evaluate_node(proto, opsets, values, name)
     outputs: list[LinearTensor | OutputTensor] = []
-    for wanted in graph.output:
-        value = values.get(wanted.name)
+    for output in graph.output:
+        value = values.get(output.name)
         if value is None or is_weights(value):
-            raise ModelError(f"the output {wanted.name!r} does not depend on the person", location=name)
+            raise ModelError(f"the output {output.name!r} does not depend on the inputs", location=name)
         outputs.append(value if isinstance(value, LinearTensor | OutputTensor) else as_linear(value))
-    if scores and (len(outputs) != 1 or isinstance(outputs[0], OutputTensor)):
-        raise NotAdditiveError("expected one output of scores, not probabilities, labels or several", location=name)
     return network_from_outputs(outputs, schema, name=name, kind=kind)
 
 
@@ -79,11 +74,11 @@ def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, in
     except (DecodeError, OSError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"the file is not an ONNX model, or it is truncated ({error})", location=name) from None
     if not proto.graph.node:
-        raise ModelError("the file holds no ONNX model: there is not one operator in it", location=name)
+        raise ModelError("the file holds no ONNX model: it has no operators", location=name)
     opsets = {opset.domain: opset.version for opset in proto.opset_import}
     if opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
         raise NotAdditiveError(
-            f"the model is written for version {opsets['']} of ONNX's operators, which is not read",
+            f"the model uses version {opsets['']} of ONNX's operators, expected at least {OLDEST_OPSET}",
             location=name,
             hint="export it again with a newer opset",
         )

@@ -330,14 +330,7 @@ def _normalizer(node: OperatorNode) -> Tensor:
     value, norm = node.inputs[0], node.settings.get("norm", "MAX")
     if isinstance(value, OutputTensor) and norm == "L1" and value.probable:
         return value  # probabilities add up to 1
-    if norm not in ("L1", "L2"):
-        raise NotAdditiveError(f"the norm {norm} cannot be read")
-
-    def normalise(rows: Values) -> Values:
-        size = np.linalg.norm(rows, ord=1 if norm == "L1" else 2, axis=1)
-        return np.asarray(rows / np.where(size == 0, 1, size)[:, None])
-
-    return cell.apply_rowwise(normalise, tensors.require_cells(value))
+    raise NotAdditiveError("it combines several attributes in another way than adding them")
 
 
 @register_operator("ArgMax")

@@ -98,7 +98,7 @@ def sanitize_archive(path: Path) -> bytes:
     described["guards_code"] = []
     for node in _walk_dicts(described):
         if "target" in node:
-            node["metadata"] = {}  # source locations, which are looked up by name when loaded
+            node["metadata"] = {}  # names of source locations, which loading resolves
     for reason in _find_dangers(described):
         raise _trust_error(path, reason)
     safe[GRAPH] = json.dumps(described).encode()

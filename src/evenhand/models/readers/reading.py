@@ -40,28 +40,16 @@ def locate_errors(place: str, *, location: str, hint: str = BLACK_BOX_HINT) -> I
         raise ModelError(f"{place} does not fit its input ({error})", location=location) from None
 
 
-def check_width(width: int, schema: Schema, *, location: str) -> None:
-    """Check that a model of plain numbers takes as many of them as the schema gives.
-
-    Raises:
-        ModelError: it takes another number of inputs.
-    """
-    if width != schema.width:
-        raise ModelError(
-            f"the model takes {width} inputs, but the schema's {len(schema.attributes)} attributes give {schema.width}",
-            location=location,
-            hint="describe every input of the model in the schema, in its order, with the right encoding",
-        )
-
-
 def read_file(path: Path) -> bytes:
     """Read the bytes of a file.
 
     Raises:
-        ModelError: the file is empty or cannot be read.
+        ModelError: the file is missing, empty or cannot be read.
     """
     try:
         content = path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError("there is no such file", location=str(path), hint="check the path") from None
     except OSError as error:
         raise ModelError(f"the file cannot be read: {error.strerror}", location=str(path)) from None
     if not content:
@@ -72,7 +60,7 @@ def read_file(path: Path) -> bytes:
 def choose_link(
     objective: str, links: Mapping[str, Link], numbers: Collection[str], schema: Schema, *, location: str
 ) -> Link:
-    """Return how the outputs of boosted trees become probabilities, or the number that is decided.
+    """Choose the link from the outputs of boosted trees to probabilities, or to a number.
 
     Args:
         objective: Objective, or loss, of the training.

@@ -390,7 +390,7 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
             for categories, grouped, place in zip(step.categories_, infrequent, dropped, strict=True)
         ]
     else:
-        raise NotAdditiveError("this kind of step may mix attributes, or runs code of its own")
+        raise NotAdditiveError("this kind of step may mix attributes, or runs custom code")
     return [j for j, width in enumerate(widths) for _ in range(width)]
 
 

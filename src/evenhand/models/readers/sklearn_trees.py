@@ -64,7 +64,7 @@ def read_sklearn_trees(
             frame of the same columns.
         schema: Schema of the inputs.
         name: Name in reports. Default: the type of the estimator.
-        encoded: Whether the columns are those that the category encoder inside histogram boosting returns.
+        encoded: Whether the columns are outputs of the category encoder inside histogram boosting.
 
     Raises:
         NotAdditiveError: the estimator is of another type, or its boosting starts from another model.

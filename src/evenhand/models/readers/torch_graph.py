@@ -14,9 +14,9 @@ from evenhand.models.additive import tensors
 from evenhand.models.additive.answer import OutputTensor, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.linear import as_linear
-from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor
-from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
+from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.schema.schema import Schema
 
 NumberType: TypeAlias = np.dtype[Any]
@@ -110,8 +110,6 @@ def _batch_norm(
 ) -> Tensor:
     if training or mean is None or variance is None:
         raise NotAdditiveError("it is in training mode, or keeps no statistics: its answer depends on the other rows")
-    scale = np.ones(len(mean)) if scale is None else scale
-    shift = np.zeros(len(mean)) if shift is None else shift
     return tensors.batch_normalization(value, scale, shift, mean, variance, epsilon)
 
 
@@ -219,7 +217,7 @@ def _read_sequential(module: Any, schema: Schema, name: str) -> Any:
     import torch
 
     if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
-        raise NotAdditiveError("it has hooks, which run code of their own", location=name, hint=BLACK_BOX_HINT)
+        raise NotAdditiveError("it has hooks, which run custom code", location=name, hint=BLACK_BOX_HINT)
     layers = list(_walk_layers(module, ""))
     first = next((layer for _, layer in layers if isinstance(layer, torch.nn.Linear)), None)
     if first is not None:

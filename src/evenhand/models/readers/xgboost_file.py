@@ -101,7 +101,7 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
     columns = match_features(
         schema, parameters.integer("num_feature"), names, _read_categories(model), location=location
     )
-    trees = _read_trees(model, columns, outputs)
+    trees = _read_trees(model, columns)
     if kind == "dart":
         trees = _weight_trees(trees, booster)
     attributes = learner.fields.get("attributes") or {}
@@ -190,13 +190,13 @@ def _read_categories(model: Fields) -> dict[int, Sequence[Any]]:
     return categories
 
 
-def _read_trees(model: Fields, columns: FeatureColumns, outputs: int) -> list[DecisionTree]:
+def _read_trees(model: Fields, columns: FeatureColumns) -> list[DecisionTree]:
     parts = model.parts("trees", "tree")
     output = model.integers("tree_info", len(parts))
     expected = model.part("gbtree_model_param").integer("num_trees")
     if expected != len(parts):
         raise model.error(f"the file holds {len(parts)} trees, expected {expected}")
-    return [_read_tree(part, columns, int(output[i]), outputs) for i, part in enumerate(parts)]
+    return [_read_tree(part, columns, int(output[i])) for i, part in enumerate(parts)]
 
 
 def _weight_trees(trees: Sequence[DecisionTree], booster: Fields) -> list[DecisionTree]:
@@ -212,24 +212,25 @@ def _weight_trees(trees: Sequence[DecisionTree], booster: Fields) -> list[Decisi
     ]
 
 
-def _read_tree(part: Fields, columns: FeatureColumns, output: int, outputs: int) -> DecisionTree:
+def _read_tree(part: Fields, columns: FeatureColumns, output: int) -> DecisionTree:
     parameters = part.part("tree_param")
     nodes = parameters.integer("num_nodes")
     left, right = part.integers("left_children", nodes), part.integers("right_children", nodes)
     feature = part.integers("split_indices", nodes)
-    width = parameters.integer("size_leaf_vector") if "size_leaf_vector" in parameters else 1
+    if "size_leaf_vector" in parameters and parameters.integer("size_leaf_vector") > 1:
+        raise ModelError(
+            "trees with several outputs each cannot be read",
+            location=part.location,
+            hint="train with multi_strategy='one_output_per_tree'",
+        )
     inner = left >= 0
-    if (left < -1).any() or (width <= 1 and ((right == -1) == inner).any()):
+    if (left < -1).any() or ((right == -1) == inner).any():
         raise part.error("a node has a single child")
     if not ((feature[inner] >= 0) & (feature[inner] < len(columns.positions)) & (right[inner] >= 0)).all():
         raise part.error("a node compares a feature, or has a child, that does not exist")
     # XGBoost compares in float32, in which a threshold may be infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         condition = part.numbers("split_conditions", nodes).astype(np.float32)
-    if width > 1:
-        output, values = 0, _leaf_vectors(part, left, right, width, outputs)
-    else:
-        values = np.where(inner, 0.0, condition.astype(np.float64))[:, None]
     tree = DecisionTree(
         output=output,
         feature=np.where(inner, columns.positions[np.where(inner, feature, 0)], 0),
@@ -237,25 +238,9 @@ def _read_tree(part: Fields, columns: FeatureColumns, output: int, outputs: int)
         left=left,
         right=right,
         default_left=part.integers("default_left", nodes) != 0,
-        values=values,
+        values=np.where(inner, 0.0, condition.astype(np.float64))[:, None],
     )
     return _add_categories(tree, part, feature, columns) if "split_type" in part else tree
-
-
-def _leaf_vectors(part: Fields, left: Integers, right: Integers, width: int, outputs: int) -> Floats:
-    """Read one value per output in each leaf; a leaf's right child is its row in ``leaf_weights``."""
-    if "leaf_weights" not in part or width != outputs:
-        raise ModelError(
-            "trees with several outputs each cannot be read from this version of the format",
-            location=part.location,
-            hint="use XGBoost 3.1 or newer",
-        )
-    rows = part.numbers("leaf_weights")
-    leaf = left < 0
-    row = np.where(leaf, right, 0)
-    if len(rows) % width or len(rows) == 0 or row.min() < 0 or row.max() >= len(rows) // width:
-        raise part.error(f"{len(rows)} leaf weights for {leaf.sum()} leaves")
-    return np.where(leaf[:, None], rows.reshape(-1, width)[row], 0.0)
 
 
 def _add_categories(tree: DecisionTree, part: Fields, feature: Integers, columns: FeatureColumns) -> DecisionTree:

@@ -1,1 +1,1 @@
-"""Ensembles of decision trees as white boxes, whatever library grew them."""
+"""Ensembles of decision trees of any library as white boxes."""

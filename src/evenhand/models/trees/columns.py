@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
+from evenhand.models.additive.network import check_width
 from evenhand.models.trees.nodes import MAX_CATEGORY
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
@@ -101,13 +102,7 @@ def match_columns(
                 location=location,
                 hint=f"the attributes are: {', '.join(schema.names)}; call them as the model's features are called",
             )
-    if features != schema.width:
-        raise ModelError(
-            f"the model takes {features} inputs, but the schema's {len(schema.attributes)} attributes "
-            f"give {schema.width}",
-            location=location,
-            hint="describe every input of the model in the schema, in its order, with the right encoding",
-        )
+    check_width(features, schema, location=location)
     return np.arange(features, dtype=np.int64)
 
 
@@ -199,7 +194,7 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
 
 
 def category_texts(schema: Schema, column: int, location: str) -> list[str]:
-    """List every text that may stand for a category of an input column: values, and the input numbers.
+    """List every text that may represent a category of an input column: values, and the input numbers.
 
     Raises:
         ModelError: as ``category_codes``.

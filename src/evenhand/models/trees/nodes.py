@@ -228,7 +228,7 @@ def _category_sets(
     for offset, tree in zip(offsets, trees, strict=False):
         for node, categories in tree.left_categories.items():
             if len(categories) and not (categories.min() >= 0 and categories.max() < MAX_CATEGORY):
-                raise ModelError(f"a category lies outside 0 to {MAX_CATEGORY - 1}", location=location)
+                raise ModelError(f"a category is outside 0 to {MAX_CATEGORY - 1}", location=location)
             words = np.zeros(int(categories.max()) // 32 + 1 if len(categories) else 0, dtype=np.uint32)
             np.bitwise_or.at(words, categories // 32, np.uint32(1) << (categories % 32).astype(np.uint32))
             start[offset + node] = used
