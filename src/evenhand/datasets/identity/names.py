@@ -157,7 +157,10 @@ def _read_table(path: Path) -> NameList:
             )
         about[entry] = "".join(values)
     people = frame.drop(columns=list(LIST_ENTRIES), errors="ignore").to_dict("records")
-    rows = [(f"{path}, line {line}", row) for line, row in enumerate(people, start=2)]
+    rows = [
+        (f"{path}, line {line}", {str(entry): value for entry, value in row.items()})
+        for line, row in enumerate(people, start=2)
+    ]
     return _build_list(path, about, rows)
 
 
