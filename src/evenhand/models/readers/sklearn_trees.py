@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -84,7 +85,7 @@ def read_sklearn_trees(
         raise ModelError("the model is not fitted", location=name, hint="call fit first")
     if getattr(estimator, "n_outputs_", 1) > 1:
         raise ModelError("the model predicts several targets", location=name, hint="train one model for each target")
-    classes = () if number else estimator.classes_
+    classes: Sequence[Any] = () if number else estimator.classes_
     if len(classes) == 1:
         raise ModelError(f"the model has a single label: {classes[0]!r}", location=name)
     if family == "histogram boosting":

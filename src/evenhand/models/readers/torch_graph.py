@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from evenhand.schema.schema import Schema
 
 NumberType: TypeAlias = np.dtype[Any]
 Operation: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Operation)
 
 OPERATIONS: dict[str, Operation] = {
     "_unsafe_view.default": tensors.reshape,
@@ -48,8 +49,8 @@ TYPED_OPERATIONS: dict[str, Operation] = {}
 """Operations with plain numbers, which are rounded to the type of the program; it is their first argument."""
 
 
-def _register(*names: str, operations: dict[str, Operation] = OPERATIONS) -> Callable[[Operation], Operation]:
-    def register(function: Operation) -> Operation:
+def _register(*names: str, operations: dict[str, Operation] = OPERATIONS) -> Callable[[F], F]:
+    def register(function: F) -> F:
         operations.update(dict.fromkeys(names, function))
         return function
 
@@ -261,8 +262,8 @@ def _apply_layer(layer: Any, value: Tensor, dtype: NumberType) -> Tensor:
     if kind is nn.LeakyReLU:
         return _leaky_relu(dtype, value, layer.negative_slope)
     if kind is nn.BatchNorm1d:
-        arrays = weights("weight", "bias", "running_mean", "running_var")
-        return _batch_norm(value, *arrays, training=False, momentum=0.0, epsilon=layer.eps)
+        scale, shift, mean, variance = weights("weight", "bias", "running_mean", "running_var")
+        return _batch_norm(value, scale, shift, mean, variance, False, 0.0, layer.eps)
     if kind is nn.Sigmoid:
         return tensors.sigmoid(value)
     if kind in (nn.Softmax, nn.LogSoftmax):
