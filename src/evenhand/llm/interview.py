@@ -34,7 +34,7 @@ CALLS = 6000
 Row = Mapping[str, Any]
 
 
-class AskedQuestion(NamedTuple):
+class AnsweredPrompt(NamedTuple):
     """Prompt about one person, and its outcome."""
 
     prompt: Prompt
@@ -87,7 +87,7 @@ class Interview:
         self.comparisons = [(self.groups.index(a), self.groups.index(b)) for a, b in comparisons]
         self.progress: Progress = lambda step, share: None
         self.batch: Path | None = None
-        self._asked: dict[tuple[int, int, int, int], AskedQuestion] = {}
+        self._asked: dict[tuple[int, int, int, int], AnsweredPrompt] = {}
         self._draws: dict[Prompt, dict[tuple[object, ...], int]] = {}
 
     @property
@@ -157,7 +157,7 @@ class Interview:
         for index, (question, outcome) in enumerate(zip(questions, outcomes, strict=True)):
             i, j = divmod(index, shape[1])
             key = (int(batch.template[i]), int(batch.group[i, j]), int(batch.name[i, j]), int(batch.seed[i]))
-            self._asked[key] = AskedQuestion(question.prompt, outcome)
+            self._asked[key] = AnsweredPrompt(question.prompt, outcome)
         return AnswerBatch((values - worst) / self.unit, kinds)
 
     def side(self, template: int, group: int, name: int, seed: int) -> AskedSide:

@@ -9,22 +9,37 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import DataError, FetchError, ModelError
-from evenhand.models.column_types import AS_READ, ColumnInput, needs_conversion, other_input
+from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes, needs_conversion, other_input
+from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import STANDARD_ERRORS
 from evenhand.models.scorer import BATCH_ROWS
 from evenhand.schema.people import encode
 from evenhand.schema.schema import Schema
 
-if TYPE_CHECKING:
-    from evenhand.models.blackbox.base import RowModel
 
-ModelT = TypeVar("ModelT", bound="RowModel")
+class TypedModel(Protocol):
+    """Model of rows whose column types are searched for: a dataclass with these fields."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def types(self) -> ColumnTypes: ...
+    @property
+    def ledger(self) -> QuestionLedger: ...
+    def answer_frame(self, frame: Any, /) -> Floats: ...
+
+
+ModelT = TypeVar("ModelT", bound=TypedModel)
 
 MAX_ROWS = 1000
 """Rows of the data on which reactions to a column are checked."""
