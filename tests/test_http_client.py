@@ -189,7 +189,7 @@ def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float]
     [
         (404, {}, "the oracle refused with status 404: 'no such ***'", "go elsewhere"),
         (403, {}, "status 403: 'no such ***'", "see the log of the oracle"),
-        (302, {"Location": "/elsewhere"}, "status 302", "give the final URL"),
+        (302, {"Location": "/elsewhere"}, "status 302", "pass the final URL"),
         (401, {}, "refused with status 401", "see the log"),
     ],
 )

@@ -55,7 +55,7 @@ def test_without_a_place_to_write_kernels_are_compiled_in_memory(monkeypatch: py
     assert kernels.is_compiled(double)
     problem = kernels.cache_problem()
     assert problem is not None
-    assert "every run compiles again" in problem
+    assert "every run compiles them again" in problem
 
 
 def test_a_cache_folder_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

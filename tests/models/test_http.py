@@ -160,7 +160,7 @@ def test_nobody_listens():
     with pytest.raises(FetchError) as caught:
         connect_model(url, WORDS, retries=1, backoff=0.0)
     assert "refused" in str(caught.value)
-    assert "check that it runs" in str(caught.value)
+    assert "check that it is running" in str(caught.value)
 
 
 def test_a_slow_service_is_not_waited_for():

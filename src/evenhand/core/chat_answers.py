@@ -1,9 +1,9 @@
-"""Read choices, numbers, rankings and refusals in the answers of language models.
+"""Read choices, numbers, rankings and refusals from the answers of language models.
 
-An answer is read in a fixed order: thoughts are removed; the values of JSON objects, ``\\boxed{}`` and tags such as
-``<answer>`` are collected; markup and marks are stripped; and each piece is compared with the choices, exactly first.
-A value counts only if it is stated: as the whole answer, as its last line, or in one of these structures. Two different
-statements in one answer make it unreadable.
+First, the thoughts of reasoning models are removed. Then the values of JSON objects, ``\\boxed{}`` and tags such as
+``<answer>`` are extracted. Finally, markup and punctuation are stripped, and each piece is compared with the choices;
+exact matches take precedence. A value must be the whole answer, its last line, or in one of these structures. An answer
+with two different values is invalid.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Parser = Callable[[str], T | None]
 """Parses one piece of an answer; None if the piece is not a value."""
 
 DOUBTS = frozenset("?\uff1f¿؟⁇~¬≠!☐✗✘✖❌❎🚫⛔👎")
-"""Marks that question or negate a word; ``!`` only in front of it."""
+"""Symbols that question or negate a word. ``!`` negates only the word after it."""
 
 MAX_OBJECTS = 64
-"""Positions at which a JSON object is looked for."""
+"""Maximum number of braces at which the search for JSON objects starts."""
 
 MAX_UNCLOSED = 4
-"""Braces without an end after which no further object is looked for."""
+"""Maximum number of unclosed braces before the search for JSON objects ends."""
 
 _THOUGHT_NAMES = "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad"
 _THOUGHTS = re.compile(
@@ -36,14 +36,14 @@ _THOUGHTS = re.compile(
     rf"|</(?:{_THOUGHT_NAMES})>|\[/THINK\]|◁/think▷|<\|channel\|>final\s*<\|message\|>",
     re.IGNORECASE,
 )
-"""The start or the end of the thoughts of a reasoning model."""
+"""Start or end of the thoughts of a reasoning model."""
 
 _STRUCTURE = re.compile(
     r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]{0,200}\}){0,200})\}"
     r"|<(answer|final_answer|final|output|result|verdict|decision|response|score|rating|choice)>(.{0,1000}?)</\2>",
     re.DOTALL | re.IGNORECASE,
 )
-"""Markup whose content is the answer, wherever it stands."""
+"""Markup whose content is the answer, at any position."""
 
 _LATEX = re.compile(
     r"\\(?:boxed|fbox|mbox|text|textbf|textit|textrm|textsf|texttt|textsc|emph|underline|math(?:bf|rm|sf|tt|it|bb))"
@@ -83,7 +83,7 @@ _NOUN = (
     "risposta|decisione|punteggio|resposta|decisão|pontuação"
 )
 _HINT = r"\([^()]*(?:[/,|\u2013-]|\b(?:or|oder|ou|o|of|to|bis|von|sur|de)\b)[^()]*\)"
-"""A list or a range of possible answers in parentheses."""
+"""List or range of possible answers in parentheses."""
 
 _LABEL = re.compile(
     r"(?:(?:so|thus|therefore|hence|overall|in conclusion|in summary|daher|deshalb|also|somit|donc|ainsi|"
@@ -91,7 +91,7 @@ _LABEL = re.compile(
     rf"(?:(?:{_MODIFIER})\s+)*(?:{_NOUN})(?:\s+(?:{_MODIFIER}))*(?:\s*{_HINT})?"
     r"[\s*_`\"')\]]*(?:[:=→]|[=-]>|\s[-\u2013\u2014]\s|\b(?:is|ist|lautet|est|es|è|é)\b\s*:?)"
 )
-"""The words before an answer on its line, such as ``My final answer is:``."""
+"""Words before an answer on the same line, such as ``My final answer is:``."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])\s*")
 _FENCE = re.compile(r"\s*(?:```|~~~)\s*\w*\s*")
@@ -103,7 +103,7 @@ _DECORATIONS = ("{}.", "{},", '"{}"', "“{}”", "*{}*", "**{}**", "`{}`", "({}
 
 
 def remove_thoughts(reply: str) -> str:
-    """Remove the thoughts of a reasoning model, including those without a start or an end."""
+    """Remove the thoughts of a reasoning model, even if their start or end is missing."""
     parts: list[str] = []
     at, thinking = 0, False
     for mark in _THOUGHTS.finditer(reply):
@@ -118,8 +118,8 @@ def remove_thoughts(reply: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Fold case, compatibility forms, invisible characters, quotation marks, check boxes and spaces."""
-    # NFKC turns superscripts and fractions into digits, so that 7½ becomes 71⁄2.
+    """Normalize case, compatibility forms, quotation marks, check boxes and spaces, and remove invisible characters."""
+    # NFKC converts superscripts and fractions to digits: 7½ would become 71⁄2.
     fractions = any(unicodedata.category(letter) == "No" for letter in text)
     boxes = _TICKED.sub("☑", _BOX.sub("☐", text))
     letters = unicodedata.normalize("NFC" if fractions else "NFKC", boxes).translate(_QUOTES)
@@ -132,7 +132,7 @@ def _is_invisible(letter: str) -> bool:
 
 
 def _unwrap(text: str) -> str:
-    """Replace markup of HTML, LaTeX and Markdown by its content."""
+    """Replace HTML, LaTeX and Markdown markup with its content."""
     text = _BRACKETED_TAG.sub(r"<\1>", _FRACTION.sub(r"\1/\2", html.unescape(text)))
     for _ in range(4):
         text = _LATEX.sub(r"\1", text)
@@ -142,7 +142,7 @@ def _unwrap(text: str) -> str:
     def replace(tag: re.Match[str]) -> str:
         name = (tag[1] or "").casefold()
         if name == "s" and "<s>" not in lower:
-            return ""  # the end of a sequence
+            return ""  # end-of-sequence token
         if name in _STRUCK or "line-through" in tag[0]:
             return tag[0]
         if not name or name in _INLINE:
@@ -154,11 +154,11 @@ def _unwrap(text: str) -> str:
 
 _MARKS = ("P", "S", "Z", "C")
 _MARKS_OF_NUMBERS = ("Ps", "Pe", "Pi", "Pf", "Po", "Pc", "Sk", "Sc", "So", "Z", "C")
-"""Marks that are not part of a number: neither dashes nor signs of mathematics."""
+"""Unicode categories of symbols that are not part of a number. Dashes and mathematical symbols are excluded."""
 
 
 def _strip(text: str, left: Collection[str] = "", right: Collection[str] = "", marks: tuple[str, ...] = _MARKS) -> str:
-    """Strip marks from both ends, except doubts and the characters to keep at each end."""
+    """Strip marks from both ends, except doubts and the characters ``left`` and ``right``."""
 
     def is_mark(letter: str) -> bool:
         return unicodedata.category(letter).startswith(marks) and (letter not in DOUBTS or letter == "!")
@@ -180,7 +180,7 @@ def _strip_label(text: str) -> str:
 
 
 class _Entries(list[tuple[str, Any]]):
-    """The entries of a JSON object, in which a name may occur twice."""
+    """Entries of a JSON object, whose names may be duplicated."""
 
 
 _JSON_TOKEN = re.compile(
@@ -192,7 +192,7 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def find_objects(text: str) -> Iterator[_Entries]:
-    """Yield the JSON objects in a text. Single quotes, commas at the end and words of Python are accepted."""
+    """Yield the JSON objects in a text. Single quotes, trailing commas and Python literals are accepted."""
     at = unclosed = 0
     for _ in range(MAX_OBJECTS):
         at = text.find("{", at)
@@ -210,7 +210,7 @@ def find_objects(text: str) -> Iterator[_Entries]:
 
 
 def _scan_object(text: str, start: int) -> tuple[int, str]:
-    """Return the end of the object that starts at a brace, and its source as strict JSON, empty if it is not closed."""
+    """Return the end of the object at a brace, and its source as strict JSON, empty if the object is not closed."""
     depth, at, parts = 0, start, []
     for token in _JSON_TOKEN.finditer(text, start):
         parts.append(text[at : token.start()])
@@ -231,7 +231,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]:
-    """Yield the values of all entries with the given name, at any depth."""
+    """Yield the values of all entries whose name matches, at any depth."""
     if isinstance(value, _Entries):
         for name, entry in value:
             if is_name(name.casefold()):
@@ -244,7 +244,7 @@ def _named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]
 
 
 def _leaf(value: Any) -> Any:
-    """Return the value of a usual answer key of a JSON object, or its only value. None for other objects."""
+    """Return the value of a common answer key of a JSON object, or its only value. None for other objects."""
     while isinstance(value, _Entries):
         named = [entry for name, entry in value if _ANSWER_NAME.fullmatch(name.casefold())]
         entries = named or [entry for _, entry in value]
@@ -256,7 +256,7 @@ def json_answers(text: str, entry: str) -> list[Any]:
     """Return the answers in the JSON objects of a text.
 
     Entries named ``entry``, at any depth, take precedence, followed by entries named ``answer``, then entries with
-    another usual name, such as ``final_score``. If there are none, the value of each object with one entry is used.
+    another common name, such as ``final_score``. If there are none, the value of each object with one entry is used.
     """
     objects = list(find_objects(text))
     for is_name in (entry.casefold().__eq__, "answer".__eq__, _ANSWER_NAME.fullmatch):
@@ -277,7 +277,7 @@ def _spellings(value: Any) -> list[str]:
 
 
 _ANSWER_NAME = re.compile(rf"value|label|(?:(?:{_MODIFIER})[ _-]*)*(?:{_NOUN})(?:[ _-]*(?:{_MODIFIER}))*")
-"""Usual names of the entry of a JSON object that holds the answer."""
+"""Common names of the JSON entry that contains the answer."""
 
 
 # Statements
@@ -292,16 +292,16 @@ def read_answer(
     cut_off: bool = False,
     mentions_other: Callable[[str, T], bool] | None = None,
 ) -> T | None:
-    """Read the value that an answer states. None if it states none, or several different values.
+    """Read the value stated in an answer. None if the answer states no value, or several different values.
 
     Args:
         reply: Text returned by the model.
         parse: Parses one piece of the text.
-        entry: Name of the JSON entry that holds the answer.
-        json_only: Whether only JSON objects state an answer.
+        entry: Name of the JSON entry that contains the answer.
+        json_only: Whether to read only JSON objects.
         cut_off: Whether the text was truncated by the token limit, so that its last line is incomplete.
-        mentions_other: Returns whether a text mentions a value other than the given one. Such a text after the last
-            structure may revise the answer in it. None skips this check.
+        mentions_other: Checks whether a text mentions another value. If the text after the last structure does, it may
+            revise the answer, and the answer is invalid. None skips this check.
     """
 
     def parse_markup(piece: str) -> T | None:
@@ -315,18 +315,18 @@ def read_answer(
         next((value for text in _spellings(answer) if (value := parse_markup(text)) is not None), None)
         for answer in json_answers(text, entry)
     ]
-    plain, final = _unwrap(text), None
+    content, final = _unwrap(text), None
     if not json_only:
         values += [parse_markup(match[1] or match[3] or "") for match in _STRUCTURE.finditer(text)]
-        final = parse(plain)
+        final = parse(content)
         if final is None and not cut_off:
-            final = _last_statement(plain, parse)
+            final = _last_statement(content, parse)
         if final is not None:
             values.append(final)
-    # Any other statement must agree; a sentence that only mentions a value is not a statement.
-    others = [value for piece in _statements(plain) if (value := parse(piece)) is not None]
+    # All statements must agree. A sentence that only mentions a value is not a statement.
+    stated = [value for piece in _statements(content) if (value := parse(piece)) is not None]
     value = values[0] if values else None
-    if value is None or any(other != value for other in (*values, *others)):
+    if value is None or any(other != value for other in (*values, *stated)):
         return None
     if final is None and mentions_other is not None:
         tail = text[max(text.rfind("}"), text.rfind("</")) + 1 :]
@@ -335,7 +335,7 @@ def read_answer(
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text; those of marks alone and the beginnings of code blocks are empty."""
+    """Split a text into lines. Code fences and lines that contain only symbols become empty."""
     return [line if _strip(line) and not _FENCE.fullmatch(line) else "" for line in text.splitlines()]
 
 
@@ -343,10 +343,10 @@ def _statements(text: str) -> Iterator[str]:
     """Yield the lines of a text, its first sentence, and the sentences that begin with a label."""
     for number, line in enumerate(_lines(text.strip())):
         yield line
-        first, *rest = _SENTENCE_END.split(line)
-        if number == 0 and not _ENUMERATION.fullmatch(first.strip()):
-            yield first
-        yield from (sentence for sentence in rest if _LABEL.match(_strip(fold(sentence))))
+        sentences = _SENTENCE_END.split(line)
+        if number == 0 and not _ENUMERATION.fullmatch(sentences[0].strip()):
+            yield sentences[0]
+        yield from (sentence for sentence in sentences[1:] if _LABEL.match(_strip(fold(sentence))))
 
 
 def _last_statement(text: str, parse: Parser[T]) -> T | None:
@@ -361,8 +361,8 @@ def _last_statement(text: str, parse: Parser[T]) -> T | None:
     alone = not previous or not previous[-1].isalnum() or not _strip(_strip_label(_strip(fold(previous)) + ":"))
     if alone and (value := parse(lines[-1])) is not None:
         return value
-    last = _SENTENCE_END.split(lines[-1].strip())[-1]
-    return parse(last) if _LABEL.match(_strip(fold(last))) else None
+    sentence = _SENTENCE_END.split(lines[-1].strip())[-1]
+    return parse(sentence) if _LABEL.match(_strip(fold(sentence))) else None
 
 
 # Values
@@ -370,10 +370,10 @@ def _last_statement(text: str, parse: Parser[T]) -> T | None:
 
 @cache
 def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
-    """Return a parser for choices. Answers are matched exactly first, then case-folded, then without punctuation.
+    """Build a parser of choices. Exact matches take precedence, then case-folded ones, then those without punctuation.
 
-    Punctuation at the ends of a choice is part of it, such as ``>`` in ``>50K``. It is stripped only if all choices
-    stay different.
+    Punctuation at the ends of a choice, such as ``>`` in ``>50K``, is part of the choice. It is stripped only if the
+    choices remain distinct.
     """
     folded = [fold(choice) for choice in choices]
     left = {letter for choice in folded for letter in choice[: len(choice) - len(_strip(choice + "x")) + 1]}
@@ -399,16 +399,16 @@ def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
 
 
 def _unique(forms: Iterable[str], choices: Sequence[str]) -> dict[str, str]:
-    """Map each form to its choice, without forms that several choices share."""
+    """Map each form to its choice. Forms of several choices are left out."""
     forms = list(forms)
     return {form: choice for form, choice in zip(forms, choices, strict=True) if forms.count(form) == 1}
 
 
 def find_ambiguous(choices: Sequence[str]) -> tuple[str, str] | None:
-    """Return two choices that answers cannot tell apart; None if there are none.
+    """Find two choices that cannot be distinguished in answers. None if there are none.
 
-    Two choices are ambiguous if they differ in case and spaces only, or if adding a full stop, quotation marks or
-    emphasis to one of them gives the other.
+    Two choices are ambiguous if they differ only in case and spaces, or if one of them with a full stop, quotation
+    marks or emphasis is read as the other.
     """
     folded = [fold(choice) for choice in choices]
     parse = choice_parser(tuple(choices))
@@ -425,7 +425,7 @@ def find_ambiguous(choices: Sequence[str]) -> tuple[str, str] | None:
 def read_choice(
     reply: str, choices: Sequence[str], *, entry: str = "answer", json_only: bool = False, cut_off: bool = False
 ) -> str | None:
-    """Read the choice that an answer states; None if it states none, or several.
+    """Read the choice stated in an answer. None if the answer states no choice, or several.
 
     >>> read_choice("<think>Grey hair.</think> **Elderly**.", ["child", "elderly"])
     'elderly'
@@ -460,7 +460,7 @@ _THOUSANDS = re.compile(r"(\d{1,3}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:[.
 
 
 def _parse_digits(digits: str) -> set[float]:
-    """Return the possible values of a number that contains points, commas or spaces."""
+    """Return the possible values of a number with points, commas or spaces."""
     values = set()
     if re.fullmatch(r"\d*(?:[.,]\d+)?", digits):
         values.add(float(digits.replace(",", ".")))
@@ -474,10 +474,11 @@ def _parse_digits(digits: str) -> set[float]:
 
 
 def number_parser(low: float, high: float) -> Parser[float]:
-    """Return a parser for numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10``, ``7 out of 10``.
+    """Build a parser of numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10`` and ``7 out of 10``.
 
-    Ranges of numbers, numbers beyond the limits and ambiguous numbers are not parsed. A fraction
-    needs the denominator ``high``, and percent needs a range that ends at 100; from 0 to 1, both are divided.
+    Ranges, numbers outside the limits and ambiguous numbers are not parsed. The denominator of a fraction must be
+    ``high``, and percentages require that ``high`` is 100. If the limits are 0 and 1, all fractions and percentages are
+    accepted.
     """
 
     def parse(piece: str) -> float | None:
@@ -506,7 +507,7 @@ def number_parser(low: float, high: float) -> Parser[float]:
 
 
 def ranking_parser(candidates: int) -> Parser[tuple[int, ...]]:
-    """Return a parser of rankings of candidates numbered from 1, such as ``2, 1, 3`` and ``2 > 1 > 3``."""
+    """Build a parser of rankings of candidates numbered from 1, such as ``2, 1, 3`` and ``2 > 1 > 3``."""
 
     def parse(piece: str) -> tuple[int, ...] | None:
         text = _strip(_strip_label(_strip(re.sub(r"[*_`#\"]", "", fold(piece)))))
@@ -589,9 +590,9 @@ def is_refusal(reply: str, phrases: Iterable[str] = (), *, entry: str = "answer"
     """Check whether an answer is a refusal, either in its first two sentences or in a JSON object.
 
     Args:
-        reply: text returned by the model.
-        phrases: additional prefixes that identify refusals.
-        entry: name of the JSON entry that holds the answer.
+        reply: Text returned by the model.
+        phrases: Additional prefixes that identify refusals.
+        entry: Name of the JSON entry that contains the answer.
     """
     text = remove_thoughts(reply)
     values = [value for value in json_answers(text, entry) if isinstance(value, str)]
@@ -599,8 +600,8 @@ def is_refusal(reply: str, phrases: Iterable[str] = (), *, entry: str = "answer"
     values += [value for value in refusals if isinstance(value, str)]
     starts = tuple(fold(phrase) for phrase in phrases)
     for piece in (text, *values):
-        plain = _strip(fold(_unwrap(piece)))
-        sentences = [_strip(sentence) for sentence in _SENTENCE_END.split(plain)[:2]]
-        if plain.startswith(starts) or any(_REFUSAL.match(sentence) for sentence in sentences):
+        content = _strip(fold(_unwrap(piece)))
+        sentences = [_strip(sentence) for sentence in _SENTENCE_END.split(content)[:2]]
+        if content.startswith(starts) or any(_REFUSAL.match(sentence) for sentence in sentences):
             return True
     return False

@@ -1,4 +1,4 @@
-"""HTTP client with pooled connections, retries, limits of time and size, and error messages without secrets."""
+"""HTTP client with pooled connections, retries, time and size limits, and error messages without secrets."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import urllib3
 
 RETRY_STATUSES = (408, 409, 425, 429)
-"""Statuses below 500 after which a request is repeated. It is also repeated after every status from 500 on."""
+"""Statuses below 500 after which a request is retried. Statuses from 500 on are always retried."""
 
 MAX_ANSWER_BYTES = 48 << 20
-"""Maximum size of a response. Images of known services are smaller, also in base64."""
+"""Maximum size of a response. Images from common services are smaller, even in base64."""
 
 MAX_PAUSE_SECONDS = 30.0
 """Maximum number of seconds between two attempts, even if the server asks for more."""
@@ -37,7 +37,7 @@ MAX_CONNECTIONS = 64
 """Maximum number of open connections to one server."""
 
 MAX_QUOTED = 200
-"""Maximum number of characters of a response in a message."""
+"""Maximum number of characters of a response that are quoted in a message."""
 
 _ERROR_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
@@ -55,7 +55,7 @@ class HttpClient:
         retries: Maximum number of retries if the server is overloaded or cannot be reached.
         backoff: Seconds before the first retry. The pause doubles with each retry.
         retries_when_late: Whether to retry after a timeout. Use it only if repeated requests cost nothing.
-        hints: Hints of error messages by status.
+        hints: Hints of error messages, by status.
         hint: Hint of the error message for an invalid response.
     """
 
@@ -85,7 +85,7 @@ class HttpClient:
             method: HTTP method.
             url: URL of the request.
             headers: Headers of the request.
-            secrets: Texts that are removed from messages.
+            secrets: Strings that are removed from messages.
             body: Body of the request.
             count: Called with 1 before each attempt, and with -1 if the server was not reached. May raise an error.
 
@@ -129,7 +129,7 @@ class HttpClient:
     def _attempt(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
     ) -> bytes | EvenhandError:
-        """Send a request once and return the body of the response, or an error after which a retry may make sense."""
+        """Send a request once and return the response body or a retryable error."""
         import urllib3
         from urllib3 import exceptions
 
@@ -174,14 +174,14 @@ class HttpClient:
     async def _attempt_async(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
     ) -> bytes | EvenhandError:
-        """Do the same as ``_attempt`` without blocking the event loop."""
+        """Async variant of ``_attempt``."""
         session = _loop_session()
         import aiohttp
 
         deadline = monotonic() + self.timeout
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=self.timeout)
         try:
-            # The URL is quoted already.
+            # The URL is already quoted.
             async with session.request(
                 method, _as_written(url), data=body, headers=headers, allow_redirects=False, timeout=limits
             ) as response:
@@ -210,7 +210,7 @@ class HttpClient:
     def _check_encoding(self, headers: Mapping[str, str]) -> None:
         """Raise a ModelError if the response is compressed."""
         if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise ModelError("the answer is compressed, which was not asked for", location=self.location)
+            raise ModelError("the answer is compressed, but the request did not allow it", location=self.location)
 
     def _check_size(self, received: bytes | bytearray, headers: Mapping[str, str]) -> None:
         """Raise a ModelError if the response or its Content-Length is too large."""
@@ -223,7 +223,7 @@ class HttpClient:
         error = FetchError(
             f"{self.name} does not answer: {quote_answer(reason, secrets)}",
             location=self.location,
-            hint="check that it runs, and host, port and path of its URL",
+            hint="check that it is running, and the host, port and path of its URL",
         )
         error.failure = failure
         error.retry_after = None if failure is FetchFailure.OTHER else 0.0
@@ -233,7 +233,7 @@ class HttpClient:
         error = FetchError(
             f"no answer came within {self.timeout:g} seconds",
             location=self.location,
-            hint="try later, or raise timeout",
+            hint="try again later, or raise `timeout`",
         )
         error.failure = FetchFailure.TIMEOUT
         error.retry_after = 0.0 if self.retries_when_late else None
@@ -242,7 +242,7 @@ class HttpClient:
     def _status_error(self, status: int, body: bytes, secrets: Sequence[str], headers: Mapping[str, str]) -> FetchError:
         hint = self.hints.get(status, f"see the log of {self.name}")
         if 300 <= status < 400:
-            hint = "it points elsewhere: give the final URL"
+            hint = "it redirects to another URL: pass the final URL"
         message, code = _read_error(body)
         # The response to an invalid key may contain parts of it.
         hidden = status == 401
@@ -256,7 +256,7 @@ class HttpClient:
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Parse the pause that a server asks for: ``Retry-After-Ms``, or ``Retry-After`` in seconds or as a date.
+    """Parse the pause requested by a server: ``Retry-After-Ms``, or ``Retry-After`` in seconds or as a date.
 
     Args:
         headers: Headers of the response.
@@ -284,13 +284,13 @@ def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
     return seconds if 0 <= seconds < math.inf else 0.0
 
 
-# Connections of an event loop, shared by all clients in it.
+# Connections of an event loop, shared by all clients in the loop.
 
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 
 
 def _loop_session() -> aiohttp.ClientSession:
-    """Return the connections of the running event loop.
+    """Return the session of the running event loop.
 
     Raises:
         MissingExtraError: aiohttp is not installed.
@@ -298,11 +298,12 @@ def _loop_session() -> aiohttp.ClientSession:
     try:
         import aiohttp
     except ImportError:
-        raise MissingExtraError("aiohttp", extra="serve", purpose="to ask without blocking") from None
+        raise MissingExtraError("aiohttp", extra="serve", purpose="for requests in an event loop") from None
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
-        # No limit: a request never waits for the connection of another one. No cookies: callers share the session.
+        # Without a limit, no request waits for the connection of another. Callers share the session, so it has no
+        # cookies.
         session = _sessions[loop] = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         )
@@ -329,13 +330,13 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 _UNUSUAL_JSON = re.compile(r"\\u[dD][89A-Fa-f]|NaN|Infinity|[eE]\+?\d{3}")
-"""Text of JSON that may have a surrogate or a number that is not finite."""
+"""Text in JSON that may be a surrogate or a number that is not finite."""
 
 
 def parse_json_response(body: bytes) -> Any:
-    """Parse JSON that a server sent, and repair what JSON or UTF-8 does not allow but servers send.
+    """Parse the JSON of a response, and repair common violations of JSON and UTF-8.
 
-    Parts of characters, such as half an emoji, become U+FFFD. NaN becomes null, and an infinity the largest number.
+    Incomplete characters, such as half an emoji, become U+FFFD. NaN becomes None, and an infinity the largest float.
 
     Raises:
         ValueError, RecursionError: The body is not JSON, or it is nested too deeply.
@@ -354,7 +355,7 @@ def _finite_number(text: str) -> float | None:
 
 
 def quote_answer(response: bytes | str, secrets: Sequence[str] = ()) -> str:
-    """Quote a response in a message, without secrets: the error message in it, or else its first characters."""
+    """Quote a response in a message, without secrets: its error message, or else its first characters."""
     text = response if isinstance(response, str) else _read_error(response)[0] or response.decode("utf-8", "replace")
     for secret in filter(None, secrets):
         text = text.replace(secret, HIDDEN_TEXT)
@@ -363,7 +364,7 @@ def quote_answer(response: bytes | str, secrets: Sequence[str] = ()) -> str:
 
 
 def _read_error(body: bytes) -> tuple[str | None, str]:
-    """Return the message and the code of an error in JSON, in any of the forms that services use."""
+    """Read the message and the code of an error in JSON, in all common formats."""
     try:
         error = json.loads(body)
     except (ValueError, RecursionError):
@@ -378,22 +379,22 @@ def _read_error(body: bytes) -> tuple[str | None, str]:
 
 
 def _error_reason(error: BaseException) -> str:
-    """Return the message of the innermost cause, without the prefix of urllib3 that may contain the URL."""
+    """Return the message of the innermost cause, without the prefix of urllib3, which may contain the URL."""
     cause: object = error
     while isinstance(inner := getattr(cause, "reason", None), Exception):
         cause = inner
     return re.sub(r"^.*?\bHTTPS?Connection\b[^:]*: |^.*\): ", "", str(cause)) or type(cause).__name__
 
 
-# Secrets in messages of other programs.
+# Secrets in messages
 
 HIDDEN_TEXT = "***"
 
 MIN_SECRET_LENGTH = 6
-"""Minimum length of a secret from the environment. A shorter one occurs in too many words to be removed."""
+"""Minimum length of a secret from the environment. Shorter values also occur in ordinary words."""
 
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-"""Names of environment variables with secrets."""
+"""Parts of names of environment variables that contain secrets."""
 
 _SHAPES = tuple(
     re.compile(shape)
@@ -409,15 +410,15 @@ _SHAPES = tuple(
         r"(?i)((?:token|secret|password|passwd|credentials?|signature)[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
     )
 )
-"""Keys and passwords in headers, URLs and settings. The first group is kept."""
+"""Patterns of keys and passwords in headers, URLs and settings. The first group is not redacted."""
 
 
 _SECRET_ENTRIES = re.compile(r"(?i)(?:api|access|private|secret)[_-]?key|token$|secret|passw|authorization|credential")
-"""Names of JSON entries with secrets."""
+"""Parts of names of JSON entries that contain secrets."""
 
 
 class SecretRedactor:
-    """Redact secrets in text: values of environment variables, and everything in the form of a key or password.
+    """Redact secrets in text: values of environment variables, and text that looks like a key or password.
 
     Args:
         environment: Environment variables. Default: those of the process.
@@ -438,7 +439,7 @@ class SecretRedactor:
         return text
 
     def redact_json(self, value: Any) -> Any:
-        """Redact secrets in a JSON value, including all texts of entries such as ``api_key``."""
+        """Redact secrets in a JSON value, including the strings of entries such as ``api_key``."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, list):
@@ -452,7 +453,7 @@ class SecretRedactor:
 
 
 def redact_url(url: str) -> str:
-    """Remove credentials, query and fragment from a URL; a query may contain a key.
+    """Remove credentials, query and fragment from a URL. A query may contain a key.
 
     Raises:
         ModelError: The text is not a URL.
@@ -462,7 +463,7 @@ def redact_url(url: str) -> str:
 
 
 def split_url(url: str) -> tuple[urllib3.util.Url, str | None]:
-    """Split a URL into the URL without credentials and the credentials, ``user:password``.
+    """Split a URL into the URL without credentials, and the credentials in the form ``user:password``.
 
     Raises:
         ModelError: The text is not a URL.
@@ -474,14 +475,14 @@ def split_url(url: str) -> tuple[urllib3.util.Url, str | None]:
     except urllib3.exceptions.LocationParseError:
         parsed = None
     if parsed is None or not parsed.host:
-        raise ModelError(f"this is not a URL: {url.split('@')[-1]}", hint="for example http://localhost:8080/predict")
+        raise ModelError(f"not a URL: {url.split('@')[-1]}", hint="for example http://localhost:8080/predict")
     return parsed._replace(auth=None), parsed.auth
 
 
-# ---- public files
+# Public files
 
 DownloadProgress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the number of received bytes and the total number of bytes, or None if it is unknown."""
+"""Function that receives the number of bytes received and the total number of bytes. None if the total is unknown."""
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -489,10 +490,10 @@ CHUNK_BYTES = 1 << 16
 
 
 def download(url: str, write: Callable[[bytes], object], progress: DownloadProgress | None = None) -> None:
-    """Download a public file and pass its chunks to `write`. Redirects are followed; proxies of the system are used.
+    """Download a public file and pass its chunks to ``write``. Redirects are followed, and system proxies are used.
 
     Raises:
-        FetchError: The connection failed, or the response is incomplete or has another status than 200.
+        FetchError: The connection fails, or the response is incomplete or has a status other than 200.
     """
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
@@ -517,9 +518,9 @@ def download(url: str, write: Callable[[bytes], object], progress: DownloadProgr
                 length = answer.headers.get("Content-Length")
                 expected = int(length) if length and length.isdigit() else None
                 received = 0
-                for piece in answer.stream(CHUNK_BYTES):
-                    write(piece)
-                    received += len(piece)
+                for chunk in answer.stream(CHUNK_BYTES):
+                    write(chunk)
+                    received += len(chunk)
                     if progress is not None:
                         progress(received, expected)
             finally:

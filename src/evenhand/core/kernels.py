@@ -170,8 +170,8 @@ def cache_problem() -> str | None:
     if _refused:
         where = f"NUMBA_CACHE_DIR={folder}, the package's folder" if folder else "the package's folder"
         return (
-            f"compiled kernels cannot be kept: neither {where} nor the user's cache folder can be written to, so every "
-            "run compiles again; set NUMBA_CACHE_DIR to a folder that can"
+            f"compiled kernels cannot be cached: neither {where} nor the user's cache folder is writable, so every run "
+            "compiles them again; set NUMBA_CACHE_DIR to a writable folder"
         )
     if _unsaved:
         return f"compiled kernels could not be kept ({_unsaved[0]}), so every run compiles again"

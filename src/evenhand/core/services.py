@@ -68,15 +68,15 @@ class ServiceConnection:
         parts = _split_url(self.url)
         if parts is None or parts.scheme not in _PORTS or not parts.hostname:
             raise OptionError(
-                "the URL of a service begins with http:// or https:// and a host",
+                "expected a URL that begins with http:// or https:// and a host",
                 location="url",
                 hint="for example http://127.0.0.1:11434/v1",
             )
         if "@" in parts.netloc or parts.query or parts.fragment:
             raise OptionError(
-                f"the URL of {parts.hostname} holds more than host, port and path",
+                f"the URL of {parts.hostname} must contain only host, port and path",
                 location="url",
-                hint="put the key into an environment variable, and name that as key",
+                hint="store the key in an environment variable, and set `key` to its name",
             )
         if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
             raise OptionError(
@@ -149,7 +149,7 @@ class ServiceConnection:
                 f"the answer links to another server, {target.scheme}://{target.hostname or ''}, from which"
                 " nothing is fetched",
                 location=self.url,
-                hint="ask for the picture itself: options: {response_format: b64_json}",
+                hint="request the image in the answer: options: {response_format: b64_json}",
             )
         # Built from the URL of the service, so that other parsers cannot see another host.
         return await self._ask("GET", target._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
@@ -167,16 +167,16 @@ class ServiceConnection:
         credentials = (
             f"check the key in the environment variable{f' {self.key}' if self.key and self.key.isupper() else ''}"
             if self.key
-            else "put the key into an environment variable, and name that as key"
+            else "store the key in an environment variable, and set `key` to its name"
         )
         hints = {
-            400: "check the name of the model, and the options: some models do not take all",
+            400: "check the name of the model, and the options: some models do not support all of them",
             401: credentials,
             403: credentials,
             404: "check the URL, which often ends in /v1, and the name of the model",
             405: "check the URL, which often ends in /v1",
-            413: "ask for less",
-            429: "the service is busy, or your quota is used up: try later",
+            413: "send a smaller request",
+            429: "the service is busy, or your quota is exhausted: try again later",
         }
         return HttpClient(
             "the service",
@@ -200,7 +200,7 @@ class ServiceConnection:
             raise OptionError(
                 f"the environment variable {name}that is named as key {problem}",
                 location="key",
-                hint="set it, or name another",
+                hint="set it, or name another variable",
             )
         return secret
 
@@ -240,7 +240,7 @@ _REFUSAL_REASON = re.compile(
 
 
 def is_refused(choice: Mapping[str, Any]) -> bool:
-    """Check whether the model declined, or a content filter removed its answer."""
+    """Check whether the model refused to answer, or a content filter removed its answer."""
     message = choice.get("message")
     declined = isinstance(message, Mapping) and isinstance(message.get("refusal"), str) and message["refusal"]
     return bool(declined) or _REFUSAL_REASON.fullmatch(str(choice.get("finish_reason"))) is not None
@@ -249,7 +249,7 @@ def is_refused(choice: Mapping[str, Any]) -> bool:
 def read_refusal(
     body: object, *, status: int = 200, secret: str = "", location: str | None = None
 ) -> ContentRefusedError | None:
-    """Read the refusal of a request for its content from the JSON of an error. None for other errors."""
+    """Read a content refusal from the JSON of an error response. None for other errors."""
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return None
@@ -265,14 +265,14 @@ def read_refusal(
     message = error.get("message")
     words = quote_answer(message if isinstance(message, str) else code, [secret])[1:-1]
     return ContentRefusedError(
-        words, code=code, status=status, location=location, hint="Ask for something else: the service refuses this."
+        words, code=code, status=status, location=location, hint="Change the request: the service refuses its content."
     )
 
 
 def may_be_charged(error: FetchError) -> bool:
-    """Check whether a call without an answer may have been charged, as the model may have answered it nevertheless.
+    """Check whether a failed call may have been charged because the model may have answered it.
 
-    Answers are lost with the connection, or behind a gateway that stopped waiting (408, 502, 504, 520, 524).
+    An answer is lost if the connection breaks, or if a gateway times out (408, 502, 504, 520, 524).
     """
     return error.sent and error.status in (None, 408, 502, 504, 520, 524)
 
@@ -362,10 +362,10 @@ class ChatService:
         return build_request({"model": self.model, "messages": [*system, *messages]}, self.options)
 
     def choice_of(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the first choice in an answer. A choice that a content filter removed has an empty message.
+        """Return the first choice in a response. A choice that was removed by a content filter has an empty message.
 
         Raises:
-            ModelError: There is no choice with a message.
+            ModelError: The response has no choice with a message.
         """
         choices = answer.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -376,7 +376,7 @@ class ChatService:
         return choice
 
     def text_of(self, answer: Mapping[str, Any]) -> str:
-        """Return the text in an answer.
+        """Return the text in a response.
 
         Raises:
             ModelError: There is no text, or the model declines.
@@ -387,7 +387,7 @@ class ChatService:
             refusal = message.get("refusal")
             words = f": {refusal}" if isinstance(refusal, str) and refusal else ""
             raise ContentRefusedError(
-                f"the model declines to answer{words}",
+                f"the model refuses to answer{words}",
                 code="refusal" if words else "content_filter",
                 status=200,
                 location=self.wire.url,
