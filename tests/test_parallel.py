@@ -49,13 +49,13 @@ def test_errors_of_a_call_are_raised():
 
 
 def test_workers_of_another_version_are_refused():
-    with pytest.raises(OptionError, match=r"a worker has version .*, and this is version 0\.0"):
+    with pytest.raises(OptionError, match=r"expected Evenhand 0\.0 on all workers"):
         parallel._run_part("0.0", square, 0, 1)
 
 
 @pytest.mark.parametrize("workers", [0, -2, True, 1.5, "2"])
 def test_refuses_other_numbers_of_workers(workers):
-    with pytest.raises(OptionError, match="expected the number of worker processes"):
+    with pytest.raises(OptionError, match="expected a positive number of worker processes"):
         parallel.count_workers(workers)
 
 

@@ -1,4 +1,4 @@
-"""Local test servers: a language model with known probabilities and OpenAI's interface."""
+"""Local test servers: an OpenAI-compatible language model with known answer probabilities."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 from evenhand.errors import OptionError
 
 Chances: TypeAlias = float | Mapping[str, float]
-"""Probability of ``yes`` (otherwise ``no``), or probabilities of several answers."""
+"""Probability of ``yes`` (otherwise ``no``), or the probability of each answer."""
 
 Fault: TypeAlias = int | Literal["slow", "truncated", "hangs up"]
-"""Fault of a response: a status such as 429, a delay of a minute, truncated JSON, or a closed connection."""
+"""Fault of a response: an error status such as 429, a delay of one minute, truncated JSON, or a closed connection."""
 
 
 class HttpAnswer(NamedTuple):
-    """Response of a server. ``closes`` closes the connection without a response."""
+    """Response of a server. If ``closes`` is True, the connection is closed without a response."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,10 +32,10 @@ class HttpAnswer(NamedTuple):
 
 
 class LocalServer:
-    """HTTP server on 127.0.0.1, started and stopped as a context manager.
+    """HTTP server on 127.0.0.1. Use it as a context manager.
 
     Args:
-        port: Port. 0 selects a free port.
+        port: Port of the server; 0 selects a free port.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -46,7 +46,7 @@ class LocalServer:
 
     @property
     def root(self) -> str:
-        """Address without a path.
+        """URL of the server without a path.
 
         Raises:
             OptionError: The server has not started.
@@ -61,11 +61,11 @@ class LocalServer:
         return f"{self.root}/v1"
 
     def answer(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
-        """Answer a request, whose header names are in lower case. The default is status 404 for every path.
+        """Answer a request. Header names are in lower case. By default, every path returns status 404.
 
-        Several threads call this method.
+        The method is called from several threads.
         """
-        return _failure(404, f"nothing at {path}")
+        return _failure(404, f"no such path: {path}")
 
     def __enter__(self) -> Self:
         self._server = _ThreadingServer(("127.0.0.1", self._port), _handler(self))
@@ -82,25 +82,25 @@ class LocalServer:
 
 
 class FakeChat(LocalServer):
-    """Language model at ``/chat/completions`` with known answer probabilities, which counts charged answers.
+    """Language model at ``/chat/completions`` that samples answers with known probabilities and records its charges.
 
     An answer depends only on the conversation and a draw, so the order of requests does not matter. If ``seeds`` is
-    True, the draw is the ``seed`` of the request, so that both conversations of a pair share it. Otherwise it is the
-    header ``Idempotency-Key``, which Evenhand sends, or the number of earlier requests with the same conversation.
+    True, the draw is the ``seed`` of the request, so that both conversations of a pair share it. Otherwise, it is the
+    ``Idempotency-Key`` header, which Evenhand sends, or the number of earlier requests with the same conversation.
 
     Args:
         chances: Probability of yes, probabilities of all answers, or a function of the conversation that returns them.
-        refusals: Probability that the model declines, or a function of the conversation that returns it.
-        seeds: Whether the ``seed`` of a request is used.
+        refusals: Probability of a refusal, or a function of the conversation that returns it.
+        seeds: Whether to use the ``seed`` of a request.
         latency: Seconds before each answer.
         faults: Fault of the nth request, counted from 1.
-        at_once: Maximum number of concurrent requests; further ones get status 429. None sets no limit.
+        at_once: Maximum number of concurrent requests. Further requests get status 429. None disables the limit.
         seed: Seed of all draws.
-        port: Port. 0 selects a free port.
+        port: Port of the server; 0 selects a free port.
 
     Attributes:
         received: Bodies of all requests, in the order of arrival.
-        paid: Idempotency key, or otherwise the conversation, of each charged answer.
+        paid: Idempotency key of each charged answer, or its conversation if there is no key.
         tokens: Charged input and output tokens. A word is a token.
         most_at_once: Maximum number of concurrent requests so far.
 
@@ -157,7 +157,7 @@ class FakeChat(LocalServer):
                 self._active -= 1
 
     def complete(self, request: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
-        """Complete a request, and charge it.
+        """Build the completion of a request, and charge it.
 
         Args:
             request: Body of the request.
@@ -205,32 +205,32 @@ def chance_by_words(
 ) -> Callable[[str], float]:
     """Build a function that computes the probability of yes from the words of a conversation.
 
-    The logit of the probability is that of ``base``, plus the effects of all words in the text, plus ``spread`` times a
-    standard normal number that depends only on the other words.
+    The logit of the probability is the logit of ``base``, plus the effects of all words in the text, plus ``spread``
+    times a standard normal number that depends only on the other words.
 
     Args:
-        base: Probability without any of the words.
-        effects: Effect on the logit by word.
+        base: Probability for a text without any of the words.
+        effects: Effect on the logit, by word.
         spread: Standard deviation of the logit between texts.
         seed: Seed of the normal numbers.
 
     Raises:
-        OptionError: ``base`` is not between 0 and 1.
+        OptionError: ``base`` is not strictly between 0 and 1.
 
     >>> round(chance_by_words(0.5, {"Lakisha": -1.0})("Lakisha: 3 years as welder"), 3)
     0.269
     """
     effects = effects or {}
     if not 0 < base < 1:
-        raise OptionError(f"expected a chance between 0 and 1, both excluded, got {base}", location="base")
+        raise OptionError(f"expected a probability strictly between 0 and 1, got {base}", location="base")
 
     def chance(text: str) -> float:
         words = re.findall(r"\w+", text)
-        rest = " ".join(word for word in words if word not in effects)
-        # Open at both ends: the normal quantile of 0 and of 1 is infinite.
-        place = (Random(f"{seed}|{rest}").getrandbits(52) + 0.5) / 2**52
+        other_words = " ".join(word for word in words if word not in effects)
+        # 0 and 1 are excluded because their normal quantiles are infinite.
+        quantile = (Random(f"{seed}|{other_words}").getrandbits(52) + 0.5) / 2**52
         logit = math.log(base / (1 - base)) + sum(effects.get(word, 0.0) for word in words)
-        return 1 / (1 + math.exp(-logit - spread * NormalDist().inv_cdf(place)))
+        return 1 / (1 + math.exp(-logit - spread * NormalDist().inv_cdf(quantile)))
 
     return chance
 
@@ -240,21 +240,21 @@ _DECLINES = "I'm sorry, but I can't help with that."
 
 
 def _log_probabilities(words: list[str], chances: Mapping[str, float], limit: int) -> list[dict[str, Any]]:
-    """Compute the log probabilities of tokens: the first has alternatives, all later ones are certain."""
-    first: dict[str, float] = {}
+    """Compute the log probabilities of tokens. The first token has alternatives, all later tokens are certain."""
+    first_words: dict[str, float] = {}
     for answer, chance in chances.items():
         word = "".join(answer.split()[:1])
-        first[word] = first.get(word, 0.0) + chance
-    likeliest = sorted(((chance, word) for word, chance in first.items() if chance > 0), reverse=True)[:limit]
+        first_words[word] = first_words.get(word, 0.0) + chance
+    likeliest = sorted(((chance, word) for word, chance in first_words.items() if chance > 0), reverse=True)[:limit]
     alternatives = [{"token": word, "logprob": math.log(chance), "bytes": None} for chance, word in likeliest]
     return [
         {
             "token": word.strip(),
-            "logprob": 0.0 if place else math.log(first[word.strip()]),
+            "logprob": 0.0 if position else math.log(first_words[word.strip()]),
             "bytes": None,
-            "top_logprobs": [] if place else alternatives,
+            "top_logprobs": [] if position else alternatives,
         }
-        for place, word in enumerate(words)
+        for position, word in enumerate(words)
     ]
 
 

@@ -149,7 +149,7 @@ def test_a_time_limit_ends_all_parts() -> None:
 
 @pytest.mark.parametrize("workers", [0, -2, True])
 def test_other_numbers_of_workers_are_refused(workers: int) -> None:
-    with pytest.raises(OptionError, match="expected the number of worker processes"):
+    with pytest.raises(OptionError, match="expected a positive number of worker processes"):
         certify(large_network(), workers)
 
 

@@ -83,7 +83,7 @@ def test_what_is_right_passes() -> None:
         ("a.yaml", b"a: [", "a.yaml, line 1", "invalid YAML"),
         ("a.yaml", b"a: 1\nb: 2\na: 3", "a.yaml, line 3", "duplicate entry 'a'"),
         ("a.toml", b"a = ", "a.toml", "invalid TOML"),
-        ("a.yaml", b"- a", "a.yaml", "expected entries with names, as in a.yaml, got a list"),
+        ("a.yaml", b"- a", "a.yaml", "expected named entries, as in a.yaml, got a list"),
         ("a.yaml", b"\xff\xfe\x00", "a.yaml", "not a text file"),
         ("none.yaml", None, "none.yaml", "the configuration cannot be read: No such file"),
     ],

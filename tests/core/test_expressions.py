@@ -108,7 +108,7 @@ def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("a = 3", "=", "= is not a comparison"),
+        ("a = 3", "=", "expected a comparison, got ="),
         ("a >", " ", "expected a name, a number or a value"),
         ("a > 3 or", " ", "expected a name, a number or a value"),
         ("a and and b", "and", "expected a name, a number or a value"),
@@ -124,8 +124,8 @@ def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
         ("rate['a'", " ", "expected ]"),
         ("a == 'b", "'", "missing closing quote"),
         ("a\n! b", "!", "unexpected"),
-        ("-" * 51 + "1", "-", "levels deep"),
-        ("f(" * 51 + "1", "(", "levels deep"),
+        ("-" * 51 + "1", "-", "at most 50 nested levels"),
+        ("f(" * 51 + "1", "(", "at most 50 nested levels"),
     ],
 )
 def test_faults_point_at_their_place(text: str, place: str, message: str) -> None:

@@ -228,7 +228,7 @@ def test_pronouns_of_ones_own(tmp_path):
         ("groups: {a: {first: A, pronouns: xe}, b: {first: B}}", "there are no pronouns 'xe'", "groups.a, person 1"),
         ("groups: {a: {first: A, pronouns: {thy: x}}, b: {first: B}}", "there is no form 'thy'", "groups.a, person 1"),
         ("groups: {a: {first: A, bearers: many}, b: {first: B}}", "whole number as bearers, got 'many'", "groups.a"),
-        ("- a", "expected entries with names", "own.yaml"),
+        ("- a", "expected named entries", "own.yaml"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, text, message, location):

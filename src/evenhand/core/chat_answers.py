@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Parser = Callable[[str], T | None]
-"""Parses one piece of an answer; None if the piece is not a value."""
+"""Function that parses a piece of an answer. It returns None if the piece is not a value."""
 
 DOUBTS = frozenset("?\uff1f¿؟⁇~¬≠!☐✗✘✖❌❎🚫⛔👎")
 """Symbols that question or negate a word. ``!`` negates only the word after it."""
@@ -154,11 +154,11 @@ def _unwrap(text: str) -> str:
 
 _MARKS = ("P", "S", "Z", "C")
 _MARKS_OF_NUMBERS = ("Ps", "Pe", "Pi", "Pf", "Po", "Pc", "Sk", "Sc", "So", "Z", "C")
-"""Unicode categories of symbols that are not part of a number. Dashes and mathematical symbols are excluded."""
+"""Unicode categories of characters that are stripped from numbers: all marks except dashes and mathematical symbols."""
 
 
 def _strip(text: str, left: Collection[str] = "", right: Collection[str] = "", marks: tuple[str, ...] = _MARKS) -> str:
-    """Strip marks from both ends, except doubts and the characters ``left`` and ``right``."""
+    """Strip marks from both ends, except doubts, and the characters in ``left`` and ``right``."""
 
     def is_mark(letter: str) -> bool:
         return unicodedata.category(letter).startswith(marks) and (letter not in DOUBTS or letter == "!")
@@ -296,12 +296,12 @@ def read_answer(
 
     Args:
         reply: Text returned by the model.
-        parse: Parses one piece of the text.
+        parse: Function that parses a piece of the text.
         entry: Name of the JSON entry that contains the answer.
         json_only: Whether to read only JSON objects.
         cut_off: Whether the text was truncated by the token limit, so that its last line is incomplete.
-        mentions_other: Checks whether a text mentions another value. If the text after the last structure does, it may
-            revise the answer, and the answer is invalid. None skips this check.
+        mentions_other: Function that checks whether a text mentions another value. If the text after the last structure
+            does, it may revise the answer, so the answer is invalid. None disables this check.
     """
 
     def parse_markup(piece: str) -> T | None:
@@ -350,16 +350,16 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _last_statement(text: str, parse: Parser[T]) -> T | None:
-    """Parse the last line if it is separate, otherwise its last sentence if it begins with a label."""
+    """Parse the last line if it starts a new statement, or else its last sentence if it begins with a label."""
     lines = _lines(text)
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         return None
     previous = lines[-2].rstrip() if len(lines) > 1 else ""
-    # A line that continues the sentence before is not a statement: "I would not say" before "yes".
-    alone = not previous or not previous[-1].isalnum() or not _strip(_strip_label(_strip(fold(previous)) + ":"))
-    if alone and (value := parse(lines[-1])) is not None:
+    # A line that continues the previous sentence is not a statement: "I would not say", then "yes".
+    starts_new = not previous or not previous[-1].isalnum() or not _strip(_strip_label(_strip(fold(previous)) + ":"))
+    if starts_new and (value := parse(lines[-1])) is not None:
         return value
     sentence = _SENTENCE_END.split(lines[-1].strip())[-1]
     return parse(sentence) if _LABEL.match(_strip(fold(sentence))) else None

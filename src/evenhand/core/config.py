@@ -1,6 +1,7 @@
-"""Base classes of configurations, and the translation of pydantic's errors.
+"""Base classes of configurations, and translation of pydantic's errors.
 
-A field states its range, its unit and its help once. Code, commands and reference pages read them there.
+Each field declares its range, unit and help text once. The code, the CLI and the reference pages all use these
+definitions.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def setting(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
 
     Args:
         default: Default value.
-        text: Description in one line: the help of an option and the row of a table.
+        text: One-line description, shown in the help of the option and in the reference.
         unit: Unit of a number, such as ``seconds``.
-        limits: ``gt``, ``ge``, ``lt`` and ``le`` of a number.
+        limits: Limits of a number: ``gt``, ``ge``, ``lt`` and ``le``.
     """
     return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
 
@@ -40,7 +41,7 @@ def _list_assignments(value: Any) -> Any:
 
 
 Assignments: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_list_assignments)]
-"""Texts ``NAME=VALUE``. A mapping ``{NAME: VALUE}`` is converted to such texts."""
+"""Strings of the form ``NAME=VALUE``. A mapping ``{NAME: VALUE}`` is converted to such strings."""
 
 
 class FileModel(BaseModel):
@@ -66,7 +67,7 @@ class Config(FileModel):
 
     @classmethod
     def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
-        """Replace some settings of a configuration, or of the default one.
+        """Replace some settings of a configuration, or of the default configuration.
 
         Raises:
             OptionError: A setting is unknown, or its value is invalid.
@@ -82,14 +83,14 @@ def check_configuration(
     hints: Mapping[str, str] = NO_HINTS,
     error: type[EvenhandError] = OptionError,
 ) -> T:
-    """Make a configuration, and translate the errors of pydantic.
+    """Build a configuration, and translate the errors of pydantic.
 
     Args:
-        make: Validates the configuration.
-        model: Class of the configuration; its entries are listed if one is unknown.
-        location: File or entry that holds the configuration.
+        make: Function that builds and validates the configuration.
+        model: Class of the configuration. Its entries are listed in the error for an unknown entry.
+        location: File or entry that contains the configuration.
         hints: As for ``translate_error``.
-        error: Class of the error that is raised.
+        error: Class of the raised error.
 
     Raises:
         EvenhandError: An entry is missing, unknown or invalid.
@@ -106,7 +107,7 @@ def check_configuration(
 
 
 PYDANTIC_PARTS = ("literal[", "list[", "constrained-", "function-")
-"""Prefixes of path elements that name a variant tried by pydantic, not an entry."""
+"""Prefixes of path elements of pydantic that are type variants, not entries."""
 
 EXPECTATIONS = {
     "finite_number": "a finite number",
@@ -130,15 +131,15 @@ EXPECTATIONS = {
 def translate_error(
     error: ValidationError, model: type[BaseModel] | None = None, hints: Mapping[str, str] = NO_HINTS
 ) -> EvenhandError:
-    """Translate the first error of pydantic into the terms of the configuration.
+    """Translate the first error of pydantic into an error about the configuration.
 
     Args:
         error: Error of pydantic.
-        model: Validated class.
-        hints: Hints by the path of an entry, by the path of its parent (``groups.*``) or by its name.
+        model: Class that was validated.
+        hints: Hints by path of an entry, by path of its parent (``groups.*``), or by name.
     """
     faults = error.errors(include_url=False)
-    # A misspelt entry is unknown, and the intended one is missing: the first error says more.
+    # A misspelt entry causes two errors: an unknown entry and a missing entry. The first is more helpful.
     fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
     value, context = fault.get("input"), fault.get("ctx", {})
     cause = context.get("error")
@@ -146,7 +147,7 @@ def translate_error(
         return cause
     entries = {} if model is None else _known_entries(model)
     full = [str(part) for part in fault["loc"] if not str(part).startswith(PYDANTIC_PARTS)]
-    # The kind of an entry follows the name in pydantic's path, but not in the file.
+    # In pydantic's path, the kind of an entry follows its name. In the file, it does not.
     path = full[:1] + full[2:] if full and ".".join(full[:2]) in entries and full[0] not in entries else full
     places = [".".join(full[:length]) for length in range(len(full), -1, -1)]
     fields = next((entries[place] for place in places[1:] if place in entries), {})
@@ -186,14 +187,14 @@ def _list_choices(choices: str) -> str:
 
 
 def unknown_entry(name: str, names: Sequence[str], location: str | None = None) -> OptionError:
-    """Build the error for an unknown entry; its hint suggests the nearest name."""
+    """Build the error for an unknown entry. Its hint suggests the nearest name."""
     hint = f"{suggest_name(name, names)}known: {', '.join(names)}" if names else None
     return OptionError(f"there is no entry {name!r}", location=location, hint=hint)
 
 
 def _known_entries(model: type[BaseModel], place: str = "") -> dict[str, dict[str, FieldInfo]]:
-    """Return the fields of a model and of the models in it, by place and kind."""
-    # Fields that are not written are set by the reader of the file.
+    """Return the fields of a model and its nested models, keyed by location and kind."""
+    # Excluded fields are set by the code that reads the file.
     fields = {field.alias or name: field for name, field in model.model_fields.items() if not field.exclude}
     kinds = get_args(fields["kind"].annotation) if "kind" in fields else ()
     if len(kinds) == 1:
@@ -213,7 +214,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _describe_number(field: FieldInfo | None, context: Mapping[str, Any]) -> str:
-    """Describe the numbers that a field accepts: ``a number between 0 and 1``."""
+    """Describe the numbers accepted by a field, such as ``a number between 0 and 1``."""
     limits = field_limits(field) if field is not None else {}
     limits = limits or {relation: context[relation] for relation in RELATIONS if relation in context}
     number = "a whole number" if field is not None and "int" in str(field.annotation) else "a number"
@@ -225,7 +226,7 @@ def _describe_number(field: FieldInfo | None, context: Mapping[str, Any]) -> str
 
 
 def field_limits(field: FieldInfo) -> dict[str, float]:
-    """Return the limits of a number: ``gt``, ``ge``, ``lt`` and ``le``."""
+    """Return the limits of a numeric field: ``gt``, ``ge``, ``lt`` and ``le``."""
     return {
         relation: limit
         for relation in RELATIONS
@@ -235,6 +236,6 @@ def field_limits(field: FieldInfo) -> dict[str, float]:
 
 
 def field_unit(field: FieldInfo) -> str:
-    """Return the unit of a number, empty without one."""
+    """Return the unit of a numeric field. Empty if it has none."""
     extra = field.json_schema_extra
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""

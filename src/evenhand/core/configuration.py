@@ -13,13 +13,14 @@ from evenhand.errors import EvenhandError, OptionError
 def read_configuration(
     path: Path, *, example: str, entries: str, error: type[EvenhandError] = OptionError
 ) -> Mapping[str, Any]:
-    """Read the entries of a YAML or TOML file by name.
+    """Read the entries of a YAML or TOML file.
 
     Args:
-        path: A file ``.toml`` is TOML, any other is YAML, in which only ``true`` and ``false`` are Booleans.
+        path: Path of the file. The suffix ``.toml`` selects TOML, any other suffix YAML. In YAML, only ``true`` and
+            ``false`` are Booleans.
         example: Name of an example file, for messages.
         entries: Required entries, for messages.
-        error: Class of the error that is raised.
+        error: Class of the raised error.
 
     Raises:
         EvenhandError: The file cannot be read, is not a mapping, or has a duplicate entry.
@@ -40,7 +41,7 @@ def read_configuration(
         raise error(fault.message, location=fault.location) from None
     if not isinstance(content, Mapping):
         received = "nothing" if content is None else "a list" if isinstance(content, list) else "a single value"
-        message = f"expected entries with names, as in {example}, got {received}"
+        message = f"expected named entries, as in {example}, got {received}"
         raise error(message, location=str(path), hint=f"write {entries}")
     return content
 
@@ -58,7 +59,7 @@ def _parse_yaml(text: str, path: Path) -> Any:
     import yaml
 
     class Loader(yaml_loader()):  # type: ignore[misc]  # a class made by a function
-        """Loader that refuses duplicate entries."""
+        """Loader that rejects duplicate entries."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             names = set()
@@ -79,10 +80,10 @@ def _parse_yaml(text: str, path: Path) -> Any:
 
 
 def yaml_loader() -> Any:
-    """Build a loader of plain YAML 1.2, in which ``no``, ``on`` and ``2020-01-01`` are texts."""
+    """Build a loader for YAML 1.2, in which ``no``, ``on`` and ``2020-01-01`` are strings."""
     import yaml
 
-    # PyYAML's implicit types without Booleans (`no`, `on`) and dates (2020-01-01).
+    # PyYAML follows YAML 1.1, in which `no` and `on` are Booleans, and 2020-01-01 is a date.
     removed = {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers
 

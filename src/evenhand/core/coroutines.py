@@ -1,7 +1,7 @@
-"""Coroutines that run in an event loop or block their caller.
+"""Run the same coroutines in an event loop, or synchronously without one.
 
-Code that waits checks `is_blocking`. In an event loop, `call` awaits methods decorated by `blocks`, and runs all other
-functions in a thread.
+Code that waits checks ``is_blocking``, and either blocks or awaits. In an event loop, ``call`` awaits methods that are
+decorated with ``blocks``, and runs all other functions in a thread.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _blocking: ContextVar[bool] = ContextVar("evenhand_blocking", default=False)
 
 
 def is_blocking() -> bool:
-    """Check whether the running code may block its caller."""
+    """Check whether the current code runs synchronously and may block."""
     return _blocking.get()
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in this thread without an event loop. All its calls block.
+    """Run a coroutine synchronously in this thread, without an event loop.
 
     Raises:
-        RuntimeError: The coroutine waits for an event loop.
+        RuntimeError: The coroutine awaited an event loop.
     """
     token = _blocking.set(True)
     try:
@@ -39,13 +39,13 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     finally:
         _blocking.reset(token)
         coroutine.close()
-    raise RuntimeError("a blocking coroutine waited for an event loop")
+    raise RuntimeError("a coroutine run synchronously awaited an event loop")
 
 
 def blocks(
     method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Owner, P], T]:
-    """Decorate a coroutine method so that it blocks. In an event loop, `call` awaits the coroutine instead."""
+    """Decorate a coroutine method to run synchronously. In an event loop, ``call`` awaits the coroutine instead."""
 
     @wraps(method)
     def wait(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -57,7 +57,7 @@ def blocks(
 
 def _async_variant(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]] | None:
     """Return the async variant of a function. None if there is none."""
-    # The attribute of a callable object is on its method.
+    # The variant of a callable object is that of its method.
     if not hasattr(function, "__name__"):
         function = cast(Any, function).__call__
     variant = getattr(function, "awaited", None)
@@ -66,7 +66,7 @@ def _async_variant(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function. In an event loop, await its async variant, or run it in a thread."""
+    """Call a function. In an event loop, await its async variant, or run it in a thread if it has none."""
     if is_blocking():
         return function(*args, **kwargs)
     variant = _async_variant(function)
@@ -76,13 +76,13 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 async def call_nonblocking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that does not wait. In an event loop, await its async variant if it has one."""
+    """Call a function that does not block. In an event loop, await its async variant if it has one."""
     variant = None if is_blocking() else _async_variant(function)
     return function(*args, **kwargs) if variant is None else cast(T, await variant(*args, **kwargs))
 
 
 async def _call_in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a daemon thread, so that a call that hangs does not keep the process alive."""
+    """Run a function in a daemon thread and return its result. A hung call does not keep the process alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -99,8 +99,8 @@ async def _call_in_thread(function: Callable[[], T]) -> T:
         error: BaseException | None = None
         try:
             result = function()
-        except BaseException as raised:
-            error = raised
+        except BaseException as exception:
+            error = exception
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
@@ -111,9 +111,9 @@ async def _call_in_thread(function: Callable[[], T]) -> T:
 
 
 async def gather(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
-    """Run several coroutines: concurrently in an event loop, otherwise one after the other.
+    """Run several coroutines and return their results. In an event loop, they run concurrently, otherwise in order.
 
-    The first error is raised, and the remaining coroutines are not started.
+    The first error is raised. Coroutines that have not started by then do not run.
     """
     if not is_blocking() and len(coroutines) > 1:
         return list(await asyncio.gather(*coroutines))

@@ -1,7 +1,7 @@
-"""Documents: the content of a result as blocks.
+"""Documents: contents of results as a sequence of blocks.
 
-An analysis builds the document of its result. ``evenhand.view`` renders documents for terminals, pages and notebooks,
-and as Markdown.
+An analysis builds the document of its result. ``evenhand.view`` renders documents for terminals, HTML pages and
+notebooks, and as Markdown.
 
     >>> from evenhand.core.document import Document, Heading, Metric, NextStep, ReportedNumber
     >>> rate = ReportedNumber("6.2 %", 0.062, "estimated", low=0.058, high=0.065, ends="5.8 to 6.5 %", confidence=0.95)
@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 from evenhand.core.reading import TableReading
 
 Kind: TypeAlias = Literal["proved", "estimated", "observed", "unknown"]
-"""Source of a number: a proof, a sample, or a count of people; or no number is available."""
+"""Source of a number: a proof, a sample, or a count of people. ``unknown`` if no number is available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class ReportedNumber:
     """Formatted number with its value and basis.
 
     Attributes:
-        text: Number with its unit. A dash if it is unknown.
-        value: Value at full precision, in the unit of the JSON. None if it is unknown.
-        kind: Source of the number. None for numbers that need none, such as the size of a file.
+        text: Number with its unit. A dash if the number is unknown.
+        value: Value at full precision, in the unit used in JSON. None if the number is unknown.
+        kind: Source of the number. None if the source is obvious, such as for the size of a file.
         low, high: Ends of the interval. None without an interval.
         ends: Formatted interval.
         confidence: Confidence level of the interval.
-        basis: Sample or population, such as ``on 9,769 people``. The reason if the number is unknown.
+        basis: Sample or population, such as ``on 9,769 people``. If the number is unknown, the reason.
     """
 
     text: str
@@ -66,10 +66,9 @@ class Heading:
 
     Attributes:
         text: Title.
-        level: 2 begins a section, 3 a subsection.
+        level: Level of the heading: 2 for a section, 3 for a subsection.
         anchor: Name of the section in links. Default: derived from the text.
-        detail: Whether screens and summaries omit the section. None inherits the value of the parent section; the
-            default of a section is False.
+        detail: Whether terminals and summaries omit the section. Default: the value of the parent section, or False.
     """
 
     text: str
@@ -83,8 +82,8 @@ class Text:
     """Paragraph with list items.
 
     Attributes:
-        text: Paragraph. May be empty before items.
-        items: Sentences below the paragraph, one per line.
+        text: Paragraph. May be empty if there are items.
+        items: List items below the paragraph.
         role: ``finding`` for main results, ``small`` for explanations of terms.
     """
 
@@ -99,9 +98,9 @@ class Metric:
 
     Attributes:
         name: Name of the metric.
-        number: Value. Its kind is always shown.
-        notes: Notes, most important first. The first follows the basis of the number.
-        about: Subject of the metric, such as a protected attribute. Consecutive metrics with the same subject share a
+        number: Value of the metric. Its source is always shown.
+        notes: Notes, most important first.
+        about: Subject of the metric, such as a protected attribute. Consecutive metrics with the same subject share one
             title.
         next_step: Recommended action.
     """
@@ -114,7 +113,7 @@ class Metric:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Explanation of the number: kind, basis and interval, then the notes."""
+        """Explanation of the number: source, basis and interval, followed by the notes."""
         basis = ", ".join(part for part in (self.number.basis, self.number.interval) if part)
         if self.number.kind is None:
             return tuple(part for part in (basis, *self.notes) if part)
@@ -128,9 +127,9 @@ class Column:
     """Column of a table.
 
     Attributes:
-        name: Title.
-        numeric: Whether it contains numbers, which are aligned to the right.
-        bar: Whether it contains shares that a page also draws as bars.
+        name: Title of the column.
+        numeric: Whether the column contains numbers, which are right-aligned.
+        bar: Whether HTML pages also draw the values as bars. The values must be shares.
     """
 
     name: str
@@ -144,10 +143,10 @@ class TableRow:
 
     Attributes:
         cells: Cells, one per column.
-        detail: Small print below the last cell if it is text, else below the first.
-        faint: Whether the row is less certain than the others and shown in a lighter colour.
+        detail: Small print below the last cell if this cell is text, otherwise below the first cell.
+        faint: Whether to show the row in a lighter colour, because it is less certain than the others.
         indent: Indentation of the first cell.
-        heading: Whether the row is the title of the rows below. Such a row has one cell.
+        heading: Whether the row is the title of the rows below. A heading has one cell.
     """
 
     cells: tuple[Cell, ...]
@@ -158,24 +157,24 @@ class TableRow:
 
 
 WIDE = 6
-"""Maximum number of columns of a table that is not wide."""
+"""Maximum number of columns of a normal table. Tables with more columns are wide."""
 
 PAGE_ROWS, WIDE_ROWS = 50, 20
-"""Maximum numbers of rows on a page, of tables and of wide tables. The JSON contains all rows."""
+"""Maximum numbers of rows of a normal and of a wide table on an HTML page. The JSON contains all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Table.
+    """Table with a caption.
 
     Attributes:
-        caption: Content of the rows, source of the numbers, and level of the intervals.
+        caption: Description of the rows, source of the numbers, and confidence level of the intervals.
         columns: Columns.
         rows: Rows.
-        usual: Kind of number stated in the caption. Cells of another kind state their kind.
-        listed: Maximum number of rows on a screen. Pages state how many rows they omit.
-        order: Order of the rows, such as ``largest first``, shown if rows are omitted.
-        tiles: Whether a page shows the rows, each a name and a number, side by side.
+        usual: Source of numbers stated in the caption. Numbers from another source are marked.
+        listed: Maximum number of rows in a terminal. None disables the limit.
+        order: Order of the rows, such as ``largest first``. Shown if rows are omitted.
+        tiles: Whether an HTML page shows the rows side by side. Each row must consist of a name and a number.
     """
 
     caption: str
@@ -188,20 +187,20 @@ class Table:
 
     @property
     def page_rows(self) -> int:
-        """Maximum number of rows on a page."""
+        """Maximum number of rows on an HTML page."""
         return WIDE_ROWS if len(self.columns) > WIDE else PAGE_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Terms with their descriptions, such as steps of a method."""
+    """Terms with their descriptions, such as the steps of a method."""
 
     entries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a pair: protected values, decision, whether it is favourable, and score."""
+    """Side of a pair: protected values, decision, whether the decision is favourable, and score."""
 
     values: Mapping[str, str]
     decision: str
@@ -216,7 +215,7 @@ class Pair:
     Attributes:
         title: Source of the individual: the data or the simulated population.
         first, second: Sides of the pair.
-        same: Common values, by attribute.
+        same: Values that both sides share, by attribute.
         note: Further information.
     """
 
@@ -234,8 +233,8 @@ class Figure:
     Attributes:
         chart: Name of the chart in ``evenhand.view.charts.FIGURES``.
         caption: Caption.
-        source: Result that is drawn.
-        arguments: Part of the result, such as a position or a name.
+        source: Result to draw.
+        arguments: Further arguments of the chart, such as a position or a name.
         alternative: Alternative text. Default: the description of the chart.
     """
 
@@ -248,7 +247,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Remark. ``caution`` marks warnings."""
+    """Remark. The tone ``caution`` marks a warning."""
 
     text: str
     tone: Literal["info", "caution"] = "info"
@@ -265,7 +264,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that a page shows on demand and a screen omits."""
+    """Blocks that an HTML page shows on demand and a terminal omits."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -276,7 +275,7 @@ Block: TypeAlias = Heading | Text | Metric | Table | Facts | Pair | Figure | Not
 
 @dataclass(frozen=True, slots=True)
 class SubjectCard:
-    """Model and data of results that do not contain them.
+    """Description of the model and data, for results that do not contain them.
 
     Attributes:
         name: Name of the model.
@@ -303,10 +302,10 @@ class Document:
 
     Attributes:
         title: Title.
-        lead: Sentence about the people.
+        lead: Sentence about the people, shown below the title.
         blocks: Content.
-        brand: Name of the command, above the title.
-        made: Version, seed and time, at the end.
+        brand: Name of the program, shown above the title.
+        made: Version, seed and running time, shown at the end.
         readings: Table readings by name, shown below the lead.
     """
 
@@ -319,12 +318,12 @@ class Document:
 
     @property
     def opening_lines(self) -> tuple[str, ...]:
-        """Lines below the title: the lead, then the table readings."""
+        """Lines below the title: the lead and the table readings."""
         lines = [": ".join(filter(None, (name, reading.describe()))) for name, reading in self.readings.items()]
         return tuple(line for line in (self.lead, *lines) if line)
 
     def on_screen(self) -> Iterator[Block]:
-        """Yield the blocks of a screen, without figures, small print, folds and details, with one pair per heading."""
+        """Yield the terminal blocks, with one pair per heading, and without figures, small print, folds and details."""
         hidden = paired = False
         for block in self.blocks:
             if isinstance(block, Heading):
@@ -338,7 +337,7 @@ class Document:
             yield block
 
     def sections(self) -> tuple[tuple[Block, ...], tuple[tuple[Heading, tuple[Block, ...]], ...]]:
-        """Split the document into the blocks of the summary, and sections of a heading and its blocks."""
+        """Split the document into the blocks of the summary and the sections, each a heading with its blocks."""
         summary: list[Block] = []
         sections: list[tuple[Heading, list[Block]]] = []
         for block in self.blocks:

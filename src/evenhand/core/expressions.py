@@ -1,13 +1,14 @@
-"""Language of conditions on people, constraints on profiles, and conditions on the numbers of an audit.
+"""Expressions: conditions on people, constraints on profiles, and conditions on the numbers of an audit.
 
     18 <= age < 65                     race in {White, "A, B and C"}            not (hours < 10 or job == Clerk)
     age - years_employed >= 14         one_hot(house_rents, house_owns)         violation_rate.sex.high > 0.01
     relationship == Husband -> sex == Male
 
-Operators by increasing precedence: ``->``; ``or``, ``and``, ``not``; comparisons, ``in {}``, ``not in {}``; ``+ -``,
-``* /``, sign. ``a -> b`` is parsed as ``not a or b``. Words with spaces or signs are quoted, except known names and
-values such as ``Some-college``. The caller evaluates the tree, and reports errors with ``Expression.fault``, which
-points at the position in the text.
+Operators in order of increasing precedence: ``->``; ``or``; ``and``; ``not``; comparisons, ``in {}`` and ``not in {}``;
+``+ -``; ``* /``; a sign. ``a -> b`` is parsed as ``not a or b``. Words that contain spaces or operators must be quoted,
+except for names and values that are passed to the parser, such as ``Some-college``.
+The evaluator defines the names and the supported syntax. It builds its errors with ``Expression.fault``, which marks
+the invalid part of the text.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
 
 MAX_DEPTH = 50
-"""Maximum depth of nested brackets, signs and negations."""
+"""Maximum nesting depth of brackets, signs and negations."""
 
 COMPARISONS = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Comparison operators, with their mirror images."""
+"""Comparison operators and their mirrored forms."""
 
 _KEYWORDS = ("and", "or", "not", "in")
 _PLAIN = re.compile(r"[^\W\d]\w*")
@@ -38,7 +39,7 @@ _SUM = re.compile(r"\d[\w.+*/-]*")
 
 @dataclass(frozen=True)
 class ExpressionPart:
-    """Part of a text, from ``start`` to ``stop``. Comparisons of trees ignore positions."""
+    """Part of a text, from ``start`` up to ``stop``. Positions are ignored when trees are compared."""
 
     start: int = field(compare=False)
     stop: int = field(compare=False)
@@ -46,7 +47,7 @@ class ExpressionPart:
 
 @dataclass(frozen=True)
 class Token(ExpressionPart):
-    """Token of kind ``word``, ``quoted``, ``number`` or ``sign``; the last has kind ``end``."""
+    """Token of the kind ``word``, ``quoted``, ``number`` or ``sign``. The last token has the kind ``end``."""
 
     kind: str
     text: str
@@ -60,14 +61,14 @@ class Token(ExpressionPart):
 
 @dataclass(frozen=True)
 class Number(ExpressionPart):
-    """Number, as text."""
+    """Number, with its source text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Name(ExpressionPart):
-    """Name or value with its parts: ``race``, ``rate.sex``, ``rate["marital-status"]``."""
+    """Name or value that may have several parts: ``race``, ``rate.sex``, ``rate["marital-status"]``."""
 
     parts: tuple[str, ...]
     quoted: bool = False
@@ -75,7 +76,7 @@ class Name(ExpressionPart):
 
 @dataclass(frozen=True)
 class Call(ExpressionPart):
-    """Call of a function: ``function(operand, ...)``."""
+    """Function call: ``function(operand, ...)``."""
 
     function: str
     operands: tuple[Node, ...]
@@ -83,7 +84,7 @@ class Call(ExpressionPart):
 
 @dataclass(frozen=True)
 class Arithmetic(ExpressionPart):
-    """Two or more operands with + and -, or with * and /, evaluated from the left; or one operand with a sign."""
+    """Sums and differences, or products and quotients, of operands from left to right; or one operand with a sign."""
 
     operands: tuple[Node, ...]
     signs: tuple[Token, ...]
@@ -99,7 +100,7 @@ class Comparison(ExpressionPart):
 
 @dataclass(frozen=True)
 class Containment(ExpressionPart):
-    """Membership ``x in {a, b}`` or ``x not in {a, b}`` of the first operand in the others."""
+    """Membership test of the first operand in the others: ``x in {a, b}`` or ``x not in {a, b}``."""
 
     operands: tuple[Node, ...]
     sign: Token
@@ -108,7 +109,7 @@ class Containment(ExpressionPart):
 
 @dataclass(frozen=True)
 class Logic(ExpressionPart):
-    """Operands joined by ``and`` or ``or``, or one operand of ``not``; ``sign`` is the first operator."""
+    """Operands of ``and`` or ``or``, or the single operand of ``not``. ``sign`` is the first operator."""
 
     word: str
     operands: tuple[Node, ...]
@@ -119,13 +120,13 @@ Node: TypeAlias = Number | Name | Call | Arithmetic | Comparison | Containment |
 
 
 def format_expression(node: Node) -> str:
-    """Format a tree as text that is parsed as an equal tree."""
+    """Format a tree as text. Parsing the text returns an equal tree."""
     if isinstance(node, Number):
         return node.text
     if isinstance(node, Name):
         parts = (f".{part}" if _PLAIN.fullmatch(part) else f"[{_quote(part)}]" for part in node.parts[1:])
         return "".join([_quote(node.parts[0]) if node.quoted else node.parts[0], *parts])
-    # Operands of a function are bracketed like those of a comparison.
+    # Operands of functions get brackets in the same cases as operands of comparisons.
     level = 3 if isinstance(node, Call) else _level(node)
     unary = len(node.operands) == 1 and not isinstance(node, Call)
     left, *operands = (
@@ -152,7 +153,7 @@ def _level(node: Node) -> int:
 
 
 def quote_word(word: str) -> str:
-    """Quote a known name or value if it could be parsed as anything else."""
+    """Quote a name or a value if it would otherwise be parsed differently."""
     return word if _BARE.fullmatch(word) and word.lower() not in _KEYWORDS else _quote(word)
 
 
@@ -162,28 +163,28 @@ def _quote(word: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """Text of an expression, and its option or entry."""
+    """Text and the option or entry it came from."""
 
     text: str
     location: str
 
-    def word(self, piece: ExpressionPart) -> str:
-        """Return the name or value of a piece, which may look like arithmetic, such as ``18-25``."""
-        return piece.parts[0] if isinstance(piece, Name) and len(piece.parts) == 1 else self.cut(piece)
+    def word(self, part: ExpressionPart) -> str:
+        """Return a part as a name or value. This includes parts parsed as arithmetic, such as ``18-25``."""
+        return part.parts[0] if isinstance(part, Name) and len(part.parts) == 1 else self.cut(part)
 
-    def cut(self, piece: ExpressionPart) -> str:
-        """Return the text of a piece."""
-        return self.text[piece.start : piece.stop]
+    def cut(self, part: ExpressionPart) -> str:
+        """Return the source text of a part."""
+        return self.text[part.start : part.stop]
 
-    def fault(self, message: str, piece: ExpressionPart, hint: str | None = None) -> OptionError:
-        """Build an error that points at a piece."""
+    def fault(self, message: str, part: ExpressionPart, hint: str | None = None) -> OptionError:
+        """Build an error that marks a part of the text."""
         line = "".join(" " if letter.isspace() else letter for letter in self.text)
-        pointer = " " * piece.start + "^" * max(1, piece.stop - piece.start)
+        pointer = " " * part.start + "^" * max(1, part.stop - part.start)
         return OptionError(f"{message}\n    {line}\n    {pointer}", location=self.location, hint=hint)
 
-    def unknown(self, message: str, piece: ExpressionPart, names: Iterable[str], known: str) -> OptionError:
-        """Build an error for an unknown word, whose hint suggests the nearest of some names."""
-        return self.fault(message, piece, f"{suggest_name(self.word(piece), names)}{known}")
+    def unknown(self, message: str, part: ExpressionPart, names: Iterable[str], known: str) -> OptionError:
+        """Build the error for an unknown word. Its hint suggests the nearest name."""
+        return self.fault(message, part, f"{suggest_name(self.word(part), names)}{known}")
 
 
 @dataclass(frozen=True)
@@ -197,19 +198,19 @@ def parse_expression(text: str, *, location: str, words: Collection[str] = ()) -
     """Parse an expression.
 
     Args:
-        text: Expression.
-        location: Option or entry of the expression, for messages.
-        words: Names and values that need no quotes although they contain signs, such as ``Some-college``, or are
+        text: Text of the expression.
+        location: Option or entry that the text came from, for messages.
+        words: Names and values that need no quotes although they contain operators, such as ``Some-college``, or are
             keywords, such as ``in``.
 
     Raises:
-        OptionError: The expression is invalid; the message points at the position.
+        OptionError: The expression is invalid. The message marks the invalid part.
     """
     return Expression(text, location, _Parser(Source(text, location), words).parse())
 
 
 def _tokenize(source: Source, words: Collection[str]) -> Iterator[Token]:
-    # A hyphen in a known word is part of the word. 18-25 is arithmetic, or a value if arithmetic is not expected.
+    # A hyphen in a known word is part of the word. 18-25 is parsed as arithmetic; the evaluator may accept a value.
     hyphenated = sorted(
         (word for word in words if _FREE.fullmatch(word) and not _SUM.fullmatch(word)), key=len, reverse=True
     )
@@ -233,7 +234,7 @@ def _tokenize(source: Source, words: Collection[str]) -> Iterator[Token]:
 
 
 class _Parser:
-    """Recursive-descent parser, with one method per level of precedence."""
+    """Recursive descent parser with one method per level of precedence, lowest first."""
 
     def __init__(self, source: Source, words: Collection[str]) -> None:
         self._fault = source.fault
@@ -261,19 +262,19 @@ class _Parser:
     def _deeper(self, token: Token) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._fault(f"more than {MAX_DEPTH} levels deep", token, "split the expression")
+            raise self._fault(f"expected at most {MAX_DEPTH} nested levels", token, "split the expression")
         yield
         self._depth -= 1
 
     def _parse_chain(
         self, operators: Sequence[str], operand: Callable[[], Node]
     ) -> tuple[tuple[Node, ...], list[Token]]:
-        """Parse operands that are joined by operators."""
+        """Parse operands separated by the given operators."""
         operands, signs = [operand()], []
         while self._tokens[0].is_sign(*operators) or self._tokens[0].is_keyword(*operators):
             signs.append(self._take())
             if signs[-1].text == "=":
-                raise self._fault("= is not a comparison", signs[-1], "write ==")
+                raise self._fault("expected a comparison, got =", signs[-1], "write ==")
             operands.append(operand())
         return tuple(operands), signs
 
@@ -314,12 +315,12 @@ class _Parser:
         inside = sign.is_keyword("in")
         if not inside and not (sign := self._take()).is_keyword("in"):
             raise self._fault("expected 'in' after 'not'", sign)
-        self._take_sign("{", "expected values in braces after 'in'", "such as in {White, Black}")
+        self._take_sign("{", "expected values in braces after 'in'", "for example in {White, Black}")
         values, closing = self._parse_list("}")
         return Containment(operands[0].start, closing.stop, (operands[0], *values), sign, inside)
 
     def _parse_list(self, closing: str) -> tuple[tuple[Node, ...], Token]:
-        """Parse operands between commas, and the closing sign."""
+        """Parse operands separated by commas, and the closing sign."""
         operands, _ = self._parse_chain(",", self._parse_sum)
         message = f"expected a comma or {closing}"
         return operands, self._take_sign(closing, message, "quote values of several words")

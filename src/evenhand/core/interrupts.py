@@ -1,4 +1,4 @@
-"""Interrupts by Ctrl-C and SIGTERM, after which the results so far are kept, and the clock of time limits."""
+"""Interrupts, and the clock of time limits. Ctrl-C and SIGTERM both stop an analysis and save its partial results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, Self
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and SIGTERM: 130 and 143."""
 GRACE_SECONDS = 1.0
-"""Seconds that an interrupted analysis has to finish the current step."""
+"""Number of seconds that an interrupted analysis may take to finish the current step."""
 
 
 class StopSignals:
-    """Context in which SIGTERM interrupts like Ctrl-C, unless the program has its own handler.
+    """Context manager in which SIGTERM raises ``KeyboardInterrupt``, unless the program has a handler for SIGTERM.
 
     Attributes:
         terminated: Whether SIGTERM was received.
@@ -40,24 +40,24 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the interrupted program."""
+        """Exit code of an interrupted program."""
         return TERMINATED if self.terminated else INTERRUPTED
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Interrupt the main thread, as Ctrl-C does."""
+        """Interrupt the main thread like Ctrl-C."""
         self.terminated = True
         raise KeyboardInterrupt
 
 
 class InterruptCounter:
-    """Context in which Ctrl-C and SIGTERM are counted instead of raised, so that every step is completed.
+    """Context manager that counts Ctrl-C and SIGTERM instead of raising an error, so that every step is completed.
 
-    Only the main thread is interrupted, and handlers of the program stay in place. Steps on any thread can call
-    ``is_interrupted``.
+    Signals are handled in the main thread only, and handlers set by the program are not replaced. Steps in any thread
+    can call ``is_interrupted``.
 
     Attributes:
         count: Number of interrupts.
-        first: Time of the first interrupt. None before it.
+        first: Time of the first interrupt. None if there was none.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def is_interrupted(grace: float = 0.0) -> bool:
     """Check whether an open ``InterruptCounter`` has counted an interrupt.
 
     Args:
-        grace: Minimum number of seconds since the first interrupt, unless there is a second one.
+        grace: Minimum number of seconds since the first interrupt. A second interrupt takes effect immediately.
     """
     now = time.perf_counter()
     return any(
@@ -105,10 +105,10 @@ def is_interrupted(grace: float = 0.0) -> bool:
 
 
 class InterruptGuard(InterruptCounter):
-    """Context in which Ctrl-C and SIGTERM raise as usual, and again at the end if the code inside caught the exception.
+    """Context manager that raises ``KeyboardInterrupt`` again on exit if the code inside suppressed an interrupt.
 
-    scikit-learn's ``MLPClassifier`` catches Ctrl-C, warns, and returns as if training were complete. The compiler of
-    kernels loses an interrupt in a callback from C, and raises another error later.
+    On Ctrl-C, scikit-learn's ``MLPClassifier`` only warns and returns as if training had finished. Numba loses an
+    interrupt raised in a C callback and fails later with an unrelated error.
     """
 
     def __exit__(
@@ -133,20 +133,20 @@ def _in_main_thread() -> bool:
 
 
 class Stopwatch:
-    """Count the seconds of this process outside ``paused`` blocks."""
+    """Clock that stops during ``paused`` blocks."""
 
     def __init__(self) -> None:
         self._excluded = 0.0
         self._paused_at: float | None = None
 
     def __call__(self) -> float:
-        """Return the counted seconds, of which only differences are meaningful."""
+        """Return the current reading in seconds. Only differences between readings are meaningful."""
         now = time.perf_counter() if self._paused_at is None else self._paused_at
         return now - self._excluded
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause until the block ends. Blocks can be nested; only one thread at a time can be in them."""
+        """Pause the clock until the block ends. Blocks may be nested, but only one thread may use them at a time."""
         if self._paused_at is not None:
             yield
             return
@@ -159,4 +159,4 @@ class Stopwatch:
 
 
 RUNNING_SECONDS = Stopwatch()
-"""Clock of time limits. It excludes the compilation of kernels in the first run on a machine."""
+"""Clock of time limits. It is paused while kernels are compiled, as in the first run on a machine."""

@@ -1,11 +1,11 @@
-"""Compilation of kernels by Numba, with a cache on disk.
+"""Compile kernels with Numba, and cache the machine code on disk.
 
-Numba tries these cache folders in order: ``NUMBA_CACHE_DIR``, the ``__pycache__`` folder of the source, the cache
-folder of the user. If none is writable, every process compiles again, and ``cache_problem`` returns the reason.
+Numba uses the first writable folder of ``NUMBA_CACHE_DIR``, ``__pycache__`` next to the source, and the user's cache
+folder. If none is writable, every process compiles the kernels again, and ``cache_problem`` returns the reason.
 
-A kernel may call functions from several files, but Numba invalidates its cache by a single file. Kernels are therefore
-cached under a digest of all sources of their package. The digest does not depend on file times, so a cache folder can
-be copied between machines.
+A kernel calls functions from several files, but Numba checks only one of these files for changes. After an upgrade that
+changes another file, it would run outdated code. Cached kernels are therefore checked against a digest of all source
+files of their subpackage. The digest does not depend on file times, so the cache can be copied between machines.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
     """Build a decorator that compiles a function on its first call.
 
     Args:
-        internal: Whether only kernels call the function. Such a kernel has no wrapper for Python, which would double
-            the compile time; calling it from Python ends the process.
-        options: Options of ``numba.njit`` except ``cache``.
+        internal: Whether only kernels call the function. It is then compiled without a Python wrapper, which halves the
+            compile time. A call from Python crashes the process.
+        options: Options of ``numba.njit``, except ``cache``.
     """
     if internal:
         options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -48,7 +48,7 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
         except RuntimeError as error:  # no cache folder is writable
             _refused.append(str(error))
             kernel = numba.njit(**options)(function)
-        if isinstance(kernel, Dispatcher):  # with NUMBA_DISABLE_JIT, it is the function
+        if isinstance(kernel, Dispatcher):  # with NUMBA_DISABLE_JIT, it is the plain function
             _compile_once(kernel)
             _guard_cache(kernel)
             _guard_compiler(kernel)
@@ -58,11 +58,11 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
 
 
 def new_arrays(kind: type[Arrays], shapes: Mapping[str, int | tuple[int, ...]], **others: Any) -> Arrays:
-    """Allocate work arrays of a kernel, filled with zeros.
+    """Allocate the work arrays of a kernel, filled with zeros.
 
     Args:
-        kind: ``NamedTuple`` whose annotations define the types of the arrays.
-        shapes: Names of fields, separated by spaces, with their shape.
+        kind: ``NamedTuple`` class whose annotations give the data types of the arrays.
+        shapes: Shapes of the arrays. A key contains one or more field names, separated by spaces.
         others: Values of the other fields.
     """
     types = _entry_types(kind)
@@ -72,13 +72,13 @@ def new_arrays(kind: type[Arrays], shapes: Mapping[str, int | tuple[int, ...]], 
 
 @cache
 def _entry_types(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
-    """Return the types of the array entries of a named tuple, by field."""
+    """Return the data type of each array field of a named tuple: the argument of ``NDArray``."""
     hints = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     return {name: get_args(parts[1])[0] for name, parts in hints.items() if len(parts) == 2}
 
 
 def _compile_once(kernel: Any) -> None:
-    """Compile a kernel once for all constant arguments. By default, Numba compiles it for each constant."""
+    """Compile a kernel once for all argument values. By default, Numba compiles it again for each constant."""
     resolve = kernel.get_call_template
 
     def get_call_template(args: Any, kws: Any) -> Any:
@@ -88,9 +88,9 @@ def _compile_once(kernel: Any) -> None:
 
 
 def _guard_cache(kernel: Any) -> None:
-    """Invalidate the cache by a digest of all sources, and ignore errors of a full disk.
+    """Check cached machine code against all its sources. A full disk does not raise an error.
 
-    Numba has no public interface for this. For sources in an archive, Numba compares the whole archive.
+    Numba has no public interface for this. It checks sources inside an archive by comparing the whole archive.
     """
     kernel_cache = kernel._cache
     file: Any = getattr(kernel_cache, "_cache_file", None)
@@ -101,8 +101,8 @@ def _guard_cache(kernel: Any) -> None:
     load_index, save = file._load_index, kernel_cache.save_overload
 
     def load_fresh_index() -> Any:
-        # Numba reads the types of arguments before it compares sources. A type that was moved or removed means that
-        # the cache is out of date.
+        # Numba loads the argument types in the index before it checks the sources. If a type was moved or removed, the
+        # cache is outdated.
         try:
             return load_index()
         except (ImportError, AttributeError):
@@ -120,7 +120,7 @@ def _guard_cache(kernel: Any) -> None:
 
 
 def _guard_compiler(kernel: Any) -> None:
-    """Make compilation interruptible by Ctrl-C and SIGTERM, and pause time limits during it."""
+    """Allow Ctrl-C and SIGTERM to interrupt a compilation at any point, and pause time limits meanwhile."""
     compile_signature = kernel.compile
 
     def compile_guarded(signature: Any) -> Any:
@@ -131,7 +131,7 @@ def _guard_compiler(kernel: Any) -> None:
 
 
 def package_of(file: Path) -> Path:
-    """Return the folder of the package of a file, such as ``certification``."""
+    """Return the subpackage folder of a file, such as ``certification``."""
     root = Path(__file__).parents[1]
     packages = [folder for folder in file.parents if folder.parent == root]
     return packages[0] if packages else file.parent
@@ -139,7 +139,7 @@ def package_of(file: Path) -> Path:
 
 @cache
 def digest_sources(folder: Path) -> str | None:
-    """Compute a digest of the paths and contents of all Python sources in a folder. None without sources."""
+    """Compute a digest of the paths and contents of all Python files in a folder. None if there are none."""
     digest = hashlib.sha256()
     files = sorted(folder.rglob("*.py"))
     for file in files:
@@ -150,12 +150,12 @@ def digest_sources(folder: Path) -> str | None:
 
 
 def is_compiled(*kernels: Any) -> bool:
-    """Check whether each kernel is compiled, in this process or on disk for these sources and this processor."""
+    """Check whether all kernels are compiled, in this process or on disk for the current sources and processor."""
     return all(kernel.signatures or _is_cached(kernel) for kernel in kernels)
 
 
 def _is_cached(kernel: Any) -> bool:
-    # Numba has no public interface for this. A wrong "not compiled" only costs time.
+    # Numba has no public interface for this. If its internals differ, the kernel counts as not compiled.
     index = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     try:
         processor = kernel.targetctx.codegen().magic_tuple()
@@ -165,7 +165,7 @@ def _is_cached(kernel: Any) -> bool:
 
 
 def cache_problem() -> str | None:
-    """Describe why compiled kernels cannot be cached on disk. None if they are cached."""
+    """Return a one-line reason if compiled kernels cannot be cached on disk. None if they are cached."""
     folder = os.environ.get("NUMBA_CACHE_DIR")
     if _refused:
         where = f"NUMBA_CACHE_DIR={folder}, the package's folder" if folder else "the package's folder"
@@ -174,7 +174,7 @@ def cache_problem() -> str | None:
             "compiles them again; set NUMBA_CACHE_DIR to a writable folder"
         )
     if _unsaved:
-        return f"compiled kernels could not be kept ({_unsaved[0]}), so every run compiles again"
+        return f"compiled kernels could not be cached ({_unsaved[0]}), so every run compiles them again"
     if folder and not os.access(folder, os.W_OK):
-        return f"NUMBA_CACHE_DIR={folder} cannot be written to: compiled kernels are kept elsewhere"
+        return f"NUMBA_CACHE_DIR={folder} is not writable: compiled kernels are cached elsewhere"
     return None

@@ -1,4 +1,4 @@
-"""Parallel calls on the processes of this machine, or on the active joblib backend."""
+"""Parallel calls in processes of this machine, or on the active joblib backend."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 ATTEMPTS = 2
-"""Maximum number of attempts on workers. A part whose worker was lost each time runs in this process."""
+"""Maximum number of attempts on workers. A part whose worker died on every attempt runs in this process."""
 
 
 def count_workers(workers: int) -> int:
-    """Return the number of parallel calls.
+    """Return the number of workers that joblib uses.
 
     Raises:
         OptionError: ``workers`` is neither positive nor -1.
     """
     if isinstance(workers, bool) or not isinstance(workers, int) or (workers < 1 and workers != -1):
         raise OptionError(
-            f"expected the number of worker processes, or -1 for all processors, got {workers!r}", location="workers"
+            f"expected a positive number of worker processes, or -1 for all processors, got {workers!r}",
+            location="workers",
         )
     return int(joblib.effective_n_jobs(workers))
 
 
 def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Iterator[tuple[int, R]]:
-    """Call a function with each part, and yield the number of the part and the result in the order of completion.
+    """Call a function with each part, and yield the index of the part and the result in order of completion.
 
-    The calls run on processes of this machine, or on the backend that ``joblib.parallel_config`` selects, such as Dask,
-    Ray or Spark. A part whose worker was lost runs again, the last time in this process.
+    The calls run in processes of this machine, or on the backend selected by ``joblib.parallel_config``, such as Dask,
+    Ray or Spark. A part whose worker died is retried, the last time in this process.
 
     Args:
         call: Function that workers can import.
-        parts: Arguments.
+        parts: Arguments of the calls.
         workers: Number of workers; -1 uses all processors, or all workers of a cluster.
 
     Raises:
-        OptionError: ``workers`` is not valid, or a worker has another version of Evenhand.
+        OptionError: ``workers`` is invalid, or a worker has another version of Evenhand.
     """
     count_workers(workers)
     remaining = dict(enumerate(parts))
@@ -51,11 +52,11 @@ def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Itera
         if not remaining:
             return
         backend = {"backend": "sequential"} if attempt == ATTEMPTS else {}
-        todo = [
+        calls = [
             joblib.delayed(_run_part)(evenhand.__version__, call, number, part) for number, part in remaining.items()
         ]
         try:
-            for number, result in _open_pool(workers, **backend)(todo):
+            for number, result in _open_pool(workers, **backend)(calls):
                 del remaining[number]
                 yield number, result
         except Exception as error:
@@ -64,11 +65,11 @@ def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Itera
 
 
 LOST = ("KilledWorker", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError")
-"""Names of the errors of Dask and Ray for a lost worker."""
+"""Names of Dask and Ray errors for a worker that died."""
 
 
 def _open_pool(workers: int, **backend: Any) -> Any:
-    """Build a joblib pool that yields results as calls end, if the backend supports this."""
+    """Build a joblib pool that yields results in order of completion, if the backend supports it."""
     try:
         return joblib.Parallel(n_jobs=workers, batch_size=1, return_as="generator_unordered", **backend)
     except ValueError:
@@ -76,15 +77,15 @@ def _open_pool(workers: int, **backend: Any) -> Any:
 
 
 def _run_part(version: str, call: Callable[[P], R], number: int, part: P) -> tuple[int, R]:
-    """Run a call on a worker.
+    """Run a call in a worker.
 
     Raises:
-        OptionError: The worker has another version, whose results may differ.
+        OptionError: The worker has another version of Evenhand, whose results may differ.
     """
     if version != evenhand.__version__:
         raise OptionError(
-            f"a worker has version {evenhand.__version__} of Evenhand, and this is version {version}",
+            f"expected Evenhand {version} on all workers, got {evenhand.__version__}",
             location="workers",
-            hint="install one version everywhere",
+            hint="install the same version on all machines",
         )
     return number, call(part)

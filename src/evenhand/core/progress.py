@@ -1,7 +1,7 @@
-"""Progress of long work."""
+"""Progress of analyses."""
 
 from __future__ import annotations
 
 
 def ignore_progress(step: str, share: float) -> None:
-    """Ignore progress. Default of functions that report it."""
+    """Ignore progress. Default callback of functions that report progress."""

@@ -14,10 +14,10 @@ class OutcomeReading(ResultPart):
     """Favourable and unfavourable values of a column.
 
     Attributes:
-        column: Column of the decision or of the true label.
-        favourable: Favourable values. For a number: ``higher`` or ``lower``. Empty if no value is favourable.
-        unfavourable: All other values of the column. Empty for a number.
-        unknown: Words of the column that mean "unknown". Their rows have no decision, or no true label.
+        column: Column of the decisions or true labels.
+        favourable: Favourable values. For numbers: ``higher`` or ``lower``. Empty if no value is favourable.
+        unfavourable: All other values of the column. Empty for numbers.
+        unknown: Words that mark unknown values in the column. Rows with these words have no decision or true label.
         how: Source of the favourable values, such as ``stated`` or ``proposed``.
     """
 
@@ -28,7 +28,7 @@ class OutcomeReading(ResultPart):
     how: str = "stated"
 
     def describe(self) -> str:
-        """Describe the favourable values, as ``status = hired (unfavourable: rejected)``."""
+        """Describe the favourable values, such as ``status = hired (unfavourable: rejected)``."""
         remarks = [f"unfavourable: {list_some(self.unfavourable)}"] if self.unfavourable else []
         remarks += [f"unknown: {list_some(self.unknown)}"] if self.unknown else []
         remarks += [self.how] if self.how != "stated" else []
@@ -41,17 +41,17 @@ class TableReading(ResultPart):
 
     Attributes:
         rows: Number of rows of the table.
-        used: Number of rows that the result is about.
+        used: Number of rows that the result is based on.
         left_out: Number of rows left out, by reason, such as ``without a decision``. The sum of ``used`` and these
             numbers is ``rows``.
-        unlabelled: Number of rows used that have no true label. Error rates leave them out.
-        decision: Decisions of the table; None if a model decides.
-        true_label: True labels of the table; None without them.
-        unknown: Number of rows whose value is unknown, by attribute and by the word for unknown. The word of an empty
-            cell is the empty string. Attributes without an unknown value are listed with no word.
-        types: Type of each column whose words look like another type: ``numbers`` in another spelling, such as
+        unlabelled: Number of used rows without a true label. Error rates exclude these rows.
+        decision: Column of the decisions. None if a model decides.
+        true_label: Column of the true labels. None if there are no true labels.
+        unknown: Number of rows with an unknown value, by attribute and by the word that marks it. The word for an empty
+            cell is the empty string. Attributes without unknown values have an empty entry.
+        types: Type of each column whose cells look like another type: ``numbers`` in an unusual format, such as
             ``$1,200``, or ``words`` that look like numbers, such as ``02134``.
-        notes: Other remarks, such as title rows that were skipped.
+        notes: Other remarks, such as skipped title rows.
     """
 
     rows: int = Field(ge=0)
@@ -65,7 +65,7 @@ class TableReading(ResultPart):
     notes: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Describe how the table was read, in one line."""
+        """Describe in one line how the table was read."""
         return " ".join(self._sentences())
 
     def _sentences(self) -> Iterator[str]:

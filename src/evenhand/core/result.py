@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 
 SCHEMA_VERSION = 1
-"""Version of the JSON of results."""
+"""Version of the JSON format of results."""
 
 
 PEOPLE_LEFT_OUT = "Records of real people are left out."
-"""Note of a result without records of people."""
+"""Note in results without records of people."""
 
 PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} Set `show_people=` to see them."
-"""Note that replaces records."""
+"""Note shown instead of records."""
 
 
 class ResultNumber(NamedTuple):
-    """A number of a result.
+    """Number of a result.
 
     Attributes:
-        name: Name, as in conditions of ``--fail-on``.
-        attribute: Protected attribute, or several joined by ``_x_``. Empty for all people together.
-        group: Label of the group. Empty for gaps and for all people together.
-        quantity: Quantity of ``evenhand.stats``, or a float that is exact.
-        note: Description, such as the groups that a gap compares.
+        name: Name, as used in ``--fail-on`` conditions.
+        attribute: Protected attribute, or several joined by ``_x_``. Empty for the overall number.
+        group: Label of the group. Empty for gaps and for the overall number.
+        quantity: Quantity of ``evenhand.stats``, or an exact float.
+        note: Description, such as the groups compared by a gap.
         caution: Caution about selective true labels.
         left_out: Groups that are too small for the number.
     """
@@ -60,20 +60,20 @@ class Result(BaseModel):
 
     Attributes:
         evenhand: Version of the library.
-        schema_version: Version of the JSON. It increases if a field is renamed or changes its meaning.
+        schema_version: Version of the JSON format. It increases if a field is renamed or changes its meaning.
         kind: Name of the analysis.
-        seed: Seed of the random numbers. Equal seeds give equal results, unless ``time_limited``.
+        seed: Random seed. Equal seeds give equal results, unless ``time_limited`` is True.
         seconds: Wall-clock time.
-        time_limited: Whether a time limit affected the result, which then depends on the machine.
+        time_limited: Whether a time limit affected the result. If True, the result depends on the machine.
         people_left_out: Whether records of real people were removed (see ``hide_people``).
-        table_reading: Table reading. None if no table was read.
-        test_reading: Reading of the table of test data. None without a separate table.
+        table_reading: Description of how the table was read. None if no table was read.
+        test_reading: Description of how the test data were read. None without a separate table.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     chart: ClassVar[str] = ""
-    """Module and function of ``evenhand.view.charts`` that draw the result. Empty without a chart."""
+    """Module and function of ``evenhand.view.charts`` for the chart of the result. Empty if there is no chart."""
 
     evenhand: str = __version__
     schema_version: int = SCHEMA_VERSION
@@ -93,42 +93,42 @@ class Result(BaseModel):
         raise TypeError(f"{type(self).__name__} must define document()")
 
     def _write_document(self, module: str, *arguments: object) -> Document:
-        """Build the document in a module, which is imported on demand."""
+        """Build the document with ``build_document`` of a module, which is imported on demand."""
         document: Document = importlib.import_module(module).build_document(self, *arguments)
         return document
 
     def hide_people(self) -> Self:
-        """Remove records of real people; aggregates and invented profiles remain.
+        """Remove records of real people. Aggregates and invented profiles remain.
 
         Verbs and commands do this unless ``show_people`` is set. It removes rows of the data, profiles that differ from
-        a row in protected attributes only, and profiles with a value that a single person has.
+        a row only in protected attributes, and profiles with a value that only one person has.
         """
         parts = {name: _map_results(value, lambda part: part.hide_people()) for name, value in self}
         return self.model_copy(update={**parts, **self._records_hidden(), "people_left_out": True})
 
     def without_people(self) -> Self:
-        """Remove records of real people, decisions, and rates of groups that are too small to be compared."""
+        """Remove records of real people, decisions about individuals, and rates of groups too small for comparison."""
         parts = {name: _map_results(value, lambda part: part.without_people()) for name, value in self}
         hidden = {**self._records_hidden(), **self._small_groups_hidden()}
         return self.model_copy(update={**parts, **hidden, "people_left_out": True})
 
     def _records_hidden(self) -> dict[str, Any]:
-        """Return replacements of the fields with records of real people."""
+        """Return replacements for fields that contain records of real people."""
         return {}
 
     def _small_groups_hidden(self) -> dict[str, Any]:
-        """Return replacements of the fields with decisions about few people."""
+        """Return replacements for fields that reveal decisions about small groups."""
         return {}
 
     @property
     def readings(self) -> dict[str, TableReading]:
-        """Table readings by the name of the table. A single table has an empty name."""
+        """Table readings by name of the table. The main table has an empty name."""
         if self.table_reading is None:
             return {}
         return {"": self.table_reading} | ({} if self.test_reading is None else {"Test data": self.test_reading})
 
     def summary(self) -> str:
-        """Render the screen of the document as plain text."""
+        """Render the document as plain text for a terminal."""
         return str(_view("screen").summarize(self.document()))
 
     def to_markdown(self) -> str:
@@ -136,7 +136,7 @@ class Result(BaseModel):
         return str(_view("markdown").render_markdown(self.document()))
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the numbers of the result: conditions, cards and trackers of experiments read them here."""
+        """Yield the numbers of the result. Used by conditions, model cards and experiment trackers."""
         return iter(())
 
     def to_frame(self) -> pd.DataFrame:
@@ -149,7 +149,7 @@ class Result(BaseModel):
         return chart
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Convert the result to JSON, which ``from_json`` reads."""
+        """Convert the result to JSON that ``from_json`` can read."""
         return self.model_dump_json(indent=indent)
 
     @classmethod
@@ -157,7 +157,7 @@ class Result(BaseModel):
         """Read a result from JSON. Unknown fields, such as those of a later version, are ignored.
 
         Raises:
-            DataError: The text is not such a result, or its schema version is not supported.
+            DataError: The text is not a result of this class, or its schema version is not supported.
         """
         try:
             result = cls.model_validate_json(text, extra="ignore")
@@ -166,8 +166,8 @@ class Result(BaseModel):
             raise DataError(f"not a {cls.__name__}: {fault.location}: {fault.message}") from None
         if result.schema_version > SCHEMA_VERSION:
             raise DataError(
-                f"expected JSON of schema_version {SCHEMA_VERSION} at most, got {result.schema_version}, written by "
-                f"evenhand {result.evenhand}",
+                f"expected schema_version {SCHEMA_VERSION} or lower, got {result.schema_version}, written by evenhand "
+                f"{result.evenhand}",
                 hint="read it with that version of evenhand",
             )
         return result
@@ -183,7 +183,7 @@ class Result(BaseModel):
 
     @property
     def provenance(self) -> str:
-        """Version, seed and time of the result."""
+        """Sentence with the version, seed and running time of the result."""
         text = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
         text += f" {PEOPLE_LEFT_OUT}" if self.people_left_out else ""
         if not self.time_limited:
@@ -199,7 +199,7 @@ class Result(BaseModel):
 
 
 def _map_results(value: Any, function: Callable[[Result], Result]) -> Any:
-    """Apply a function to the results in the value of a field."""
+    """Apply a function to all results in the value of a field."""
     if isinstance(value, Result):
         return function(value)
     return tuple(_map_results(part, function) for part in value) if type(value) is tuple else value

@@ -10,7 +10,7 @@ INHERITED = frozenset(dir(BaseModel))
 
 
 class ResultPart(BaseModel):
-    """Immutable part of a result, without unknown fields."""
+    """Immutable part of a result. Unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,5 +19,5 @@ class ResultPart(BaseModel):
 
 
 def own_names(names: Iterable[str]) -> list[str]:
-    """Return the names that a notebook completes: all except those of ``BaseModel``."""
+    """Return the names without those inherited from ``BaseModel``, for completion in notebooks."""
     return sorted(name for name in names if name.startswith("_") or name not in INHERITED)

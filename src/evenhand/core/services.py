@@ -1,4 +1,4 @@
-"""Client of services with OpenAI's interface: connection and chat completions."""
+"""OpenAI-compatible services: connection, language model and strict response validation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from evenhand.core.http import HttpClient, parse_json_response, quote_answer
 from evenhand.errors import FetchError, ModelError, OptionError
 
 _PORTS = {"http": 80, "https": 443}
-_HINT = "check the URL: does the service have OpenAI's interface?"
+_HINT = "check the URL, and that the service is OpenAI-compatible"
 
 
 class ContentRefusedError(ModelError):
-    """Raised when a service refuses the content of a request.
+    """Raised when a working service refuses a request, for example because of its content policy.
 
     Args:
         message: Message of the service.
         code: Error code of the service, such as ``content_policy_violation``.
-        status: HTTP status. 200 if the model declined in an ordinary response.
+        status: HTTP status; 200 if the model refused in an ordinary response.
         location, hint: As for ``EvenhandError``.
     """
 
@@ -40,21 +40,22 @@ class ContentRefusedError(ModelError):
 
 @dataclass(frozen=True)
 class ServiceConnection:
-    """Connection to a service with OpenAI's interface, such as OpenAI, Ollama, vLLM, LocalAI and LiteLLM.
+    """Connection to an OpenAI-compatible service, such as OpenAI, Ollama, vLLM, LocalAI or LiteLLM.
 
     Redirects are not followed, and files are fetched only from the host and port of the service.
 
     Attributes:
         url: Base URL, such as ``http://127.0.0.1:11434/v1``.
-        key: Name of the environment variable with the key. None if the service requires no key.
+        key: Name of the environment variable that contains the key. None if the service requires no key.
         timeout: Time limit in seconds for the connection, and again for the whole response.
-        retries: Maximum number of retries if the service is overloaded or cannot be reached.
+        retries: Maximum number of retries if the service is overloaded or unreachable.
         backoff: Seconds before the first retry. The pause doubles with each retry.
         repeatable: Whether to retry also after a timeout and after a response that is not JSON. Such a request may be
             charged twice.
 
     Raises:
-        OptionError: The URL is invalid or contains credentials, the key is not a name, or a number is out of range.
+        OptionError: The URL is invalid or contains credentials, the key is not a variable name, or a number is out of
+            range.
     """
 
     url: str
@@ -89,21 +90,21 @@ class ServiceConnection:
                 hint="for example 60",
             )
         if self.retries < 0:
-            raise OptionError(f"expected a number of retries of at least 0, got {self.retries}", location="retries")
+            raise OptionError(f"the number of retries must not be negative, got {self.retries}", location="retries")
 
     @blocks
     async def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Post a request to a path, such as ``/images/generations``, and return the response.
+        """Send a POST request and return the JSON object of the response.
 
         Args:
-            path: Path below the URL of the service.
-            body: JSON object.
-            key: Value of the header ``Idempotency-Key``, by which services avoid charging retries.
+            path: Path below the base URL, such as ``/images/generations``.
+            body: JSON of the request.
+            key: Idempotency key. A service that supports the ``Idempotency-Key`` header charges retries only once.
 
         Raises:
             OptionError: The body cannot be written as JSON, or the environment variable contains no key.
             FetchError: The service does not respond, or refuses the request.
-            ModelError: The response is not a JSON object, or too large.
+            ModelError: The response is not a JSON object, or is too large.
         """
         try:
             data = json.dumps(body, allow_nan=False).encode()
@@ -127,7 +128,7 @@ class ServiceConnection:
             if (refusal := read_refusal(answer, secret=self._secret() or "", location=self.url)) is not None:
                 raise refusal
             failure = FetchError(
-                f"the service failed: {self._quote(response)}", location=self.url, hint="see the service's log"
+                f"the service failed: {self._quote(response)}", location=self.url, hint="see the log of the service"
             )
             failure.retry_after = 0.0
             raise failure
@@ -135,10 +136,10 @@ class ServiceConnection:
 
     @blocks
     async def fetch(self, address: str) -> bytes:
-        """Fetch a file from a URL in a response, if its host and port are those of the service.
+        """Fetch a file from a URL in a response. Only the host and port of the service are allowed.
 
         Raises:
-            FetchError: The host or port differs, or the service does not return the file.
+            FetchError: The URL has another host or port, or the service does not return the file.
             ModelError: The URL is invalid, or the file is too large.
         """
         own, target = urlsplit(self.url), _split_url(address, self.url)
@@ -146,16 +147,16 @@ class ServiceConnection:
             raise ModelError("the address in the answer is not a URL", location=self.url)
         if _url_origin(target) != _url_origin(own) or "@" in target.netloc:
             raise FetchError(
-                f"the answer links to another server, {target.scheme}://{target.hostname or ''}, from which"
-                " nothing is fetched",
+                f"the answer links to another server, {target.scheme}://{target.hostname or ''}, from which no file is"
+                " fetched",
                 location=self.url,
                 hint="request the image in the answer: options: {response_format: b64_json}",
             )
-        # Built from the URL of the service, so that other parsers cannot see another host.
+        # Rebuilt from the base URL, because URL parsers may disagree about the host of an address.
         return await self._ask("GET", target._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
 
     def check_key(self) -> None:
-        """Raise an OptionError if the environment variable of the key contains none."""
+        """Raise an OptionError if a key is required and the environment variable contains none."""
         self._secret()
 
     def close(self) -> None:
@@ -194,11 +195,11 @@ class ServiceConnection:
             return None
         secret = os.environ.get(self.key, "").strip()
         if not secret or not secret.isascii() or not secret.isprintable():
-            # The user may have written the key itself, so only upper-case names are quoted.
-            name = f"{self.key} " if self.key.isupper() else ""
-            problem = "holds no key that can be sent" if secret else "is not set"
+            # The value may be the key itself, so it is echoed only if it looks like a variable name.
+            name = f" {self.key}" if self.key.isupper() else ""
+            problem = "contains characters that are not printable ASCII" if secret else "is not set"
             raise OptionError(
-                f"the environment variable {name}that is named as key {problem}",
+                f"the environment variable{name} of the key {problem}",
                 location="key",
                 hint="set it, or name another variable",
             )
@@ -231,12 +232,12 @@ _REFUSAL_CODE = re.compile(
     r"|data_?inspection|invalid_prompt|sensitive_?content|blocklist",
     re.IGNORECASE,
 )
-"""Error codes about the content of a valid request."""
+"""Error codes for requests that are valid, but refused for their content."""
 
 _REFUSAL_REASON = re.compile(
     r"content_?filter\w*|safety|refusal|prohibited_?content|blocklist|spii|recitation|sensitive", re.IGNORECASE
 )
-"""Finish reasons about the content of an answer."""
+"""Finish reasons related to content."""
 
 
 def is_refused(choice: Mapping[str, Any]) -> bool:
@@ -278,7 +279,7 @@ def may_be_charged(error: FetchError) -> bool:
 
 
 def check_reserved_options(options: Mapping[str, Any], reserved: Collection[str]) -> None:
-    """Check that options contain no reserved name.
+    """Check that the options contain no reserved names.
 
     Raises:
         OptionError: An option is reserved.
@@ -289,7 +290,7 @@ def check_reserved_options(options: Mapping[str, Any], reserved: Collection[str]
 
 
 def build_request(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a request from its content and the options that are not None."""
+    """Build the body of a request. Options that are None are left out."""
     return {**{name: value for name, value in options.items() if value is not None}, **body}
 
 
@@ -314,14 +315,14 @@ def _url_origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
 class ChatService:
     """Language model at ``/chat/completions``.
 
-    ``dataclasses.replace`` copies it with the messages and options of a request; copies share connections.
+    Use ``dataclasses.replace`` to set other messages and options for a request. The connections are shared.
 
     Attributes:
         wire: Connection to the service.
         model: Name of the model.
         system: System prompt.
-        messages: Messages of the conversation before the prompt.
-        options: Further entries of requests, such as ``{"max_tokens": 200}``. Entries that are None are omitted.
+        messages: Messages before the prompt, in the format of the service.
+        options: Other entries of the requests, such as ``{"max_tokens": 200}``. Entries that are None are left out.
 
     Raises:
         OptionError: An option is reserved.
@@ -338,17 +339,17 @@ class ChatService:
 
     @blocks
     async def reply(self, content: str | Sequence[Mapping[str, Any]]) -> str:
-        """Send a message, as text or parts, and return the text of the answer.
+        """Return the model's reply to a message, given as text or as content parts.
 
         Raises:
             FetchError: The service does not respond, or refuses the request.
-            ModelError: The answer contains no text, or the model declines.
+            ModelError: The response contains no text, or the model refuses to answer.
         """
         return self.text_of(await call(self.ask, [*self.messages, {"role": "user", "content": content}]))
 
     @blocks
     async def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Send a conversation, without ``self.messages``, and return the response.
+        """Send a conversation and return the whole response. The attribute ``messages`` is not sent.
 
         Raises:
             FetchError: The service does not respond, or refuses the request.
@@ -379,7 +380,7 @@ class ChatService:
         """Return the text in a response.
 
         Raises:
-            ModelError: There is no text, or the model declines.
+            ModelError: The response contains no text, or the model refuses to answer.
         """
         choice = self.choice_of(answer)
         message = choice["message"]
@@ -404,13 +405,13 @@ class ChatService:
 
 
 def read_usage(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the usage in a response, such as ``{"total_tokens": 120}``. Empty without an entry."""
+    """Return the usage in a response, such as ``{"total_tokens": 120}``. Empty if the response has none."""
     usage = answer.get("usage")
     return usage if isinstance(usage, dict) else {}
 
 
 def content_text(content: object) -> str | None:
-    """Return the text of a message, joined if it consists of parts."""
+    """Return the text of a message, given as text or as content parts. None if it has none."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
     parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]

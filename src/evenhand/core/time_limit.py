@@ -1,4 +1,4 @@
-"""Time limits of analyses, and the clock that they are read from."""
+"""Time limits of analyses, and the clock that measures them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from evenhand.errors import LimitError
 
 
 class Clock:
-    """Clock of an analysis, which excludes the compilation of kernels.
+    """Clock of an analysis. The compilation of kernels is not counted.
 
     Attributes:
         start: Reading of ``RUNNING_SECONDS`` at the start.
-        decided: Whether the result depends on the time, and so on the speed of the machine.
+        decided: Whether the result depends on the time, and therefore on the speed of the machine.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class Clock:
         self.start = RUNNING_SECONDS()
 
     def now(self) -> float:
-        """Return the seconds since the start, for a use that affects the result."""
+        """Return the elapsed seconds. Use it only where the result depends on the time."""
         self.decided = True
         return RUNNING_SECONDS() - self.start
 
     def passed(self, moment: float | None, ahead: float = 0.0) -> bool:
-        """Check whether a moment has passed, or will have passed in ``ahead`` seconds. None never passes."""
+        """Check whether a time has passed, or will have passed in ``ahead`` seconds. None never passes."""
         passed = moment is not None and RUNNING_SECONDS() - self.start + ahead >= moment
         self.decided |= passed
         return passed
@@ -42,7 +42,7 @@ class TimeLimit:
 
     Attributes:
         clock: Clock of the analysis.
-        moment: Time in seconds of ``clock``. None never passes.
+        moment: Time limit in seconds of ``clock``. None never passes.
     """
 
     clock: Clock
@@ -50,7 +50,7 @@ class TimeLimit:
 
     @classmethod
     def after(cls, seconds: float | None) -> Self:
-        """Build the limit of an analysis that starts now. None sets no limit."""
+        """Build the limit of an analysis that starts now. None disables the limit."""
         return cls(Clock(), seconds)
 
     @property
@@ -63,11 +63,11 @@ class TimeLimit:
         return self.clock.passed(self.moment)
 
     def left(self, part: float = 1.0, minimum: float = 0.0) -> float | None:
-        """Return a part of the remaining seconds, but not less than ``minimum``. None without a limit."""
+        """Return a share of the remaining seconds, but at least ``minimum``. None without a limit."""
         return None if self.moment is None else max(minimum, part * (self.moment - self.clock.now()))
 
     def share(self, part: float) -> TimeLimit:
-        """Return the limit of a part that begins now and gets this share of the remaining time."""
+        """Build the limit of a step that starts now and may use a share of the remaining time."""
         if self.moment is None:
             return self
         now = RUNNING_SECONDS() - self.clock.start
@@ -75,9 +75,9 @@ class TimeLimit:
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Make ``check_time`` in this thread raise an error after the limit.
+        """Context manager in which ``check_time`` raises an error in this thread once the limit has passed.
 
-        It is for steps whose partial results are useless, such as reading a white box.
+        Use it for steps whose partial results are useless, such as reading a white box.
         """
         token = _enforced.set(self)
         try:
@@ -87,14 +87,14 @@ class TimeLimit:
 
 
 def check_time() -> None:
-    """Raise an error if the limit enforced in this thread has passed.
+    """Check that the limit enforced in this thread has not passed.
 
     Raises:
         LimitError: The limit has passed.
     """
     limit = _enforced.get()
     if limit is not None and limit.passed():
-        raise LimitError("the time limit was reached", hint="raise it: `time_limit=SECONDS`")
+        raise LimitError("the time limit was reached", hint="raise the limit: `time_limit=SECONDS`")
 
 
 _enforced: ContextVar[TimeLimit | None] = ContextVar("enforced time limit", default=None)

@@ -58,5 +58,5 @@ def test_what_workers_cannot_answer_is_refused():
     with pytest.raises(OptionError, match="a worker cannot load the model"):
         parallel._answer_rows("key", packed, np.zeros((1, 3)))
     for workers in (0, -2, True):
-        with pytest.raises(OptionError, match="expected the number of worker processes"):
+        with pytest.raises(OptionError, match="expected a positive number of worker processes"):
             found_by(workers=workers)
