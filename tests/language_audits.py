@@ -11,8 +11,8 @@ from evenhand.llm.result import (
     NameListCard,
     Narrowing,
     ScenarioGap,
-    ServiceUsage,
 )
+from evenhand.models.language.budget import ServiceUsage
 from evenhand.stats import Estimated, Observed
 
 MAN, WOMAN, BLACK = "white man", "white woman", "black woman"

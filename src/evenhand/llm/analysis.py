@@ -17,7 +17,7 @@ from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.estimates import AnswerTable
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import AuditNumbers
-from evenhand.llm.result import LanguageModelAudit, ServiceUsage
+from evenhand.llm.result import LanguageModelAudit
 from evenhand.stats.multiway import MultiwayMean
 
 
@@ -165,7 +165,7 @@ def run_interview(
         looks=answers.looks,
         goal=config.goal,
         stopped_by=answers.stopped_by,
-        usage=ServiceUsage(**interview.model.spent._asdict()),
+        usage=interview.model.spent,
         names=interview.card,
         cautions=tuple(numbers.cautions()),
         interrupted=answers.stopped_by == "interrupt",

@@ -20,8 +20,9 @@ from evenhand.llm.analysis import run_interview
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import METHOD, POPULATION, TOO_FEW
-from evenhand.llm.result import GroupGap, LanguageModelAudit, ServiceUsage
+from evenhand.llm.result import GroupGap, LanguageModelAudit
 from evenhand.models.language.answer_store import question_key
+from evenhand.models.language.budget import ServiceUsage
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import multiway_mean
 from evenhand.stats.quantity import Estimated, Quantity, Unknown, quantity_value

@@ -10,6 +10,7 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
+from evenhand.models.language.budget import ServiceUsage
 from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
@@ -227,32 +228,6 @@ class NameListCard(ResultPart):
     language: str = ""
     groups: dict[str, int] = Field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-class ServiceUsage(ResultPart):
-    """Calls to the service and their cost.
-
-    Attributes:
-        calls: Calls that were charged or may have been charged in this run.
-        tokens_in, tokens_out: Tokens read and written by these calls, as the service counts them; the maximum of a call
-            if the service did not report them.
-        money: Cost of these tokens. None if the file has no prices.
-        assumed: Calls whose tokens the service did not report, such as late answers. They are part of ``calls``.
-        assumed_money: Maximum cost of these calls. It is part of ``money``.
-        remembered: Answers from the file of answers, which cost nothing in this run.
-        remembered_money: Cost of these answers, and of calls without an answer, in earlier runs.
-        failed: Questions without an answer.
-    """
-
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    money: float | None = None
-    assumed: int = 0
-    assumed_money: float | None = None
-    remembered: int = 0
-    remembered_money: float | None = None
-    failed: int = 0
 
 
 class LanguageModelAudit(Result):

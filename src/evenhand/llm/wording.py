@@ -31,8 +31,8 @@ from evenhand.llm.result import (
     GroupGap,
     GroupOutcome,
     LanguageModelAudit,
-    ServiceUsage,
 )
+from evenhand.models.language.budget import ServiceUsage
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}

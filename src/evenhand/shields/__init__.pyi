@@ -15,7 +15,7 @@ from .spec.configuration import read_plan
 from .spec.plan import Inputs, Nudging, PlanKind, ShieldPlan
 from .spec.properties import EmptyGroupRule, FairnessProperty
 from .synthesis.plans import synthesize
-from .synthesis.separable import cheapest_bounds, synthesize_separable
+from .synthesis.separable import synthesize_separable
 from .synthesis.solve import SynthesisProblem, solve_problem
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "ShieldSimulationResult",
     "SynthesisProblem",
     "always_ends_fair",
-    "cheapest_bounds",
     "compare_shields",
     "inspect_policy",
     "load_policy",

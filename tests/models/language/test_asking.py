@@ -22,7 +22,7 @@ from evenhand.core.services import ChatService, ContentRefusedError, ServiceConn
 from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
 from evenhand.models import ChatQuestion, LanguageModel
 from evenhand.models.language.answer_store import AnswerStore, question_key
-from evenhand.models.language.budget import CallBudget, Spent
+from evenhand.models.language.budget import CallBudget, ServiceUsage
 from evenhand.models.language.model import QuestionPool, RateGate, upper_tokens
 from evenhand.testing import FakeChat, chance_by_words
 from models.language.screening import screening
@@ -285,7 +285,9 @@ def test_more_tokens_than_the_maximum_raise_later_reservations() -> None:
     assert budget.reserve((10, 2))
     assert budget.spent.assumed_money == 10 + 4 * 2
     budget.settle((10, 2), None)
-    assert budget.spent == Spent(2, 15, 16, 31.0, 1, 18.0, 0, 0.0, 0)
+    assert budget.spent == ServiceUsage(
+        calls=2, tokens_in=15, tokens_out=16, money=31.0, assumed=1, assumed_money=18.0, remembered_money=0.0
+    )
 
 
 class Provider:

@@ -79,7 +79,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"promt": "x"}, "", "no entry 'promt'"),
         ({"path": "x"}, "", "no entry 'path'"),
         ({"service__url": "ftp://x"}, "url", "begins with http"),
-        ({"service__url": "http://me:secret@x/v1"}, "url", "more than host"),
+        ({"service__url": "http://me:secret@x/v1"}, "url", "must contain only host"),
         ({"service__key": "sk-secret"}, "key", "not the name of an environment variable"),
         ({"service__timeout": 0}, "service.timeout", "expected a"),
         ({"service__options": {"seed": 1}}, "options", "'seed' is set by"),

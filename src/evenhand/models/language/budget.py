@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, format_significant
 from evenhand.errors import BudgetError
 
@@ -14,7 +15,7 @@ Tokens: TypeAlias = tuple[int, int]
 """Tokens read and written."""
 
 
-class Spent(NamedTuple):
+class ServiceUsage(ResultPart):
     """Calls to a service and their cost.
 
     Attributes:
@@ -70,7 +71,7 @@ class CallBudget:
     calls: int | None
     money: float | None
     price: tuple[float, float] | None
-    _counts: Spent = field(default_factory=Spent)
+    _counts: ServiceUsage = field(default_factory=ServiceUsage)
     _known: Tokens = (0, 0)
     _unknown: Tokens = (0, 0)
     _earlier: Tokens = (0, 0)
@@ -130,7 +131,9 @@ class CallBudget:
                 self._known = add_tokens(self._known, used)
                 self._calibrate(reserved, used)
             counts = self._counts
-            self._counts = counts._replace(calls=counts.calls + 1, assumed=counts.assumed + (used is None))
+            self._counts = counts.model_copy(
+                update={"calls": counts.calls + 1, "assumed": counts.assumed + (used is None)}
+            )
 
     def _calibrate(self, maximum: Tokens, used: Tokens) -> None:
         tokens_in, tokens_out = (
@@ -155,24 +158,27 @@ class CallBudget:
         """Count answers that cost nothing, and questions without an answer."""
         with self._lock:
             counts = self._counts
-            self._counts = counts._replace(remembered=counts.remembered + remembered, failed=counts.failed + failed)
+            self._counts = counts.model_copy(
+                update={"remembered": counts.remembered + remembered, "failed": counts.failed + failed}
+            )
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> ServiceUsage:
         """The calls so far and their cost; calls in flight count with their maximum."""
         with self._lock:
             unknown = self._uncounted()
             total = add_tokens(self._known, unknown)
-            spent = self._counts._replace(
-                calls=self._counts.calls + self._in_flight,
-                tokens_in=total[0],
-                tokens_out=total[1],
-                assumed=self._counts.assumed + self._in_flight,
-            )
-            if self.price is None:
-                return spent
-            money, assumed_money, earlier = (self.cost(*tokens) for tokens in (total, unknown, self._earlier))
-            return spent._replace(money=money, assumed_money=assumed_money, remembered_money=earlier)
+            usage: dict[str, float] = {
+                "calls": self._counts.calls + self._in_flight,
+                "tokens_in": total[0],
+                "tokens_out": total[1],
+                "assumed": self._counts.assumed + self._in_flight,
+            }
+            if self.price is not None:
+                usage["money"], usage["assumed_money"], usage["remembered_money"] = (
+                    self.cost(*tokens) for tokens in (total, unknown, self._earlier)
+                )
+            return self._counts.model_copy(update=usage)
 
     def cost(self, tokens_in: float, tokens_out: float) -> float:
         """Return the price of tokens read and written."""

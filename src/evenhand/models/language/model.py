@@ -30,7 +30,7 @@ from evenhand.models.language.answers import (
     read_tokens,
     refusal_reply,
 )
-from evenhand.models.language.budget import CallBudget, Spent, Tokens, add_tokens
+from evenhand.models.language.budget import CallBudget, ServiceUsage, Tokens, add_tokens
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
 from evenhand.models.ledger import QuestionLedger
@@ -246,7 +246,7 @@ class LanguageModel:
         return CallForecast(calls, read, tokens_out, self._budget.cost(read, tokens_out or 0) if priced else None)
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> ServiceUsage:
         """Calls and their cost."""
         return self._budget.spent
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from math import comb
 from typing import Any
@@ -99,38 +98,6 @@ def synthesize_separable(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
     cost = _sweep_groups(plan, bounds, tables)
     peak = groups * size + 17 * comb(plan.horizon + 2, 2)
     return ShieldPolicy(plan, SeparableTable(tuple(tables)), cost, groups * size, peak, time.perf_counter() - started)
-
-
-def cheapest_bounds(plan: ShieldPlan) -> WelfareBounds:
-    """Return the bounds as wide as kappa allows that cost least in expectation, found by search along a line.
-
-    Bounds are best where one of them is a fraction that a small group can have: moving them on from there loses it, and
-    up to there loses nothing. The cost is not convex in between, so all fractions up to a twelfth are tried, then those
-    up to a fortieth near the best. That need not be the best of all.
-
-    Raises:
-        OptionError: kappa is 0, which leaves bounds no width.
-    """
-    usual = welfare_bounds_of(replace(plan, bounds=None))
-    tried = {usual: _sweep_groups(plan, usual, None)}
-    for finest, reach in ((12, Fraction(1)), (40, Fraction(1, 24))):
-        best = min(tried, key=lambda bounds: tried[bounds])
-        for fraction in sorted({Fraction(a, n) for n in range(1, finest + 1) for a in range(n + 1)}):
-            for bounds in _bounds_ending_at(plan, fraction):
-                if abs(bounds.lower - best.lower) <= reach and bounds not in tried:
-                    tried[bounds] = _sweep_groups(plan, bounds, None)
-    return min(tried, key=lambda bounds: tried[bounds])
-
-
-def _bounds_ending_at(plan: ShieldPlan, fraction: Fraction) -> list[WelfareBounds]:
-    """Return the widest bounds that begin there, and those that end there."""
-    kappa = plan.property.kappa
-    if plan.property.kind == "disparate_impact":
-        upper, lower = fraction / (1 - kappa) if kappa < 1 else Fraction(1), (1 - kappa) * fraction
-    else:
-        upper, lower = fraction + kappa, fraction - kappa
-    pairs = [(fraction, min(Fraction(1), upper)), (max(Fraction(0), lower), fraction)]
-    return [WelfareBounds(low, high) for low, high in pairs if low < high]
 
 
 def _sweep_groups(plan: ShieldPlan, bounds: WelfareBounds, tables: list[Levels] | None) -> float:
