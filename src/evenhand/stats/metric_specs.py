@@ -70,6 +70,21 @@ LABELLED = "people with a true label"
 NUMBERED = "people with a true number"
 RANGE = "highest minus lowest"
 
+
+def _gap(
+    name: str,
+    title: str,
+    compares: str = "",
+    *,
+    family: Family = "gap",
+    unit: Unit = "decimal",
+    worse: Literal["higher", "lower"] = "higher",
+    comparison: str = RANGE,
+) -> MetricSpec:
+    """Build the entry of a gap between groups."""
+    return MetricSpec(name, title, family, unit, worse, comparison, compares)
+
+
 _INDIVIDUAL: tuple[tuple[str, str, Unit], ...] = (
     ("flip_rate", "flip rate as published", "percent"),
     ("counterfactual_flip_rate", "counterfactual flip rate", "percent"),
@@ -110,49 +125,34 @@ _SPECS = (
     MetricSpec("theil_index", "Theil index of benefits", "overall", "decimal", denominator=LABELLED),
     MetricSpec("own_metric", "custom metric", "custom", "decimal", denominator=LABELLED),
     # Gaps between groups
-    MetricSpec(
+    _gap(
         "demographic_parity_difference",
         "demographic parity difference",
-        "gap",
-        "decimal",
-        "higher",
-        f"{RANGE} selection rate",
         "selection_rate",
+        comparison=f"{RANGE} selection rate",
     ),
-    MetricSpec(
+    _gap(
         "demographic_parity_ratio",
         "demographic parity ratio",
-        "gap",
-        "decimal",
-        "lower",
-        "lowest divided by highest selection rate",
         "selection_rate",
+        comparison="lowest divided by highest selection rate",
+        worse="lower",
     ),
-    MetricSpec(
+    _gap(
         "equal_opportunity_difference",
         "equal opportunity difference",
-        "gap",
-        "decimal",
-        "higher",
-        f"{RANGE} true positive rate",
         "true_positive_rate",
+        comparison=f"{RANGE} true positive rate",
     ),
-    MetricSpec(
+    _gap(
         "equalized_odds_difference",
         "equalized odds difference",
-        "gap",
-        "decimal",
-        "higher",
-        "true or false positive rates, whichever differ more",
+        comparison="true or false positive rates, whichever differ more",
     ),
-    MetricSpec("accuracy_difference", "accuracy", "gap", "decimal", "higher", RANGE, "accuracy"),
-    MetricSpec(
-        "false_discovery_difference", "false discovery rate", "gap", "decimal", "higher", RANGE, "false_discovery_rate"
-    ),
-    MetricSpec(
-        "false_omission_difference", "false omission rate", "gap", "decimal", "higher", RANGE, "false_omission_rate"
-    ),
-    MetricSpec("calibration_difference", "calibration error", "gap", "decimal", "higher", RANGE, "calibration_gap"),
+    _gap("accuracy_difference", "accuracy", "accuracy"),
+    _gap("false_discovery_difference", "false discovery rate", "false_discovery_rate"),
+    _gap("false_omission_difference", "false omission rate", "false_omission_rate"),
+    _gap("calibration_difference", "calibration error", "calibration_gap"),
     # Decided numbers, and gaps between groups; a residual is the decided number minus the true one
     MetricSpec("mean", "mean", "number", "target"),
     MetricSpec("quantile_10", "10 % quantile", "number", "target"),
@@ -161,43 +161,31 @@ _SPECS = (
     MetricSpec("true_mean", "true mean", "number", "target", denominator=NUMBERED),
     MetricSpec("mean_residual", "mean residual", "number", "target", denominator=NUMBERED),
     MetricSpec("mean_absolute_error", "mean absolute error", "number", "target", "higher", denominator=NUMBERED),
-    MetricSpec("mean_difference", "mean", "number gap", "target", "higher", RANGE, "mean"),
-    MetricSpec("quantile_10_difference", "10 % quantile", "number gap", "target", "higher", RANGE, "quantile_10"),
-    MetricSpec("median_difference", "median", "number gap", "target", "higher", RANGE, "median"),
-    MetricSpec("quantile_90_difference", "90 % quantile", "number gap", "target", "higher", RANGE, "quantile_90"),
-    MetricSpec(
+    _gap("mean_difference", "mean", "mean", unit="target", family="number gap"),
+    _gap("quantile_10_difference", "10 % quantile", "quantile_10", unit="target", family="number gap"),
+    _gap("median_difference", "median", "median", unit="target", family="number gap"),
+    _gap("quantile_90_difference", "90 % quantile", "quantile_90", unit="target", family="number gap"),
+    _gap(
         "residual_difference",
         "mean residual",
-        "number gap",
-        "target",
-        "higher",
-        f"decided minus true, {RANGE}",
         "mean_residual",
+        comparison=f"decided minus true, {RANGE}",
+        unit="target",
+        family="number gap",
     ),
-    MetricSpec(
-        "absolute_error_difference",
-        "mean absolute error",
-        "number gap",
-        "target",
-        "higher",
-        RANGE,
-        "mean_absolute_error",
-    ),
-    MetricSpec(
+    _gap("absolute_error_difference", "mean absolute error", "mean_absolute_error", unit="target", family="number gap"),
+    _gap(
         "wasserstein_distance",
         "Wasserstein distance",
-        "number gap",
-        "target",
-        "higher",
-        "the furthest apart of two distributions",
+        comparison="the furthest apart of two distributions",
+        unit="target",
+        family="number gap",
     ),
-    MetricSpec(
+    _gap(
         "kolmogorov_distance",
         "Kolmogorov distance",
-        "number gap",
-        "decimal",
-        "higher",
-        "largest difference in the share above any one number (0 to 1)",
+        comparison="largest difference in the share above any one number (0 to 1)",
+        family="number gap",
     ),
     # One label against the rest
     MetricSpec("label_share", "share given it", "label rate"),
@@ -220,89 +208,52 @@ _SPECS = (
     MetricSpec("too_high", "graded too high", "label", denominator=LABELLED),
     MetricSpec("mean_grade_error", "mean error in grades", "label", "target", denominator=LABELLED),
     MetricSpec("weighted_kappa", "quadratic weighted kappa", "label", "decimal", "lower", denominator=LABELLED),
-    MetricSpec(
-        "label_share_difference",
-        "share given one label",
-        "label gap",
-        "decimal",
-        "higher",
-        RANGE,
-        "label_share",
-    ),
-    MetricSpec(
+    _gap("label_share_difference", "share given one label", "label_share", family="label gap"),
+    _gap(
         "total_variation_distance",
         "total variation distance",
-        "label gap",
-        "decimal",
-        "higher",
-        "the furthest apart of two groups' labels (0 to 1)",
+        comparison="the furthest apart of two groups' labels (0 to 1)",
+        family="label gap",
     ),
-    MetricSpec("cut_difference", "share given at least one grade", "label gap", "decimal", "higher", RANGE, "at_least"),
-    MetricSpec(
+    _gap("cut_difference", "share given at least one grade", "at_least", family="label gap"),
+    _gap(
         "probability_of_superiority",
         "probability of superiority",
-        "label gap",
-        "decimal",
-        "higher",
-        "that a person of one group has the higher grade",
+        comparison="that a person of one group has the higher grade",
+        family="label gap",
     ),
-    MetricSpec(
+    _gap(
         "grade_wasserstein_distance",
         "Wasserstein distance in grades",
-        "label gap",
-        "target",
-        "higher",
-        "the furthest apart of two groups",
+        comparison="the furthest apart of two groups",
+        unit="target",
+        family="label gap",
     ),
-    MetricSpec("label_accuracy_difference", "accuracy", "label gap", "decimal", "higher", RANGE, "label_accuracy"),
-    MetricSpec("macro_recall_difference", "macro recall", "label gap", "decimal", "higher", RANGE, "macro_recall"),
-    MetricSpec(
-        "weighted_kappa_difference",
-        "quadratic weighted kappa",
-        "label gap",
-        "decimal",
-        "higher",
-        RANGE,
-        "weighted_kappa",
-    ),
-    MetricSpec("too_low_difference", "share graded too low", "label gap", "decimal", "higher", RANGE, "too_low"),
-    MetricSpec("too_high_difference", "share graded too high", "label gap", "decimal", "higher", RANGE, "too_high"),
-    MetricSpec(
+    _gap("label_accuracy_difference", "accuracy", "label_accuracy", family="label gap"),
+    _gap("macro_recall_difference", "macro recall", "macro_recall", family="label gap"),
+    _gap("weighted_kappa_difference", "quadratic weighted kappa", "weighted_kappa", family="label gap"),
+    _gap("too_low_difference", "share graded too low", "too_low", family="label gap"),
+    _gap("too_high_difference", "share graded too high", "too_high", family="label gap"),
+    _gap(
         "grade_error_difference",
         "mean error in grades (given minus true)",
-        "label gap",
-        "target",
-        "higher",
-        RANGE,
         "mean_grade_error",
+        unit="target",
+        family="label gap",
     ),
-    MetricSpec(
+    _gap(
         "label_true_positive_difference",
         "true positive rate of one label",
-        "label gap",
-        "decimal",
-        "higher",
-        RANGE,
         "label_true_positive_rate",
+        family="label gap",
     ),
-    MetricSpec(
+    _gap(
         "label_false_positive_difference",
         "false positive rate of one label",
-        "label gap",
-        "decimal",
-        "higher",
-        RANGE,
         "label_false_positive_rate",
+        family="label gap",
     ),
-    MetricSpec(
-        "label_precision_difference",
-        "precision of one label",
-        "label gap",
-        "decimal",
-        "higher",
-        RANGE,
-        "label_precision",
-    ),
+    _gap("label_precision_difference", "precision of one label", "label_precision", family="label gap"),
     # Rankings
     MetricSpec("exposure", "attention", "ranking", "decimal"),
     MetricSpec("relative_exposure", "relative attention", "ranking", "decimal"),
@@ -311,53 +262,44 @@ _SPECS = (
     MetricSpec("attention_minus_merit", "attention minus merit", "ranking", "decimal"),
     MetricSpec("pairwise_accuracy", "pairwise accuracy", "ranking"),
     MetricSpec("accuracy_within", "accuracy within the group", "ranking"),
-    MetricSpec(
+    _gap(
         "exposure_ratio",
         "exposure ratio",
-        "ranking gap",
-        "decimal",
-        "lower",
-        "lowest divided by highest attention per candidate",
+        comparison="lowest divided by highest attention per candidate",
+        family="ranking gap",
+        worse="lower",
     ),
-    MetricSpec(
+    _gap(
         "selection_ratio",
         "selection ratio",
-        "ranking gap",
-        "decimal",
-        "lower",
-        "lowest divided by highest selection rate",
+        comparison="lowest divided by highest selection rate",
+        family="ranking gap",
+        worse="lower",
     ),
-    MetricSpec(
+    _gap(
         "selection_difference",
         "selection difference",
-        "ranking gap",
-        "decimal",
-        "higher",
-        "highest minus lowest selection rate",
+        comparison="highest minus lowest selection rate",
+        family="ranking gap",
     ),
-    MetricSpec(
+    _gap(
         "pairwise_parity_difference",
         "pairwise parity difference",
-        "ranking gap",
-        "decimal",
-        "higher",
-        "how much more often one stands above the other",
+        comparison="how much more often one stands above the other",
+        family="ranking gap",
     ),
-    MetricSpec(
+    _gap(
         "disparate_treatment_ratio",
         "disparate treatment ratio",
-        "ranking gap",
-        "decimal",
-        "lower",
-        "lowest divided by highest attention per relevance",
+        comparison="lowest divided by highest attention per relevance",
+        family="ranking gap",
+        worse="lower",
     ),
-    MetricSpec(
+    _gap(
         "pairwise_accuracy_difference",
         "pairwise accuracy difference",
-        "ranking gap",
-        "decimal",
-        "higher",
-        "highest minus lowest share of pairs in order",
+        comparison="highest minus lowest share of pairs in order",
+        family="ranking gap",
     ),
     # Groups that are known by probability only
     *(
