@@ -294,7 +294,7 @@ def test_a_table_from_windows_is_read_with_a_note(evenhand, case, tmp_path):
     assert "values: [Köln, north, south, west]" in ran.out
     assert ran.err.startswith("note: ")
     assert (
-        "read as cp1252, which is a guess: check letters such as 'Köln', or name the encoding: --encoding NAME"
+        "read as cp1252, which is a guess: check words such as 'Köln', or set the encoding with --encoding NAME"
         in ran.err
     )
     said = evenhand("schema", table, "--target", "hired", "--protected", "sex", "--encoding", "cp1252")

@@ -111,7 +111,7 @@ def test_the_second_address_serves_when_the_first_does_not(publisher, monkeypatc
         (b"<html>Sorry</html>", "the download is not the data set"),
         (TABLE[: len(TABLE) // 2], "the download is not the data set"),
         (b"PK\x03\x04 no zip file", "zip file is truncated or corrupt"),
-        (zipped({"other.csv": TABLE}), "does not hold"),
+        (zipped({"other.csv": TABLE}), "does not contain"),
         (HEADER.encode() + TABLE.split(b"\n")[1], "1 rows, expected 2"),
     ],
 )

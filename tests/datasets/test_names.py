@@ -222,8 +222,8 @@ def test_pronouns_of_ones_own(tmp_path):
         ("groups: [a, b]", "expected groups with their people, got ['a', 'b']", "own.yaml, groups"),
         ("groups: {a: [A, B], b: [C]}", "expected entries such as first: and pronouns:, got ['A', 'B']", "groups.a"),
         ("groups: {a: {first: [A, B], last: [C]}, b: {}}", "first has 2, last has 1", "groups.a"),
-        ("groups: {a: {first: [A, A]}, b: {first: B}}", "'A' is twice in the group 'a'", "groups.a, person 2"),
-        ("groups: {a: {first: A}, b: {}}", "there is neither a name nor a word", "groups.b, person 1"),
+        ("groups: {a: {first: [A, A]}, b: {first: B}}", "'A' occurs twice in group 'a'", "groups.a, person 2"),
+        ("groups: {a: {first: A}, b: {}}", "expected a name or a word, got neither", "groups.b, person 1"),
         ("groups: {a: {first: A}, b: {firts: B}}", "there is no entry 'firts'", "groups.b, person 1"),
         ("groups: {a: {first: A, pronouns: xe}, b: {first: B}}", "there are no pronouns 'xe'", "groups.a, person 1"),
         ("groups: {a: {first: A, pronouns: {thy: x}}, b: {first: B}}", "there is no form 'thy'", "groups.a, person 1"),
@@ -289,7 +289,7 @@ groups:
 def test_what_else_differs_between_groups_is_named(tmp_path, old, new, warning):
     path = write(tmp_path, BALANCED.replace(old, new))
     if "Enno" in new:
-        with pytest.raises(DataError, match="lists of a group need one value for each person"):
+        with pytest.raises(DataError, match="lists of a group must have one value per person"):
             load_name_list(path)
     elif warning is None:
         assert check_name_list(load_name_list(path)) == ()

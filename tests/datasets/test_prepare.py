@@ -170,7 +170,7 @@ def test_words_where_numbers_belong_never_break_out(name, data):
 
 
 def test_halves_do_not_become_whole_numbers():
-    with pytest.raises(DataError, match="column 'Age' must hold whole numbers"):
+    with pytest.raises(DataError, match="expected whole numbers in column 'Age'"):
         prepare_dataset(
             read_entry("diabetes"), b"6,148,72,35,0,33.6,0.627,50.5,1\n1,85,66,29,0,26.6,0.351,31,0\n", "d.csv"
         )
@@ -323,10 +323,10 @@ def test_prompts_are_read_with_who_they_are_about(kind):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: expected an object of JSON"),
-        ("[1]", "line 2: expected an object of JSON"),
-        (prompt(age="old"), "must hold numbers"),
-        (prompt(age=30.5), "'age' must hold whole numbers"),
+        ("{", "line 2: expected a JSON object"),
+        ("[1]", "line 2: expected a JSON object"),
+        (prompt(age="old"), "expected numbers in numeric columns"),
+        (prompt(age=30.5), "expected whole numbers in column 'age'"),
     ],
 )
 def test_prompts_that_cannot_be_read_are_named(line, message):

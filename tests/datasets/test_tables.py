@@ -335,10 +335,10 @@ def test_json_lines(tmp_path, name):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"a": 1}\n[1]\n', "line 2: expected an object of JSON"),
-        (b'{"a": 1}\n\n{"a": \n', "line 3: expected an object of JSON"),
-        (b'{"a": 1, "a": 2}\n', "line 1: expected an object of JSON: two entries are called 'a'"),
-        (b'{"a": Infinity}\n', "line 1: expected an object of JSON: Infinity is not a number"),
+        (b'{"a": 1}\n[1]\n', "line 2: expected a JSON object"),
+        (b'{"a": 1}\n\n{"a": \n', "line 3: expected a JSON object"),
+        (b'{"a": 1, "a": 2}\n', "line 1: expected a JSON object: two entries are called 'a'"),
+        (b'{"a": Infinity}\n', "line 1: expected a JSON object: Infinity is not a number"),
         (b'{"": 1}\n', "column 1 has no name"),
         (b"{}\n", "there are no columns"),
         (b"\n", "the file is empty"),
@@ -347,7 +347,7 @@ def test_json_lines(tmp_path, name):
 )
 def test_json_lines_that_cannot_be_read_are_named(tmp_path, data, message):
     assert message in refused(tmp_path, data, "p.jsonl")
-    assert "call it .jsonl" in refused(tmp_path, b'{"a": 1}\n', "p.csv")
+    assert "rename the file to .jsonl" in refused(tmp_path, b'{"a": 1}\n', "p.csv")
 
 
 def test_text_that_says_it_is_utf_16_is_read(tmp_path):
@@ -490,11 +490,14 @@ def test_a_damaged_workbook_says_so(tmp_path):
         (b"a,b\n1,2\ncaf\x9d,3\n", "line 3: the text is not UTF-8: byte 0x9d"),  # in no Windows encoding
         ("a,b\nJürgen,Zoë\n".encode() + b"caf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),  # damaged UTF-8
         (b"a,b\n1,2\n\x01\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
-        (b"a,b\n1,2\n\0,3\n", "line 3: a zero byte"),
+        (b"a,b\n1,2\n\0,3\n", "line 3: the file contains a null byte"),
         (b"\xff\xfea,b\n1", "the text is not utf-16"),
-        (b"PK\x03\x04\x14\0\x06\0\x08\0", "Excel workbook?), not a text table\n  -> call it .xlsx, or save it as CSV"),
-        (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> the model comes first, then the data"),
-        (b"PAR1\x15\x04", "Parquet file\n  -> call it .parquet"),
+        (
+            b"PK\x03\x04\x14\0\x06\0\x08\0",
+            "Excel workbook?), not a text table\n  -> rename it to .xlsx or save it as CSV",
+        ),
+        (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> pass the model first, then the data"),
+        (b"PAR1\x15\x04", "Parquet file\n  -> rename it to .parquet"),
     ],
 )
 def test_damage_is_named_with_its_place(tmp_path, data, words):

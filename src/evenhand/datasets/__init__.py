@@ -1,4 +1,4 @@
-"""The field's data sets by name, each with its schema, and reading tables of people in general."""
+"""Standard fairness data sets with their schemas, and readers for tables of people."""
 
 import lazy_loader
 

@@ -80,7 +80,7 @@ def load_dataset(
 
     Raises:
         OptionError: There is no such data set.
-        FetchError: The file is missing and cannot or must not be downloaded; the message names the file and the folder.
+        FetchError: The file is missing, and it cannot or must not be downloaded.
         DataError: The file is damaged, or contains other data.
 
     Example:
@@ -118,7 +118,7 @@ def _prepare_checked(entry: DatasetEntry, data: bytes, location: str) -> pd.Data
         raise DataError(
             f"this is not the data set {card.name!r}: the SHA-256 of its table is {sha256}, expected {card.sha256}",
             location=location,
-            hint=f"get the file again from its publisher: evenhand datasets {card.name} names it",
+            hint=f"download the file again from its publisher, shown by `evenhand datasets {card.name}`",
         )
     if len(frame) != card.rows:
         raise DataError(

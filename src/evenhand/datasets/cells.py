@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BLANKS = " \t\r\n\v\f\u00a0"
-"""Characters of cells that are empty."""
+"""Characters of blank cells."""
 
 
 def is_blank(cell: Any) -> bool:
-    """Check whether a cell is empty, or a text of blanks."""
+    """Check whether a cell is empty or contains only blanks."""
     return cell is None or (isinstance(cell, str) and not cell.strip(BLANKS))
 
 
@@ -55,7 +55,7 @@ def _parse_column(words: pd.Series) -> pd.Series:
 
 
 def _parse_words(words: list[str]) -> Floats | Integers | None:
-    """Parse words as numbers; return None if a word is not the canonical spelling of a number."""
+    """Parse strings as numbers. Return None if a string is not a canonical number."""
     numbers = {word: parse_number(word) for word in set(words)}
     return None if None in numbers.values() else np.array([numbers[word] for word in words])
 
@@ -68,7 +68,7 @@ def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:
         numbers = column.cast(pa.float64())
     except pa.ArrowInvalid:
         return None
-    # Arrow writes the shortest digits as Python does; only the places where the exponent begins differ.
+    # Arrow writes the shortest digits, as Python does, but switches to exponents at other magnitudes.
     size = compute.abs(numbers)
     usual = compute.and_(compute.greater_equal(size, 1e-3), compute.less(size, 1e15))
     proved = compute.and_(usual, compute.equal(numbers.cast(pa.large_string()), column))
@@ -82,8 +82,8 @@ def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:
 def build_frame(columns: dict[str, list[Any]], location: str, *, words: bool = False) -> pd.DataFrame:
     """Build a data frame from typed cells, such as those of a workbook.
 
-    Each column gets a single type. A column of numbers and texts becomes a number column if every text is the canonical
-    spelling of a number. Other columns with several types become words.
+    Each column gets a single type. A column of numbers and strings becomes numeric if every string is the canonical
+    spelling of a number. Other mixed-type columns are converted to strings.
 
     Args:
         columns: Cells of each column; None is a missing cell.

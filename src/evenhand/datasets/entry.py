@@ -42,7 +42,7 @@ class DatasetCard(BaseModel):
         about: Population and decision.
         origin: Authors, place and time of the collection.
         publisher: Address of the publisher's page.
-        licence: Terms of use, as far as they are known.
+        licence: Terms of use, if known.
         citation: Reference to cite.
         rows: Number of rows of the frame.
         columns: Columns of the frame: attributes, extra columns, target.
@@ -57,7 +57,7 @@ class DatasetCard(BaseModel):
         files: Recognised file names, each also with ``.gz``, ``.xz``, ``.bz2`` or ``.zst``.
         urls: Download addresses, in the order of attempts.
         place: ``bundled`` with the package, ``here`` (at ``path``), or ``to be fetched``.
-        path: Path of the file, or the path to save a manual download to. None if bundled.
+        path: Path of the file, or path for a manual download. None if bundled.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,7 +99,7 @@ class DatasetEntry:
         header: Column names of a published file that has no header line.
         numbers_repeated_names: Whether the second of two columns with the same name gets the suffix ``.1``.
         renamed: Name in the published file of each column that is renamed.
-        used: Columns that only the following entries use.
+        used: Columns that are used only by the following entries.
         numbers: Columns that must hold numbers before the following entries are applied.
         words: Columns that are converted to words; whole numbers lose their decimal point.
         keep: Condition on the rows of the frame. Default: all rows.
@@ -125,7 +125,7 @@ class DatasetEntry:
 
     @property
     def published(self) -> list[str]:
-        """Columns of the published file that the frame is made from."""
+        """Columns of the published file that are used to build the frame."""
         names = dict.fromkeys((*self.card.columns, *self.used))
         return [self.renamed.get(name, name) for name in names if name not in {*self.derived, *self.constants}]
 
@@ -140,11 +140,11 @@ def read_entry(name: str) -> DatasetEntry:
     if bundled := described.get("bundled"):
         check = "bundled with the package"
     elif "sha256" in entries:
-        check = "SHA-256 of the table prepared from it, so that any faithful copy is accepted"
+        check = "SHA-256 of the prepared table, so that any faithful copy is accepted"
     else:
         check = (
-            "columns and number of rows, since no copy was at hand to take a SHA-256 from; the SHA-256 of the file is "
-            "recorded when it is first fetched, and checked from then on"
+            "columns and number of rows, because the SHA-256 of the published file is unknown; it is recorded at the "
+            "first download and checked from then on"
         )
     card = DatasetCard(
         name=name,

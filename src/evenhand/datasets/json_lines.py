@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.DataFrame:
-    r"""Read objects, one per line; lines end with ``\n`` alone.
+    r"""Read one object per line. Lines end only with ``\n``.
 
-    Strings remain words; numbers, true and false keep their types. null and absent entries are missing. Arrays and
-    objects become words in JSON.
+    Strings remain words; numbers, true and false keep their types. Null and absent entries are missing. Arrays and
+    objects become strings of JSON.
 
     Args:
         data: Content of the file, in UTF-8.
@@ -27,7 +27,7 @@ def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.D
         words: Whether to convert every cell to a word.
 
     Raises:
-        DataError: A line is not an object, or repeats a name; the message names the line.
+        DataError: A line is not an object, or repeats a name; the message states the line.
     """
     lines = enumerate(decode_text(data, location, "utf-8").split("\n"), 1)
     rows = [_parse_line(line, f"{location}, line {number}") for number, line in lines if line.strip()]
@@ -47,9 +47,9 @@ def _parse_line(line: str, location: str) -> dict[str, Any]:
     try:
         entries = json.loads(line, object_pairs_hook=_read_entries, parse_constant=_read_constant)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"expected an object of JSON: {error}", location=location) from None
+        raise DataError(f"expected a JSON object: {error}", location=location) from None
     if not isinstance(entries, dict):
-        raise DataError("expected an object of JSON", location=location, hint="write one object per line")
+        raise DataError("expected a JSON object", location=location, hint="write one object per line")
     return entries
 
 
@@ -60,6 +60,6 @@ def _read_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_constant(name: str) -> None:
-    """Read NaN as a missing value, which it is in data frames; refuse infinite numbers."""
+    """Read NaN as a missing value, as data frames do. Reject infinite numbers."""
     if name != "NaN":
         raise ValueError(f"{name} is not a number")

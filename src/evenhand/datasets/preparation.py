@@ -1,4 +1,4 @@
-"""Preparation of the publishers' files, as the descriptions of the data sets state it."""
+"""Preparation of published files, as specified by the descriptions of the data sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ XPORT = b"HEADER RECORD*******LIBRARY HEADER RECORD"
 """First bytes of a SAS transport file."""
 
 TRANSPORT_ROWS = 2000
-"""Number of rows of a transport file that are read at once; it has about 1,800 columns."""
+"""Number of rows that are read at once from a transport file, which has about 1,800 columns."""
 
 
 def prepare_dataset(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def parse_published(data: bytes, location: str, names: Sequence[str] | None = No
 
 
 def require_columns(frame: pd.DataFrame, columns: Sequence[str], location: str) -> None:
-    """Check that a table has the given columns.
+    """Check that a table has the required columns.
 
     Raises:
         DataError: A column is missing.
@@ -99,18 +99,18 @@ def table_hash(frame: pd.DataFrame) -> str:
 
 
 def _check_rows(frame: pd.DataFrame, condition: str) -> pd.Series:
-    """Check a condition on each row, an expression of ``pandas.DataFrame.eval``."""
+    """Evaluate a condition, an expression of ``pandas.DataFrame.eval``, on each row."""
     return cast("pd.Series", frame.eval(condition, engine="python"))
 
 
 def _cast_columns(frame: pd.DataFrame, types: dict[str, str], location: str) -> pd.DataFrame:
     for name, kind in types.items():
         if kind == "int64" and frame[name].dtype.kind == "f" and not frame[name].mod(1).eq(0).all():
-            raise DataError(f"column {name!r} must hold whole numbers and does not", location=location)
+            raise DataError(f"expected whole numbers in column {name!r}", location=location)
     try:
         return frame.astype(types)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"a column that must hold numbers does not: {error}", location=location) from None
+        raise DataError(f"expected numbers in numeric columns: {error}", location=location) from None
 
 
 def _all_integers(values: Sequence[Value] | None) -> bool:
@@ -118,10 +118,10 @@ def _all_integers(values: Sequence[Value] | None) -> bool:
 
 
 def _parse_file(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
-    """Parse JSON lines, a SAS transport file, or a table without a header line if its first value is a number."""
+    """Parse JSON lines, a SAS transport file or a text table, which has no header if its first value is a number."""
     if entry.card.files and entry.card.files[0].endswith(".jsonl"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TableWarning)  # a column of several types is refused with its schema
+            warnings.simplefilter("ignore", TableWarning)  # a mixed-type column is rejected when the schema is built
             return parse_json_lines(data, location)
     if data.startswith(XPORT):
         return _read_transport(data, entry.published, location)

@@ -1,4 +1,4 @@
-"""Data that is not read into memory: large Parquet files, folders of Parquet files, and tables of DuckDB."""
+"""Tables that are not read into memory: large Parquet files, folders of Parquet files, and tables of DuckDB."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _is_large(path: Path) -> bool:
         import pyarrow.parquet as parquet
 
         return bool(parquet.ParquetFile(path).metadata.num_rows >= MANY)
-    except Exception:  # reading the file raises the error
+    except Exception:  # the error is raised when the file is read
         return False
 
 
@@ -106,7 +106,7 @@ def read_rows(place: str | Path) -> pd.DataFrame:
         raise DataError(
             f"{count:,} rows are more than the maximum of {MOST_IN_MEMORY:,} for this analysis, which reads all rows",
             location=str(place),
-            hint="take a sample; or write the decisions into a column: audits of decisions have no limit",
+            hint="sample the rows, or store the decisions in a column: audits of decisions have no row limit",
         )
     if not count:
         raise DataError("there are no rows", location=str(place))
@@ -134,12 +134,12 @@ def list_files(text: str) -> list[str]:
         files = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))
     if not files:
         problem = "the folder has no Parquet file" if Path(text).is_dir() else "the pattern matches no file"
-        raise DataError(problem, location=text, hint="name files that end in .parquet")
+        raise DataError(problem, location=text, hint="use files that end in .parquet")
     return files
 
 
 def _open_table(duckdb: Any, text: str) -> Any:
-    hint = "write for example duckdb:///people.duckdb?table=decisions, or duckdb:////data/people.duckdb?table=decisions"
+    hint = "for example duckdb:///people.duckdb?table=decisions, or duckdb:////data/people.duckdb?table=decisions"
     # As in other database addresses, three slashes begin a relative path, and four an absolute path.
     match = re.fullmatch(rf"{DATABASE}:///([^?#]+)\?table=([^&#]+)", text)
     if match is None:

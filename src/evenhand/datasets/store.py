@@ -37,7 +37,7 @@ def find_file(card: DatasetCard, home: Path) -> Path | None:
 
 
 def manual_path(card: DatasetCard, home: Path) -> Path:
-    """Return the path to save a manual download to."""
+    """Return the path for a manual download."""
     return _download_paths(card, home)[0]
 
 
@@ -54,9 +54,9 @@ def read_content(entry: DatasetEntry, path: Path) -> bytes:
     recorded = _recorded_hash(path)
     if recorded is not None and (sha256 := hashlib.sha256(path.read_bytes()).hexdigest()) != recorded:
         raise DataError(
-            f"the file has changed since it was fetched: its SHA-256 is {sha256}, recorded was {recorded}",
+            f"the file has changed since it was downloaded: expected SHA-256 {recorded}, got {sha256}",
             location=str(path),
-            hint=f"delete it and {_hash_record(path).name}, and fetch it again",
+            hint=f"delete it and {_hash_record(path).name}, and download it again",
         )
     return _extract_member(entry, decompress_file(path), str(path))
 
@@ -95,10 +95,10 @@ def fetch_dataset(
 
 def missing_file_error(card: DatasetCard, home: Path, attempts: Sequence[str] = ()) -> FetchError:
     """Build the error for a missing file, with the failed downloads and instructions for a manual download."""
-    failures = f" and could not be fetched; tried {'; '.join(attempts)}" if attempts else ""
+    failures = f" and could not be downloaded; tried {'; '.join(attempts)}" if attempts else ""
     return FetchError(
         f"the data set {card.name!r} is not in {home}{failures}",
-        hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or name the folder that holds it: "
+        hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or specify its folder: "
         f"`data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
 
@@ -125,10 +125,10 @@ def _extract_member(entry: DatasetEntry, data: bytes, location: str) -> bytes:
         content = _find_member(data, entry.member.lower())
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DataError(
-            f"the zip file is truncated or corrupt ({error})", location=location, hint="get it again"
+            f"the zip file is truncated or corrupt ({error})", location=location, hint="download it again"
         ) from None
     if content is None:
-        raise DataError(f"the zip file does not hold {entry.member}", location=location)
+        raise DataError(f"the zip file does not contain {entry.member}", location=location)
     return content
 
 

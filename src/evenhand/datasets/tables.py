@@ -27,11 +27,11 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
 
     A text table has one line of column names. Its separator (comma, semicolon, tab or bar) is detected. Its encoding is
     UTF-8, or UTF-16 if it begins with a byte order mark. Any other text is read as UTF-16 if every other byte is zero,
-    else as Windows-1252 if possible, with a warning that names the guess.
+    otherwise as Windows-1252 if possible. A warning reports the guess.
 
     Only empty cells are missing: words such as ``NA`` and ``null`` stay words. A column of a text table becomes a
     number column if every word in it is the canonical spelling of a number, such as ``2134`` or ``0.5``. ``02134``,
-    ``3.10``, ``1e3`` and ``True`` are not, and a column with such a word consists of words. In the other formats,
+    ``3.10``, ``1e3`` and ``True`` are not canonical, and a column with such a word holds words. In the other formats,
     cells keep their type.
 
     Args:
@@ -40,10 +40,10 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
         sheet: Sheet of a workbook. If None, the workbook must have a single sheet that is not empty.
 
     Returns:
-        A frame with a column of integers or floats for numbers, and of words otherwise; missing cells are NaN.
+        A data frame. Each column holds integers, floats or words, and missing cells are NaN.
 
     Raises:
-        DataError: The file is missing, empty, damaged or not a table; the message names file and line.
+        DataError: The file is missing, empty, damaged or not a table; the message states the file and line.
         OptionError: There is no such encoding or sheet.
         MissingExtraError: A library for Parquet, Excel or zstd is not installed.
 
@@ -55,10 +55,10 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
 
 
 def read_words(path: str | Path, *, encoding: str | None = None, sheet: str | None = None) -> pd.DataFrame:
-    """Read a table as ``read_frame`` does, with every cell as a word.
+    """Read a table like ``read_frame``, with every cell as a string.
 
-    The cells of a text table are as written: ``3.10`` and ``02134`` keep their zeros. Numbers of the other formats are
-    written as Python writes them, whole ones without a decimal point.
+    Cells of a text table are unchanged: ``3.10`` and ``02134`` keep their zeros. Numbers in other formats are formatted
+    as in Python, whole numbers without a decimal point.
     """
     return _read(path, encoding, sheet, words=True)
 
@@ -70,7 +70,7 @@ def _read(path: str | Path, encoding: str | None, sheet: str | None, *, words: b
     suffix = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix not in COMPRESSIONS), "")
     many = names_rows(place)
     if sheet is not None and (many or suffix not in WORKBOOKS):
-        raise OptionError("`sheet=` is for Excel workbooks", location=place, hint="leave it out")
+        raise OptionError("`sheet=` requires an Excel workbook", location=place, hint="omit it")
     if many or suffix in PARQUET:
         frame = read_rows(place) if many else _parse_parquet(_read_bytes(path), place)
         return frame.map(to_word) if words else frame
@@ -88,7 +88,7 @@ def decompress_file(path: Path) -> bytes:
 
     Raises:
         DataError: The file is missing or not readable, or its compressed data is truncated or corrupt.
-        MissingExtraError: The file is compressed with zstd, and the library for it is not installed.
+        MissingExtraError: The file is compressed with zstd, and the zstd library is not installed.
     """
     import bz2
     import gzip
@@ -103,7 +103,7 @@ def decompress_file(path: Path) -> bytes:
         return functions[suffix](data)
     except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise DataError(
-            f"the {suffix} file is truncated or corrupt ({error})", location=str(path), hint="get the file again"
+            f"the {suffix} file is truncated or corrupt ({error})", location=str(path), hint="download the file again"
         ) from None
 
 
@@ -140,7 +140,7 @@ def _decompress_zstd(data: bytes) -> bytes:
 
 
 def _parse_parquet(data: bytes, location: str) -> pd.DataFrame:
-    """Read a Parquet file; a named index of pandas is a column, as it is for other readers of the file."""
+    """Read a Parquet file. A named pandas index becomes a column, as in other readers."""
     import pandas as pd
 
     try:
@@ -157,7 +157,7 @@ def _parse_parquet(data: bytes, location: str) -> pd.DataFrame:
         raise DataError(
             f"not a readable parquet file: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             location=location,
-            hint="get the file again",
+            hint="download the file again",
         ) from None
     if frame.columns.nlevels > 1:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Text tables, such as CSV, with every cell as it is written. Encoding and separator are detected."""
+"""Text tables, such as CSV, with every cell unchanged. Encoding and separator are detected."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DELIMITERS = (",", ";", "\t", "|")
-"""Separators of values."""
+"""Supported separators."""
 
 SNIFFED_ROWS = 50
-"""Number of rows that the separator is detected from."""
+"""Number of rows used to detect the separator."""
 
-MODEL_FIRST = "the model comes first, then the data"
+MODEL_FIRST = "pass the model first, then the data"
 
 BINARY_KINDS = (
-    (b"PK\x03\x04", "this is a zipped file (an Excel workbook?), not a text table", "call it .xlsx, or save it as CSV"),
+    (
+        b"PK\x03\x04",
+        "this is a zipped file (an Excel workbook?), not a text table",
+        "rename it to .xlsx or save it as CSV",
+    ),
     (b"\xd0\xcf\x11\xe0", "this is an old Excel workbook, not a text table", "save it as .xlsx or as CSV"),
-    (b"PAR1", "this is a Parquet file", "call it .parquet"),
+    (b"PAR1", "this is a Parquet file", "rename it to .parquet"),
     (b"\x80", "this is a pickle of Python objects, not a text table", MODEL_FIRST),
     (b"\x93NUMPY", "this is a NumPy array, whose columns have no names", "save it as CSV with a line of names"),
 )
@@ -41,10 +45,10 @@ WESTERN = "cp1252"
 """Usual encoding of text from Windows that is not Unicode."""
 
 SEQUENCES = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-"""Letters of several bytes in UTF-8."""
+"""Multi-byte characters in UTF-8."""
 
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
-"""Bytes that occur in no text of an encoding with one byte per letter."""
+"""Bytes that never occur in text with a single-byte encoding."""
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 
@@ -59,7 +63,8 @@ def require_encoding(encoding: str) -> None:
         codecs.lookup(encoding)
     except LookupError:
         raise OptionError(
-            f"there is no encoding {encoding!r}", hint="such as utf-8, cp1252, latin-1 or utf-16: `encoding=NAME`"
+            f"there is no encoding {encoding!r}",
+            hint="use utf-8, cp1252, latin-1 or utf-16, for example: `encoding=NAME`",
         ) from None
 
 
@@ -74,19 +79,19 @@ def guess_encoding(data: bytes, location: str) -> str:
     guess = None
     sample = data[: 2**16]
     even, odd = sample[::2], sample[1::2]
-    # Letters of Western scripts have a zero as their high byte in UTF-16.
+    # Letters of Western scripts have a zero high byte in UTF-16.
     if len(data) % 2 == 0 and max(even.count(0), odd.count(0)) > len(odd) / 2:
         guess = "utf-16-le" if odd.count(0) > even.count(0) else "utf-16-be"
     elif not _decodes(data, "utf-8") and not CONTROLS.search(data):
         letters = sum(map(len, SEQUENCES.findall(data)))
-        # A text with complete sequences of UTF-8 is damaged UTF-8, and not in another encoding.
+        # Text with complete UTF-8 sequences is damaged UTF-8 rather than text in another encoding.
         if letters <= sum(byte >= 0x80 for byte in data) / 2 and _decodes(data, WESTERN):
             guess = WESTERN
     if guess is None or not _decodes(data, guess):
         return "utf-8"
     warnings.warn(
-        f"{location}: the text is not UTF-8, and is read as {guess}, which is a guess: check letters such as "
-        f"{_odd_word(data, guess)!r}, or name the encoding: `encoding=NAME`",
+        f"{location}: the text is not UTF-8 and is read as {guess}, which is a guess: check words such as "
+        f"{_odd_word(data, guess)!r}, or set the encoding with `encoding=NAME`",
         GuessedEncodingWarning,
         stacklevel=4,
     )
@@ -112,7 +117,7 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
     """Decode a text table, without its byte order mark.
 
     Raises:
-        DataError: The text is empty, binary, or in another encoding; the message names the line.
+        DataError: The text is empty, binary, or in another encoding; the message states the line.
     """
     for start, message, hint in BINARY_KINDS:
         if data.startswith(start):
@@ -127,11 +132,11 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
         raise DataError(
             f"the text is not {name}: byte 0x{data[error.start]:02x}",
             location=f"{location}, line {line}",
-            hint="save it as UTF-8, or name its encoding: `encoding=NAME`",
+            hint="save it as UTF-8, or set its encoding with `encoding=NAME`",
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError("a zero byte: this is not a text table", location=f"{location}, line {line}")
+        raise DataError("the file contains a null byte, so it is not a text table", location=f"{location}, line {line}")
     if not text.strip():
         raise DataError("the file is empty", location=location)
     return text
@@ -140,7 +145,7 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
 def parse_table(
     data: bytes, *, location: str, names: Sequence[str] | None = None, encoding: str = "utf-8"
 ) -> pd.DataFrame:
-    """Parse a text table. All cells are words, and only empty cells are missing.
+    """Parse a text table. All cells are strings, and only empty cells are missing.
 
     Args:
         data: Content of the file. The separator is detected: comma, semicolon, tab or bar.
@@ -149,11 +154,11 @@ def parse_table(
         encoding: Encoding of the text. A byte order mark takes precedence over ``utf-8``.
 
     Raises:
-        DataError: The content is not a text table; the message names the line.
+        DataError: The content is not a text table; the message states the line.
     """
     text = decode_text(data, location, encoding)
     if text.lstrip().startswith(('{"', "[{")):
-        hint = "write one object per line, and call it .jsonl"
+        hint = "write one object per line, and rename the file to .jsonl"
         raise DataError("this is JSON, not a text table", location=location, hint=hint)
     delimiter = _detect_delimiter(text)
     split = _split_with_arrow(text, delimiter, names, location) or _split(text, delimiter, names, location)
@@ -162,11 +167,11 @@ def parse_table(
 
 
 def _detect_delimiter(text: str) -> str:
-    """Detect the separator: most rows then have as many columns as the first row, and at least two."""
+    """Detect the separator that gives most rows as many columns as the first row, and at least two."""
 
     def fit(delimiter: str) -> tuple[float, int]:
         widths: list[int] = []
-        # An unquoted table can look badly quoted under the wrong separator: the rows before the error are compared.
+        # An unquoted table can look badly quoted under the wrong separator, so the rows before the error are compared.
         with contextlib.suppress(csv.Error):
             widths.extend(len(row) for _, row in itertools.islice(_filled_rows(text, delimiter), SNIFFED_ROWS))
         if not widths or widths[0] < 2:
@@ -186,7 +191,7 @@ def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _split(text: str, delimiter: str, names: Sequence[str] | None, location: str) -> tuple[list[str], list[Any]]:
-    """Return column names and the cells of each column; empty cells are None.
+    """Split a text into column names and the cells of each column. Empty cells are None.
 
     Raises:
         DataError: A row is longer or shorter than the header, or its quotes do not match.
@@ -221,10 +226,10 @@ def _split(text: str, delimiter: str, names: Sequence[str] | None, location: str
 def _split_with_arrow(
     text: str, delimiter: str, names: Sequence[str] | None, location: str
 ) -> tuple[list[str], list[Any]] | None:
-    """Split a text as ``_split`` does, several times as fast.
+    """Split a text like ``_split``, several times as fast.
 
     Returns:
-        None if pyarrow is not installed, or may read the text differently than ``_split``: a text with a single column,
+        None if pyarrow is not installed, or might read the text differently from ``_split``: text with a single column,
         with blanks or quotes in unusual places, or with rows of different lengths.
     """
     try:
@@ -281,7 +286,7 @@ def _to_frame(header: list[str], columns: Sequence[Any]) -> pd.DataFrame:
 
 
 def read_header(row: Sequence[str], location: str) -> list[str]:
-    """Return trimmed column names.
+    """Parse column names and trim them.
 
     Raises:
         DataError: A column has no name, or two columns have the same name.

@@ -21,7 +21,7 @@ EXCEL_ERRORS = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#N/
 
 
 def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, words: bool = False) -> pd.DataFrame:
-    """Read a sheet of an Excel workbook. Cells with formulas have their saved values.
+    """Read a sheet of an Excel workbook. Formulas are read as their saved values.
 
     Args:
         data: Content of the file.
@@ -30,7 +30,7 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
         words: Whether to convert every cell to a word.
 
     Raises:
-        DataError: The workbook is damaged, not a table, or has several sheets; the message names row and column.
+        DataError: The workbook is damaged, not a table, or has several sheets; the message states the row and column.
         OptionError: There is no such sheet.
 
     Warns:
@@ -85,7 +85,7 @@ def _find_header(cells: pd.DataFrame, location: str) -> int:
     Rows above it are titles, each with at most half of the cells filled. A header below titles consists of words.
 
     Raises:
-        DataError: There is no such row; the message names the first empty cell of the likely header.
+        DataError: There is no such row; the message states the first empty cell of the likely header.
 
     Warns:
         TableWarning: There are rows above the header.
@@ -129,7 +129,7 @@ def _header_error(problem: str, location: str) -> DataError:
 
 
 def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.DataFrame]:
-    """Read the rows and columns of each sheet that are not empty, with formulas or with their values.
+    """Read the non-empty rows and columns of each sheet, with formulas or with their values.
 
     Rows and columns are numbered from 1, as in the sheet. Blank cells are None.
     """
@@ -141,7 +141,7 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.
         raise MissingExtraError("openpyxl", extra="excel", purpose="to read an Excel workbook") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and validations, which are not read
+            warnings.simplefilter("ignore")  # styles and validations are not read
             book = openpyxl.load_workbook(io.BytesIO(data), data_only=not formulas)
             sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
     except Exception as error:  # the reader raises almost any exception for damaged files

@@ -107,7 +107,7 @@ def check_name_list(names: NameList, compare: Sequence[tuple[str, str]] | None =
 def _compare_means(
     people: Mapping[str, Sequence[Person]], pairs: Sequence[tuple[str, str]], measure: _Measure
 ) -> Iterator[str]:
-    """Describe the largest difference of two groups, and name the groups with unknown values."""
+    """Describe the largest difference between two groups, and list the groups with unknown values."""
     values = {
         group: [value for person in members if (value := measure.compute(person)) is not None]
         for group, members in people.items()

@@ -25,9 +25,9 @@ class TermRow(BaseModel):
 
     Attributes:
         words: Words in the order of the category's groups.
-        where: Context in which the row applies. ``before a word``: only if another word follows (her book, not: I saw
-            her). ``after an article``: only after a or an if no word follows (a Muslim, not: a Muslim neighbour).
-            Default: ``anywhere``.
+        where: Context in which the row applies. ``before a word``: only if another word follows ("her book", not "I
+            saw her"). ``after an article``: only after "a" or "an" and with no following noun ("a Muslim", not "a
+            Muslim neighbour"). Default: ``anywhere``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +43,7 @@ class TermRow(BaseModel):
     @model_validator(mode="after")
     def _check_consistency(self) -> TermRow:
         if any(word is not None and not word.strip() for word in self.words):
-            raise ValueError("a word is empty; write null where a group has none")
+            raise ValueError("a word is empty; write null if a group has no such word")
         return self
 
 
@@ -81,14 +81,14 @@ class IdentityCategory(BaseModel):
         group_of: dict[str, int] = {}
         for row in self.rows:
             if len(row.words) != len(self.groups):
-                raise ValueError(f"a row needs one word per group, {len(self.groups)}; this one has {list(row.words)}")
+                raise ValueError(f"expected {len(self.groups)} words in each row, one per group, got {list(row.words)}")
             for group, word in enumerate(row.words):
                 if word is None or word in self.replacement_only:
                     continue
                 if (other := group_of.setdefault(word.casefold(), group)) != group:
                     raise ValueError(
                         f"{word!r} is a word of {self.groups[other]} and of {self.groups[group]}: "
-                        "list it under replacement_only, or under one of them"
+                        "list it under replacement_only, or under one group only"
                     )
         return self
 
@@ -107,7 +107,7 @@ def category_names() -> tuple[str, ...]:
 
 @cache
 def categories_named(name: str) -> tuple[IdentityCategory, ...]:
-    """Return the bundled list of a name, or the lists of a collection such as ``published``.
+    """Return the bundled list with a name, or the lists of a collection such as ``published``.
 
     Raises:
         OptionError: There is no such list or collection.
@@ -155,7 +155,7 @@ def read_categories(path: str | Path) -> tuple[IdentityCategory, ...]:
     single = bool({"groups", "rows", "terms"} & entries.keys())
     lists = {path.stem: entries} if single else entries
     if not lists:
-        raise DataError("there is no list in it", location=str(path))
+        raise DataError("the file contains no list", location=str(path))
     categories = []
     for name, entry in lists.items():
         location = str(path) if single else f"{path}, {name}"

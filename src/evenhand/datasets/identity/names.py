@@ -126,7 +126,7 @@ def load_name_list(name: str | Path) -> NameList:
 
     Raises:
         OptionError: There is no such list or file.
-        DataError: The file is not such a list; the message names the place.
+        DataError: The file is not such a list; the message states the location.
     """
     path = Path(name)
     if path.suffix.lower() not in (".yaml", ".yml", ".csv", ".tsv") and not path.exists():
@@ -180,7 +180,7 @@ def _read_yaml(path: Path) -> NameList:
         sizes = {entry: len(value) for entry, value in entries.items() if isinstance(value, list)}
         if len(set(sizes.values())) > 1:
             lengths = ", ".join(f"{entry} has {size}" for entry, size in sizes.items())
-            raise DataError(f"lists of a group need one value for each person: {lengths}", location=place)
+            raise DataError(f"the lists of a group must have one value per person: {lengths}", location=place)
         for index in range(max(sizes.values(), default=1)):
             person = {str(entry): value[index] if entry in sizes else value for entry, value in entries.items()}
             rows.append((f"{place}, person {index + 1}", {"group": str(group), **person}))
@@ -195,7 +195,7 @@ def _build_list(path: Path, about: Mapping[str, str], rows: Sequence[tuple[str, 
         person = _build_person(row, language, location)
         key = (person.group, person.title, person.label, *person.words.values())
         if key in people:
-            raise DataError(f"{person.label!r} is twice in the group {person.group!r}", location=location)
+            raise DataError(f"{person.label!r} occurs twice in group {person.group!r}", location=location)
         people[key] = person
     groups = tuple(dict.fromkeys(person.group for person in people.values()))
     if len(groups) < 2:
@@ -214,10 +214,11 @@ def _build_person(row: Mapping[str, Any], language: str, location: str) -> Perso
     _refuse_misspelt(row, PERSON_ENTRIES, location)
     texts = {entry: str(value).strip() for entry, value in row.items() if value is not None and entry != "pronouns"}
     if not texts.get("group"):
-        raise DataError("the group is missing", location=location, hint="write it into the column or entry group")
+        raise DataError("the group is missing", location=location, hint="add it as the column or entry `group`")
     words = {entry: value for entry, value in texts.items() if entry not in PERSON_ENTRIES and value}
     if not (texts.get("first") or texts.get("last") or words):
-        raise DataError("there is neither a name nor a word", location=location, hint="write first, last or a word")
+        hint = "add `first`, `last` or a word"
+        raise DataError("expected a name or a word, got neither", location=location, hint=hint)
     try:
         pronouns = _build_pronouns(row.get("pronouns") or "", language)
     except OptionError as error:
@@ -232,7 +233,7 @@ def _build_person(row: Mapping[str, Any], language: str, location: str) -> Perso
 
 
 def _build_pronouns(entry: Any, language: str) -> Pronouns:
-    """Return pronouns by name or from their forms. Default: ``they``."""
+    """Build pronouns from their name or their forms. Default: ``they``."""
     if not isinstance(entry, Mapping):
         return pronouns_in(language, str(entry).strip() or "they")
     forms = {str(use): str(form) for use, form in entry.items() if use not in ("gender", "plural_verb")}
@@ -247,12 +248,12 @@ def _build_pronouns(entry: Any, language: str) -> Pronouns:
 
 
 def _refuse_misspelt(fields: Mapping[str, Any], names: Sequence[str], location: str, *, strict: bool = False) -> None:
-    """Refuse entries that resemble a known entry; if ``strict``, all unknown entries."""
+    """Reject entries that resemble a known entry. If ``strict``, reject all unknown entries."""
     for entry in fields:
         near = suggest_name(str(entry), names)
         if entry not in names and (near or strict):
             raise DataError(
-                f"there is no entry {entry!r} here",
+                f"there is no entry {entry!r}",
                 location=location,
                 hint=f"{near}known: {', '.join(names)}"
                 + ("" if strict else "; rename the entry if it is a word for prompts"),

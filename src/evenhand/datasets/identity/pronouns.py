@@ -39,7 +39,7 @@ class Pronouns:
     plural_verb: bool = False
 
     def form(self, name: str) -> str:
-        """Return a pronoun by its use, capitalised if the name of the use is.
+        """Return a pronoun by its use, capitalised if the name is capitalised.
 
         Raises:
             OptionError: The language has no such form that depends on the person, or no forms are known.
@@ -52,7 +52,7 @@ class Pronouns:
             raise OptionError(f"{language} has no form of {name!r} that depends on the person", hint=hint)
         raise OptionError(
             f"there is no {name!r} for {self.gender} pronouns in {language}",
-            hint="write the forms into the list of names, such as pronouns: {they: iel, them: iel}; or leave it out",
+            hint="add the forms to the list of names, such as pronouns: {they: iel, them: iel}, or omit the pronoun",
         )
 
     def agree(self, masculine: str, feminine: str, neutral: str | None = None) -> str:
@@ -65,13 +65,13 @@ class Pronouns:
         if form is None:
             raise OptionError(
                 f"agree({masculine!r}, {feminine!r}) has no form for a person who is neither masculine nor feminine",
-                hint="give a third form, or give the people of the list pronouns: she or he",
+                hint="pass a third form, or set the pronouns of the people in the list to she or he",
             )
         return form
 
 
 def pronouns_in(language: str, name: str) -> Pronouns:
-    """Return the pronouns ``he``, ``she`` or ``they``. For other languages than the bundled ones, they have no forms.
+    """Return the pronouns ``he``, ``she`` or ``they``. Outside the bundled languages, they have no forms.
 
     Raises:
         OptionError: There are no such pronouns.
@@ -84,7 +84,7 @@ def pronouns_in(language: str, name: str) -> Pronouns:
 
 @cache
 def _bundled_pronouns(language: str) -> Mapping[str, Any]:
-    """Read the name of a language and its pronouns; empty if there are none."""
+    """Read the name of a language and its pronouns. Return an empty mapping if there are none."""
     path = Path(__file__).parent / "grammar" / "pronouns.yaml"
     pronouns: Mapping[str, Any] = read_configuration(path, example="pronouns.yaml", entries="en:").get(language, {})
     return pronouns

@@ -35,7 +35,7 @@ SOUNDS_LIKE_YOU = re.compile(r"(?:uni(?!n|m)|u[kgrst]|use|eu|one\b|once\b|ukr)",
 
 @dataclass(frozen=True)
 class TermMention:
-    """One identity term in a text.
+    """Identity term in a text.
 
     Attributes:
         start, end: Positions of the term and its article in the text.
@@ -55,7 +55,7 @@ class TermMention:
 
 @dataclass(frozen=True)
 class SwapTemplate:
-    """A text in which the terms of one group can be swapped for those of other groups.
+    """Text whose terms of one group can be swapped for those of other groups.
 
     Attributes:
         text: Original text.
@@ -79,7 +79,7 @@ class SwapTemplate:
         return [self.of(group) for group in self.swapped]
 
     def between(self, group: str, other: str) -> str:
-        """Return both variants in one text: ``{He|She} asked for {his|her} pay``."""
+        """Combine both variants in one text: ``{He|She} asked for {his|her} pay``."""
         pairs = zip(self.swapped[group], self.swapped[other], strict=True)
         return self._fill_terms(tuple(itertools.starmap(_inline_choice, pairs)))
 
@@ -90,7 +90,7 @@ class SwapTemplate:
 
 
 class TermSwapper:
-    """Search for and swap the terms of a category.
+    """Finds and swaps the terms of a category.
 
     Args:
         category: Groups and their words.
@@ -127,7 +127,7 @@ class TermSwapper:
         return not single.isdisjoint(words) or any(term <= words for term in several)
 
     def mentions(self, text: str) -> list[TermMention]:
-        """Return the terms in a text, in order and without overlaps."""
+        """Find the terms in a text, in order and without overlaps."""
         mentions = []
         for match in self._pattern.finditer(text):
             article, term = match["article"] or "", match["term"]
@@ -139,7 +139,7 @@ class TermSwapper:
         return mentions
 
     def slots(self, text: str) -> list[SwapTemplate]:
-        """Return one template per mentioned group that can be swapped for at least one other group.
+        """Build one template per mentioned group that can be swapped for at least one other group.
 
         Two groups that can only be exchanged with each other give one template.
         """
@@ -164,7 +164,7 @@ class TermSwapper:
         return SwapTemplate(text=text, group=groups[own], pieces=pieces, swapped=swapped)
 
     def _replacement_term(self, mention: TermMention, own: int, other: int) -> str | None:
-        """Return the replacement of a mention and its article when two groups are exchanged, None if there is none."""
+        """Return the replacement of a mention and its article when two groups are exchanged, or None."""
         if mention.group not in (own, other):
             return mention.article + mention.term
         words = self.category.rows[mention.row].words
@@ -195,7 +195,7 @@ def _term_key(term: str) -> str:
 
 
 def _matching_contexts(text: str, end: int, article: bool) -> set[str]:
-    """Return the contexts of rows that match a term with this end."""
+    """Return the row contexts that match a term ending at this position."""
     following = re.match(r"\s+([A-Za-z]+)", text[end : end + 40])
     if following is not None and following[1].lower() not in FUNCTION_WORDS:
         return {"anywhere", "before a word"}
@@ -214,7 +214,7 @@ def _copy_case(word: str, term: str, canonical: str) -> str:
 
 
 def _adapt_article(article: str, term: str, replacement: str) -> str:
-    """Change the article from a to an or back if the sound of the term changes."""
+    """Change the article (a, an) if the replacement begins with a different sound."""
     if _starts_with_vowel(term) == _starts_with_vowel(replacement):
         return article
     letters, space = article.rstrip(), article[len(article.rstrip()) :]
