@@ -40,11 +40,11 @@ class Population(Protocol):
 
 @dataclass(frozen=True)
 class Marginal:
-    """Distribution of one attribute as masses of cells: values of a finite attribute, intervals of a real one.
+    """Distribution of one attribute over cells: the values of a finite attribute, or intervals of a real attribute.
 
     Attributes:
         attribute: The attribute.
-        masses: Mass of each cell, with a sum of 1, shape (cells,). The density within a real cell is uniform.
+        masses: Mass of each cell, summing to 1, shape (cells,). The density within a real cell is uniform.
         breaks: Ends of the cells of a real attribute, shape (cells + 1,). None means cells of equal width.
         listed: Increasing values of the cells of a finite attribute; all other values have mass 0, shape (cells,). None
             means that each value of the domain has a cell.
@@ -221,13 +221,13 @@ UNIFORM_POPULATION = "everyone in the domain, uniformly"
 
 @dataclass(frozen=True)
 class ProductPopulation:
-    """Population of independent attributes, whose shares certification can count exactly.
+    """Population of independent attributes, whose masses certification can compute exactly.
 
     Attributes:
         name: Name in reports.
         schema: Schema of the individuals.
         marginals: Distribution of each attribute, in schema order.
-        rows: Rows of the data that individuals may carry (see ``carry_rows``).
+        rows: Data rows that supply the passthrough columns (see ``carry_rows``).
     """
 
     name: str
@@ -244,7 +244,7 @@ class ProductPopulation:
 def carry_rows(schema: Schema, individuals: Floats, rows: Integers | None, rng: np.random.Generator) -> Floats:
     """Append a random row of the data to each individual, if the schema has passthrough columns.
 
-    Passthrough columns have no domain and thus no distribution. Their values are those of a random person of the data,
+    Passthrough columns have no domain and thus no distribution. Their values are those of a random person in the data,
     independent of the attributes, or of the first person if there are no rows.
 
     Args:
@@ -261,7 +261,7 @@ def carry_rows(schema: Schema, individuals: Floats, rows: Integers | None, rng: 
 
 @dataclass(frozen=True)
 class DataPopulation:
-    """People of the data, drawn with replacement."""
+    """People in the data, drawn with replacement."""
 
     people: People
     name: str = "the people in the data"

@@ -61,7 +61,7 @@ class JointDistribution:
     Attributes:
         columns: Positions of the attributes.
         values: Joint entries, shape (values, columns).
-        masses: Masses of the values in each class, shape (classes, values). Each row has the sum 1, or 0 for an empty
+        masses: Masses of the values in each class, shape (classes, values). Each row sums to 1, or to 0 for an empty
             class.
     """
 
@@ -81,7 +81,7 @@ class MixturePopulation:
         hub: Protected attributes, with all attributes that are linked to them or share a rule with them.
         blocks: Other attributes that share a rule or a dependency.
         marginals: Distribution of each remaining attribute in each class, in schema order.
-        rows: Rows of the data that individuals may carry (see ``carry_rows``).
+        rows: Data rows that supply the passthrough columns (see ``carry_rows``).
     """
 
     name: str
@@ -443,7 +443,7 @@ def fit_latent_classes(
     memberships = np.exp(joint - _log_sum(joint)[:, None])
     progress: list[float] = []
     while True:
-        # M step: frequencies in each class, weighted by the memberships, plus the people of the prior.
+        # M step: class frequencies weighted by the memberships, plus the prior pseudo-counts.
         weights = memberships.mean(axis=0)
         chances = np.asarray(indicators.T @ memberships).T + prior
         for begin, end in pairwise(borders):

@@ -33,7 +33,7 @@ DRAWS = 20_000
 
 
 def simultaneous_critical(influence: Floats, confidence: float = 0.95, *, rng: np.random.Generator) -> float:
-    """Compute the number of standard errors at which intervals for several means of the same people hold together.
+    """Compute the critical value of simultaneous intervals for several means over the same people.
 
     This is the quantile of ``max_j |Z_j|`` for normal Z with the correlations of the estimates: the Gaussian multiplier
     bootstrap of the largest studentised deviation (Chernozhukov, Chetverikov, Kato, "Gaussian approximations and

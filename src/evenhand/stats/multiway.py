@@ -54,7 +54,7 @@ def multiway_variance(contributions: Floats, families: Sequence[Sequence[Integer
     with each observation as its own cluster. The first family contributes the products of all pairs that share a
     cluster of any of its kinds: for texts only, ``V_text - V_P``. Each further family contributes, for each of its
     kinds, the products of pairs that share this kind but none of the first family: for the names of two groups that
-    never meet a text twice, ``V_1 + V_0 - 2 V_P``. Pairs that share two such kinds count for both. Subtracting them
+    never share a text twice, ``V_1 + V_0 - 2 V_P``. Pairs that share two such kinds count for both. Subtracting them
     once, as in the first family, would underestimate the variance if there are few names: around the mean of ten names,
     the effects of the other names cancel. The contribution of each family is at least 0, so the variance is at least
     V_P.
@@ -76,7 +76,7 @@ def multiway_variance(contributions: Floats, families: Sequence[Sequence[Integer
     if min((*clusters, len(contributions))) < 2:
         raise OptionError("expected at least two clusters of every kind", hint="omit the kinds that were not sampled")
     within = _sum_shared_products(contributions, main)
-    # Pairs that share a further kind and also a kind of the first family are already included.
+    # ``within`` already includes the pairs that also share a cluster of the first family.
     added = [
         sum(_sum_shared_products(contributions, [*main, codes]) - within for codes in family) for family in further
     ]
@@ -105,7 +105,7 @@ class MultiwayMean(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Variance that intervals are based on."""
+        """Variance used for intervals."""
         return self.variance.total + self.floor
 
     def half_width(self, confidence: float) -> float:

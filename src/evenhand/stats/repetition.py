@@ -1,12 +1,12 @@
 """Sequential test of whether differences between two answers are repeatable or noise of the model.
 
-Two answers of a model that answers at random can differ by chance. Each difference is therefore asked about again, both
-sides in each round, until enough rounds repeat it. Under the null hypothesis both sides have the same distribution of
+Two answers of a model that answers at random can differ by chance. Each difference is therefore queried again, both
+sides per round, until enough rounds reproduce it. Under the null hypothesis both sides have the same distribution of
 answers, so that a round repeats a difference between the labels x and y with probability ``P(x) P(y) <= 1/4``, and a
 difference between numbers in the same direction with probability at most 1/2.
 
 The evidence against the null hypothesis is an e-process (Shafer, "Testing by betting", JRSS A 2021): a round that
-repeats multiplies it by ``b / c``, another one by ``(1 - b) / (1 - c)``, where c is the bound above and b > c. It is
+repeats multiplies it by ``b / c``, any other by ``(1 - b) / (1 - c)``, where c is the bound above and b > c. It is
 averaged over the bets b, so that differences that repeat often but not always are found too. By Ville's inequality the
 test remains valid when it is evaluated after every round. Over many differences the false discovery rate is controlled
 by the e-BH procedure (Wang & Ramdas, "False discovery rate control with e-values", JRSS B 2022).
@@ -42,13 +42,13 @@ USUAL_ROUNDS = 4
 """Number of rounds usually needed to confirm a difference that always repeats."""
 
 GIVE_UP = 0.2
-"""Evidence below which a difference is not asked about again: two rounds that do not repeat."""
+"""Evidence below which a difference is not queried again, after two rounds without repetition."""
 
 ALL_REPEAT_SHARE = 0.2
 """Share of the error rate that is spent on confirming all differences at once."""
 
 FEW = 20
-"""Number of differences that are settled even if the time limit has passed."""
+"""Number of differences that are tested even if the time limit has passed."""
 
 
 class Repetition(NamedTuple):
@@ -76,12 +76,12 @@ def confirm_repeats(
     """Test n differences again until each is confirmed or abandoned.
 
     Args:
-        repeat: Ask about the differences at some positions once more, and return whether each repeats.
+        repeat: Query the differences at the given positions again and return whether each is reproduced.
         n: Number of differences, most important first.
         chance: Largest probability that a round repeats a difference that is noise.
         confidence: 1 minus the false discovery rate.
-        affordable: Return the number of differences that the remaining budget pays for, once each.
-        step: Number of differences that are asked about between two checks of the time limit.
+        affordable: Return the number of differences that can be queried once each within the remaining budget.
+        step: Number of differences queried between two checks of the time limit.
         limit: Time limit.
     """
     error, all_error = (1 - ALL_REPEAT_SHARE) * (1 - confidence), ALL_REPEAT_SHARE * (1 - confidence)
@@ -124,7 +124,7 @@ def confirm_repeats(
 
 
 def _select_evident(evidence: Floats, error: float) -> Booleans:
-    """Return which null hypotheses the e-BH procedure rejects, shape (n,)."""
+    """Mark the null hypotheses that the e-BH procedure rejects, shape (n,)."""
     n = len(evidence)
     order = np.argsort(-evidence, kind="stable")
     reached = np.flatnonzero(evidence[order] * np.arange(1, n + 1) >= n / error)
