@@ -100,7 +100,7 @@ def test_gates_and_files(run, tmp_path, capsys):
         (["--kind", "labels", "--weight", "w"], "leave --weight out"),
         (["--kind", "labels", "--score", "stars"], "leave --score out"),
         (["--kind", "labels", "--thresholds"], "expected no --thresholds"),
-        (["--kind", "labels", "--unit", "points"], "a unit belongs to a number"),
+        (["--kind", "labels", "--unit", "points"], "a unit requires numbers"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):

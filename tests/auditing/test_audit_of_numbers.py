@@ -134,10 +134,10 @@ def test_gates_and_files(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--decision", "premium", "--score", "claim"], "scores are read for decisions that are labels"),
+        (["--decision", "premium", "--score", "claim"], "scores require labels as decisions"),
         (["--decision", "premium", "--favourable", "cheap"], "for decided numbers, --kind number"),
         (["--decision", "premium", "--kind", "price"], "expected kind label"),
-        (["--decision", "sex2", "--unit", "EUR"], "a unit belongs to a number"),
+        (["--decision", "sex2", "--unit", "EUR"], "a unit requires numbers"),
         (["--decision", "sex2", "--kind", "number"], "expected numbers in the column 'sex2'"),
         (["--decision", "premium", "--order", "low"], "expected labels in their order"),
     ],
@@ -158,7 +158,7 @@ def test_rows_without_a_number_are_left_out_and_counted():
     assert (reading.rows, reading.used, reading.left_out) == (N, N - 7, {"without a decision": 7})
     with pytest.raises(DataError, match="expected a finite number"):
         evenhand.audit_predictions(np.where(PREMIUM < 200, np.inf, PREMIUM), sensitive_features={"sex": SEX})
-    with pytest.raises(OptionError, match="scores are read for decisions that are labels"):
+    with pytest.raises(OptionError, match="scores require labels as decisions"):
         evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX}, y_score=np.ones(N))
 
 

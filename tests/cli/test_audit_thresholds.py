@@ -58,7 +58,7 @@ def test_the_gap_of_a_what_if_is_that_of_its_decisions(evenhand, scored, tmp_pat
     ran = evenhand(*asked, "--threshold", "50", "--threshold", "sex=F:40")
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
-    assert "A what-if with thresholds by sex: selected from a score of 40 for sex F, 50 for everybody else" in said
+    assert "A what-if with thresholds by sex: selected from a score of 40 for sex F, 50 for all others" in said
     assert "uses sex" in said
     frame = pd.read_csv(scored)
     rates = (frame["points"] >= np.where(frame["sex"] == "F", 40, 50)).groupby(frame["sex"]).mean()

@@ -99,7 +99,7 @@ def test_labels_numbers_and_protected_attributes_of_all_kinds(evenhand, labelled
     [
         (["--where", "grade >= many"], "    grade >= many\n             ^^^^"),
         (["--where", "grade > 99"], "no value of 'grade' meets the conditions"),
-        (["--where", "sex == f"], "one value only of sex"),
+        (["--where", "sex == f"], "only one value of sex"),
         (["--threshold", "1.5"], "between 0 and 1"),
         (["--relax", "grade"], "expected a tolerance, got 'grade'"),
         (["--relax", "grade=much"], "expected a tolerance, got 'grade=much'"),

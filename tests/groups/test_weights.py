@@ -142,7 +142,7 @@ def test_intervals_of_a_survey_hold(related):
     ("weight", "words"),
     [
         ([1, -1, 1], "at least 0"),
-        ([0, 0, 0], "zeros alone"),
+        ([0, 0, 0], "only zeros"),
         ([1, None, 1], "finite number"),
         (["a", "b", "c"], "finite number"),
     ],

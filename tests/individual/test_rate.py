@@ -185,7 +185,7 @@ def test_refusals():
     narrow = SCHEMA.model_dump(mode="json", exclude_defaults=True)
     narrow["attributes"][1]["values"] = ["f"]
     schema = Schema.parse(narrow)
-    with pytest.raises(OptionError, match="one value only"):
+    with pytest.raises(OptionError, match="only one value"):
         individual.measure_flips(
             linear([1, 1, 1], 0, schema),
             people(everybody()[:3], schema),

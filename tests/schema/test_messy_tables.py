@@ -188,11 +188,11 @@ PROTECTED = {
     "age with a word": (mixed(*range(20, 50), "unknown"), "'unknown' among numbers", "integer"),
     "age with a word, as words": ([*(str(20 + i % 40) for i in range(N - 1)), "unknown"], "among numbers", "integer"),
     "fractions": (np.linspace(18, 67.5, N), "protected number with fractions", "ordinal"),
-    "dates": (pd.date_range("1970-01-01", periods=N), "holds dates or times.*protected: turn it into a number", None),
+    "dates": (pd.date_range("1970-01-01", periods=N), "holds dates or times.*protected: convert it to a number", None),
     "an identifier": ([f"P-{i:05d}" for i in EACH], "60 different values.*protected: group its values", None),
     "capital letters": (
         mixed("female", "Female", "male"),
-        "differ in case or spaces alone",
+        "differ only in case or spaces",
         None,
     ),
     "empty": ([None] * N, "has no value in any of 60 rows.*protected: leave it out", None),
@@ -247,7 +247,7 @@ REFUSED = {
         "text as column names in `data=`",
     ),
     "no target": (lambda frame: frame.drop(columns="hired"), "target=`, got 'hired'"),
-    "one label": (lambda frame: frame.assign(hired=1), "one class only"),
+    "one label": (lambda frame: frame.assign(hired=1), "only one class"),
     "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: expected a label"),
     "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "got list values"),
     "labels that are dates": (
@@ -321,7 +321,7 @@ def test_columns_that_only_describe_subgroups_may_be_numbers_and_still_have_no_u
     found = evenhand.find_subgroups(decide, frame, accept_proposals=True, **about)
     assert (found.people, found.unknown) == (45, 15)
     assert found.attributes[0].cells == ("d", "f", "m")
-    with pytest.raises(EvenhandError, match=r"'key' has 60 different values.*groups are made by it"):
+    with pytest.raises(EvenhandError, match=r"'key' has 60 different values.*it defines groups"):
         evenhand.find_subgroups(decide, frame.assign(key=[f"P-{i}" for i in EACH]), target="hired", protected=["key"])
 
 

@@ -186,7 +186,7 @@ def test_scores_are_evidence_of_the_favourable_true_label(low_is_good):
     frame["truth"] = (~REPAID).astype(int)
     named = DecisionRoles(None, ["sex"], target_name="defaulted", **about).read(frame)
     assert named.people.favourable.tolist() == REPAID.tolist()
-    with pytest.raises(SchemaError, match="rarer"):
+    with pytest.raises(SchemaError, match="less frequent"):
         DecisionRoles(None, ["sex"], **about).read(frame)
 
 
@@ -196,10 +196,10 @@ def test_names_of_series_are_evidence():
 
 
 def test_a_true_label_that_contradicts_the_decisions_is_refused():
-    with pytest.raises(SchemaError, match="rarer"):
+    with pytest.raises(SchemaError, match="less frequent"):
         read(np.where(APPROVED, "yes", "no"), (~REPAID).astype(int), name="y")
 
 
 def test_decisions_that_are_recorded_only_if_favourable_are_refused():
-    with pytest.raises(DataError, match="favourable decision alone"):
+    with pytest.raises(DataError, match="only the favourable decision"):
         read(["yes", None, None, None, "yes"], favourable="yes")

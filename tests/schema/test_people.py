@@ -89,7 +89,7 @@ def test_missing_column_lists_those_that_exist():
 
 
 def test_one_class_and_absent_favourable_label():
-    with pytest.raises(DataError, match="one class only"):
+    with pytest.raises(DataError, match="only one class"):
         encode(SCHEMA, FRAME.assign(income="high"))
     with pytest.raises(SchemaError, match="does not occur"):
         encode(SCHEMA, FRAME.assign(income="low"))

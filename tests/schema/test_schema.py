@@ -127,7 +127,7 @@ def test_assignments_are_bounded_and_need_two_values(contract):
     with pytest.raises(OptionError, match="joint values"):
         Schema.parse(wide).assignments(["age"])
     wide["attributes"][0] |= {"upper": 10}
-    with pytest.raises(OptionError, match="one value only"):
+    with pytest.raises(OptionError, match="only one value"):
         Schema.parse(wide).assignments(["age"])
 
 
@@ -140,7 +140,7 @@ def test_infer_guesses_and_refuses():
     assert infer_schema(FRAME, target="hired", ignore=["id"]).target.favourable == 1
     with pytest.raises(DataError, match="200 different values in 200 rows, an identifier or free text: passthrough"):
         infer_schema(FRAME, target="hired")
-    with pytest.raises(DataError, match="one class only"):
+    with pytest.raises(DataError, match="only one class"):
         infer_schema(FRAME.assign(hired=1), target="hired", ignore=["id"])
     with pytest.raises(DataError, match="expected at most 50 labels"):
         infer_schema(FRAME, target="age", ignore=["id"], favourable=int(FRAME["age"].iloc[0]))

@@ -25,7 +25,7 @@ def test_thresholds_are_read_from_numbers_and_texts():
     assert found == Thresholds(default=0.5, attribute="sex", own={"F": 0.4})
     assert found.uses_protected
     assert found.values == (0.4, 0.5)
-    assert found.describe() == "0.4 for sex F, 0.5 for everybody else"
+    assert found.describe() == "0.4 for sex F, 0.5 for all others"
     assert Thresholds.parse("when: part=a:b:7").own == {"a:b": 7.0}
     assert not Thresholds.parse(["sex=F:0.4", "sex=M:0.4"]).uses_protected
 

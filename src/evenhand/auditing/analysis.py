@@ -104,7 +104,7 @@ def audit(
     people, schema = subject.people, subject.people.schema
     if subject.memberships and schema.target.kind != "label":
         raise OptionError(
-            f"probabilities of groups are read for one favourable decision, and {schema.target.name!r} holds "
+            f"probabilities of groups require one favourable decision, and {schema.target.name!r} holds "
             f"{'numbers' if schema.target.is_number else 'several labels'}",
             hint="leave `membership=` out; or name the `favourable=` label and say `kind=label`",
         )
@@ -368,7 +368,7 @@ def _require_two_classes(people: People) -> None:
     if len(present) < 2:
         values = people.schema.target.values or ()
         raise DataError(
-            f"the target column {name!r} has one class only: {values[int(present[0])]!r}",
+            f"the target column {name!r} has only one class: {values[int(present[0])]!r}",
             hint="an audit needs people with and without the favourable label",
         )
 

@@ -383,4 +383,4 @@ def _check_labels(people: People, location: str) -> None:
             f"the target column {name!r} is missing: without true labels nothing is learnt", location=location
         )
     if len(set(people.labels.tolist())) < 2:
-        raise DataError(f"the target column {name!r} has one class only", location=location)
+        raise DataError(f"the target column {name!r} has only one class", location=location)

@@ -1,4 +1,4 @@
-"""Data schema: attributes, domains, encodings, who is protected, what is decided."""
+"""Data schema: attributes, domains, encodings, protected attributes and target."""
 
 import lazy_loader
 

@@ -15,20 +15,20 @@ UNNAMED = "sensitive_feature"
 """Prefix of the numbered names of unnamed columns."""
 
 NESTED = (list, tuple, set, dict, np.ndarray)
-"""Types that are not one value of a row."""
+"""Types that are not a single value of a row."""
 
 SCALARS = (str, int, float, np.generic)
 """Types of labels."""
 
 
 def check_type(argument: str, value: Any, types: Any, expected: str) -> None:
-    """Check the type of an argument that is not a column; None passes.
+    """Check the type of an argument that is not a column. None is always valid.
 
     Args:
         argument: Name of the argument in messages.
         value: Value of the argument.
         types: Type, or tuple of types, as for ``isinstance``.
-        expected: The type in words.
+        expected: Description of the expected type.
 
     Raises:
         OptionError: The value has another type.
@@ -117,7 +117,7 @@ def list_column_names(frame: Any, argument: str, *, numbers: bool = False) -> li
 
 
 def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -> list[str]:
-    """Check that column names are different texts, and return them.
+    """Check that column names are distinct strings, and return them.
 
     Args:
         names: Column names.
@@ -150,10 +150,10 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
 
 
 def require_column(name: str, columns: Sequence[str], argument: str) -> None:
-    """Check that the column that an argument names exists.
+    """Check that the column named by an argument exists.
 
     Raises:
-        DataError: if there is no such column.
+        DataError: There is no such column.
     """
     if name not in columns:
         parts = [part.strip() for part in name.split(",")]
@@ -223,7 +223,7 @@ def _list_indices(arguments: Mapping[str, Any], parent: str = "") -> Iterator[tu
 
 
 def _as_narwhals(values: Any, argument: str) -> Any:
-    """Return a data frame or Series wrapped by narwhals; any other argument as it is."""
+    """Wrap a data frame or Series with narwhals. Return any other argument unchanged."""
     import narwhals as nw
 
     try:
@@ -234,7 +234,7 @@ def _as_narwhals(values: Any, argument: str) -> Any:
 
 
 def _plain(series: Any) -> Any:
-    """Return a narwhals Series as an array, or as a pandas Series without its index."""
+    """Convert a narwhals Series to an array, or to a pandas Series without its index."""
     if series.implementation.is_pandas():
         return series.to_native().reset_index(drop=True)
     if series.dtype.is_numeric() and not series.null_count():
@@ -243,7 +243,7 @@ def _plain(series: Any) -> Any:
 
 
 def _as_array(argument: str, values: Any) -> Any:
-    """Return a list, tuple or array of shape (n,) or (n, k) as an array."""
+    """Convert a list, tuple or array of shape (n,) or (n, k) to an array."""
     if isinstance(values, np.ma.MaskedArray):
         filled = values.data.astype(object)
         filled[np.ma.getmaskarray(values)] = None
@@ -264,12 +264,12 @@ def _as_array(argument: str, values: Any) -> Any:
 
 
 def _quote(argument: str) -> str:
-    """Return the name of an argument as it is written in messages."""
+    """Format the name of an argument for messages."""
     return f"`{argument}=`" if argument.isidentifier() else f"`{argument}`"
 
 
 def _describe(values: Any) -> str:
-    """Return the kind of an argument in words: a scalar itself, the type and shape of anything else."""
+    """Describe an argument: a scalar by its value, anything else by its type and shape."""
     if values is None or isinstance(values, str | bytes | int | float):
         return repr(values)
     shape = getattr(values, "shape", None)

@@ -62,7 +62,7 @@ class NumberFormat(BaseModel):
     model_input: Literal["word", "number"] = "word"
 
     def read(self, word: str) -> float:
-        """Parse a word; NaN if it does not have this format."""
+        """Parse a word. Return NaN if it does not have this format."""
         word = word.strip()
         match = PARTS.fullmatch(word)
         if match is None:
@@ -91,7 +91,7 @@ class NumberFormat(BaseModel):
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
-    """Infer the number format that all words share; None if there is no such format.
+    """Infer the number format that all words share. Return None if there is none.
 
     ``1,200`` alone may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
     """
@@ -115,7 +115,7 @@ def guess_format(words: Sequence[str]) -> NumberFormat | None:
 def _guess_signs(affixes: set[tuple[str, str]]) -> NumberFormat:
     """Infer the format of positive and negative signs from the text before and after each number.
 
-    If two affixes differ only in a hyphen, a minus sign or parentheses, the longer belongs to negative numbers. If all
+    If two affixes differ only in a hyphen, a minus sign or parentheses, the longer one marks negative numbers. If all
     words have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
     """
     unsigned = {pair: tuple(NEGATIVE.sub("", affix).strip() for affix in pair) for pair in affixes}
@@ -154,7 +154,7 @@ class Attribute(BaseModel):
         lower, upper: Inclusive bounds of an integer or real attribute.
         edges: Bin edges e0 < e1 < ... < en of an ordinal attribute that was made from a numeric column. Code i means
             e_i <= x < e_{i+1}; the last bin includes its upper edge. ``values`` are the bin labels.
-        encoding: Input of a network that takes plain numbers: ``code`` (position in ``values``), ``one-hot``, ``value``
+        encoding: Encoding for a network with numeric inputs: ``code`` (position in ``values``), ``one-hot``, ``value``
             (the number itself), ``{offset, scale}``, or one number per value. None means unspecified: positions are
             used, and a model that reads them is rejected (see ``lacks_encoding``).
         protected: Whether decisions must not depend on this attribute.
@@ -259,10 +259,10 @@ class Attribute(BaseModel):
 
     @property
     def lacks_encoding(self) -> bool:
-        """Whether the numbers that encode a categorical attribute are unknown.
+        """Whether the numerical encoding of a categorical attribute is unknown.
 
         False for values 0, 1, 2, ... and for false and true, which are their own positions, and for ordinal attributes,
-        whose order is stated.
+        whose order is explicit.
         """
         values = self.values or ()
         positional = values == tuple(range(len(values))) or [truth_key(value) for value in values] == ["0", "1"]
@@ -317,7 +317,7 @@ class Attribute(BaseModel):
         return entries[:, None]
 
     def find_value(self, word: str, *, quoted: bool) -> float | None:
-        """Find the entry of a word in a discrete domain; None if there is no match or the word is ambiguous.
+        """Find the entry of a word in a discrete domain. Return None if the word is unknown or ambiguous.
 
         An unquoted word also matches an equal number: 2.50 matches 2.5. Quotes distinguish 1 from "1".
         """
@@ -346,7 +346,7 @@ class Attribute(BaseModel):
 
 
 def find_value(label: Value, values: Iterable[Value]) -> Value | None:
-    """Find a value by its spelling, or else by its meaning (``1`` means ``1.0`` and ``"1"``)."""
+    """Find a value with the same spelling, or else with the same meaning (``1`` means ``1.0`` and ``"1"``)."""
     values = tuple(values)
     same = (value for value in values if str(value) == str(label))
     return next(same, next((value for value in values if outcome_key(value) == outcome_key(label)), None))

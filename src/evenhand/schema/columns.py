@@ -32,16 +32,16 @@ class ColumnRoles:
     """Roles of the columns of a table of people.
 
     Attributes:
-        target: column of the true label. Default: the target of the schema.
-        protected: attributes that a decision must not depend on. Default: the protected attributes of the schema.
-        favourable: favourable label; by default proposed from words such as ``1``, ``yes`` and ``approved``. For a
+        target: Column of the true label. Default: the target of the schema.
+        protected: Attributes that decisions must not depend on. Default: the protected attributes of the schema.
+        favourable: Favourable label. Default: proposed from words such as ``1``, ``yes`` and ``approved``. For a
             number, ``higher`` or ``lower``.
-        unfavourable: all other labels; needed if there are several, unless ``outcome`` says ``label``.
-        ignore: columns that are not attributes (identifiers, weights), if the schema is inferred.
-        schema: schema of the columns; inferred from the data by default.
-        y: true labels, shape (n,), if they are not a column of the data.
-        outcome: kind of the target. Default: that of the schema, or inferred from the data.
-        accept_proposals: whether to accept the proposals for columns that cannot be attributes as they are (see
+        unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
+        ignore: Columns that are not attributes, such as identifiers and weights, if the schema is inferred.
+        schema: Schema of the columns. Default: inferred from the data.
+        y: True labels, shape (n,), if they are not a column of the data.
+        outcome: Kind of the target. Default: that of the schema, or inferred from the data.
+        accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are (see
             ``propose_columns``).
     """
 
@@ -64,12 +64,12 @@ class ColumnRoles:
         """Read the people in a data frame.
 
         Args:
-            frame: any data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
-            location: name of the data in messages.
-            varied: whether protected attributes are varied. If they are only compared, they may be real numbers.
+            frame: Data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
+            location: Name of the data in messages.
+            varied: Whether protected attributes are varied. If they are only compared, they may be real numbers.
 
         Raises:
-            EvenhandError: if the target or the protected attributes are not known, or the data do not fit the schema.
+            EvenhandError: The target or the protected attributes are unknown, or the data do not match the schema.
         """
         columns = list_columns(frame)
         target = self.target or (None if self.schema is None else self.schema.target.name)
@@ -95,14 +95,14 @@ class ColumnRoles:
         """Choose a new name for labels that are not a column of the data.
 
         Raises:
-            OptionError: if they are also a column of the data.
+            OptionError: The data already contain the labels as a column.
         """
         import narwhals as nw
 
         name = str(target or getattr(self.y, "name", None) or "label")
         while name in columns:
             if target is not None or nw.from_native(frame, eager_only=True)[name].to_list() == labels.tolist():
-                hint = "leave y= out, or drop the column from the data"
+                hint = "omit y=, or drop the column from the data"
                 raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
             name += " (y)"
         return name
@@ -116,7 +116,7 @@ class ColumnRoles:
         used = (target,) if self.schema is None else (target, *self.schema.names)
         if clash := next((name for name in ignored if name in used), None):
             role = "the target" if clash == target else "an attribute of the schema"
-            raise OptionError(f"expected other columns in ignore=, got {role}, {clash!r}", hint="leave it out")
+            raise OptionError(f"`ignore=` must not contain {role}, {clash!r}", hint="leave it out")
         if self.schema is not None:
             schema = change_target(self.schema, self.target, self.favourable, self.outcome)
             schema.positions(names)
@@ -135,21 +135,21 @@ class ColumnRoles:
         )
 
     def _check_unfavourable(self, target: Target) -> None:
-        """Refuse unfavourable labels that are not all other labels of the schema."""
+        """Check that the unfavourable labels are all other labels of the schema."""
         others = [value for value in target.values or () if value != target.favourable]
         if self.unfavourable and others and set(self.unfavourable) != set(others):
             raise OptionError(
                 f"expected the unfavourable labels of the schema, {others}, got {list(self.unfavourable)}",
                 location="`unfavourable=`",
-                hint="change the target of the schema, or leave `unfavourable=` out",
+                hint="change the target of the schema, or omit `unfavourable=`",
             )
 
 
 def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tuple[str, ...]:
-    """List the protected attributes: those of an argument, or else those of the schema.
+    """List the protected attributes of an argument, or else of the schema.
 
     Raises:
-        OptionError: if there are none.
+        OptionError: There are no protected attributes.
     """
     names = () if protected is None else list_names(protected, "protected")
     names = names or (() if schema is None else schema.protected)
@@ -163,8 +163,8 @@ def check_roles(roles: Mapping[str, Sequence[str | None]], columns: Sequence[str
     """Check that the column of every role exists, and that no column has two roles.
 
     Raises:
-        DataError: if there is no such column.
-        OptionError: if a column has two roles.
+        DataError: There is no such column.
+        OptionError: A column has two roles.
     """
     used: dict[str, str] = {}
     for role, name in [(role, name) for role, names in roles.items() for name in names if name is not None]:
@@ -178,11 +178,11 @@ def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, s
 
     Args:
         data: Data frame in memory.
-        columns: Name -> values, shape (n,).
-        arguments: Name -> argument in messages; by default the name.
+        columns: Mapping from name to values, shape (n,).
+        arguments: Mapping from name to the argument shown in messages. Default: the name itself.
 
     Raises:
-        DataError: A column has another length, or the library of the data frame cannot hold its values.
+        DataError: A column has another length, or the library of the data frame cannot store its values.
     """
     import narwhals as nw
 
@@ -194,7 +194,7 @@ def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, s
         try:
             series.append(nw.new_series(name, values.tolist(), backend=table.implementation))
         except (TypeError, ValueError) as error:
-            message = f"expected values of one type as `{argument}=`, which {table.implementation} needs: {error}"
+            message = f"expected values of one type as `{argument}=`, as {table.implementation} requires: {error}"
             raise DataError(message, hint="convert them to text, or to numbers") from None
     return table.with_columns(*series).to_native()
 
@@ -205,8 +205,8 @@ def change_target(
     """Change the favourable label or the kind of a schema's target.
 
     Raises:
-        OptionError: if the schema has another target.
-        SchemaError: if the target cannot be of the kind, or lacks the label.
+        OptionError: The schema has another target.
+        SchemaError: The target cannot have this kind, or lacks the label.
     """
     current = schema.target
     if target is not None and target != current.name:
@@ -237,7 +237,7 @@ def change_target(
 
 
 def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
-    """Check that an argument is a list of different names, and return them as a tuple.
+    """Check that an argument is a list of distinct names, and return them as a tuple.
 
     Args:
         names: Names of columns.
@@ -264,11 +264,11 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
     """List the columns of a data frame.
 
     Args:
-        frame: any data frame that narwhals supports.
-        lazy: whether it may be lazy.
+        frame: Data frame that narwhals supports.
+        lazy: Whether the data frame may be lazy.
 
     Raises:
-        DataError: if it is not a data frame, has no rows, or its column names are not different texts.
+        DataError: The argument is not a data frame, has no rows, or its column names are not distinct strings.
     """
     import narwhals as nw
 
@@ -280,7 +280,7 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
         hint = "name its columns: pandas.DataFrame(X, columns=[...])"
         if hasattr(frame, "predict") or callable(frame):
-            hint = "the model comes first, then the data"
+            hint = "pass the model first, then the data"
         elif isinstance(frame, Mapping):
             hint = "pandas.DataFrame(data)"
         raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
@@ -298,7 +298,7 @@ def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | No
     """Check that arguments are column names, as ``data`` requires.
 
     Raises:
-        OptionError: An argument is neither a name nor None, or no mapping from attributes to groups to names.
+        OptionError: An argument is neither a name nor None, or ``membership`` does not map groups to names.
     """
     for name, value in columns.items():
         if not isinstance(value, str | None):
@@ -316,10 +316,10 @@ def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | No
 def table_of_columns(
     arguments: Mapping[str, Any], features: Any, more: Mapping[str, Any] | None = None
 ) -> tuple[Any, tuple[str, ...], dict[str, str]]:
-    """Build a table from columns that are given as arguments.
+    """Build a table from columns that are passed as arguments.
 
     Args:
-        arguments: Name -> values, shape (n,); None if the argument was not given.
+        arguments: Mapping from name to values, shape (n,). None for an omitted argument.
         features: Sensitive features, see ``table_of_decisions``.
         more: Other columns by name.
 

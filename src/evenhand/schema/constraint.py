@@ -50,7 +50,7 @@ class Constraint:
         text: Expression.
         group: Columns of a constraint that is a single ``one_hot`` call; empty otherwise.
         columns: Positions of the attributes in the expression, in increasing order.
-        attributes: Attributes that the expression was parsed for.
+        attributes: Attributes to which the columns refer.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Constraint:
         return parse_constraint, (self.text, self.attributes)
 
     def holds(self, individuals: Floats) -> Booleans:
-        """Check individuals (n, attributes), shape (n,); True where a value is missing."""
+        """Check whether individuals (n, attributes) satisfy the constraint, shape (n,). True if a value is missing."""
         missing = np.isnan(individuals[:, self.columns]).any(axis=1)
         filled = np.where(np.isnan(individuals), 0.0, individuals) if missing.any() else individuals
         return np.asarray(np.broadcast_to(self._evaluate(filled), len(filled)) | missing, dtype=np.bool_)
@@ -100,7 +100,7 @@ def list_words(attributes: Sequence[Attribute]) -> frozenset[str]:
 def find_attribute(
     source: Source, node: Node, attributes: Iterable[Attribute], message: str | None = None
 ) -> Attribute:
-    """Find the attribute that a node names.
+    """Find the attribute named by a node.
 
     Args:
         source: Expression that contains the node.
@@ -120,7 +120,7 @@ def find_attribute(
 
 
 def find_entry(source: Source, node: Node, attribute: Attribute) -> float:
-    """Find the entry of the value of a discrete attribute that a node contains.
+    """Find the entry of a value of a discrete attribute that is named by a node.
 
     Raises:
         OptionError: The attribute has no such value.
@@ -198,7 +198,7 @@ class _Compiler:
                 raise self._source.fault("code() takes one attribute", node)
             attribute, column = self._attribute(node.operands[0])
             if not attribute.is_discrete:
-                message = f"the number {attribute.name!r} has no codes"
+                message = f"the numeric attribute {attribute.name!r} has no codes"
                 raise self._source.fault(message, node.operands[0], f"write {attribute.name} without code()")
             return lambda rows: rows[:, column]
         if not isinstance(node, Name):
@@ -248,7 +248,7 @@ class _Compiler:
         return lambda rows: (rows[:, columns] == np.array(ones)).sum(axis=1) == 1
 
     def _category(self, node: Node) -> tuple[Attribute, int] | None:
-        """Find a discrete attribute and its column; None if the node is anything else."""
+        """Find a discrete attribute and its column. Return None for any other node."""
         category = self._attribute(node) if self._source.word(node) in self._names else None
         return category if category is not None and category[0].is_discrete else None
 

@@ -28,7 +28,7 @@ BINS = 20
 """Base-2 logarithm of the number of score bins for the ROC curve. Fewer rows than bins are not binned."""
 
 LOOKED_AT = 100_000
-"""Number of rows that are checked for columns with many values before all rows are counted."""
+"""Number of rows that are checked for columns with many values before counting."""
 
 MOST_VALUES = 10_000
 """Maximum number of distinct values of a column among these rows."""
@@ -99,7 +99,7 @@ class ScoreSums:
         return replace(self, **columns | {"tenth": self.tenth[order][first]})
 
     def moments(self, kind: Integers, people: Integers) -> tuple[Floats, Floats]:
-        """Compute the mean score of each kind, and the sum of squared deviations from it, (kinds,) each.
+        """Compute the mean score and the sum of squared deviations of each kind, shape (kinds,) each.
 
         With ``y = 2^24 x = q + r / 2^24`` the sum of squared deviations of n rows is ``sum(y^2) - sum(y)^2 / n``. Whole
         numbers avoid cancellation; ``y^2 = q^2 + 2 q r / 2^24 + ...`` is truncated by less than 3.
@@ -156,7 +156,7 @@ class CountedRows(Table):
     """Number of rows by distinct values of some columns: a table with one row per cell.
 
     Attributes:
-        lazy: lazy frame that holds the rows.
+        lazy: Lazy frame that holds the rows.
         scores: Score sums; None without scores.
         selected: Whether the scores reach the threshold, shape (cells,); None without a threshold.
     """
@@ -245,7 +245,7 @@ def _check_values(rows: Any, columns: Sequence[str], location: str) -> None:
                 f"expected at most {MOST_VALUES:,} different values in column {name!r}, got {distinct:,} in the first "
                 f"{len(head):,} rows",
                 location=location,
-                hint="cut it into ranges, leave it out, or read a sample of the rows into memory",
+                hint="bin its values, leave it out, or read a sample of the rows into memory",
             )
 
 

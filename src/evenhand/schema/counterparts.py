@@ -28,7 +28,7 @@ class Counterparts:
         schema: Attributes, rules, dependencies and links.
         hub: Columns of the protected and moved attributes, and of all attributes in a rule or dependency with any of
             these, in increasing order.
-        protected: Columns that take every joint assignment.
+        protected: Columns of the assigned attributes.
         assignments: Entries of the protected columns, shape (assignments, protected), in lexicographic order.
     """
 
@@ -85,7 +85,7 @@ class Counterparts:
         return people, exists
 
     def _complete(self, profiles: Floats) -> Floats:
-        """Set the first protected assignment that fits the moved attributes of profiles (n, d)."""
+        """Set the first protected assignment that is compatible with the moved attributes of profiles (n, d)."""
         fits = np.ones((len(profiles), len(self.assignments)), dtype=np.bool_)
         for move in self._moves:
             sources = profiles[:, move.source, None]
@@ -98,7 +98,7 @@ class Counterparts:
 
 
 def counterparts_of(schema: Schema, protected: Sequence[str] | None = None) -> Counterparts:
-    """Prepare the counterparts under changes of some attributes.
+    """Prepare the counterparts under changes of protected attributes.
 
     Args:
         schema: Attributes, rules, dependencies and links.
@@ -124,7 +124,7 @@ def counterparts_of(schema: Schema, protected: Sequence[str] | None = None) -> C
 
 
 def _list_moves(schema: Schema) -> list[Relation]:
-    """List the relations of links and dependencies, and of dependencies that apply both ways."""
+    """List the relations of links and dependencies, and the inverses of one-to-one dependencies."""
     moves = list(schema.moves)
     for relation in schema.determined:
         [entries] = relation.rows

@@ -1,4 +1,4 @@
-"""Recorded decisions, with true labels and scores where they are known."""
+"""Recorded decisions, with optional true labels and scores."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RecordedDecisions:
     """Recorded decisions about people.
 
     Attributes:
-        people: Everyone with a decision. Their attributes define the groups, and their target is the decision.
+        people: People with a decision. Their attributes define the groups, and their target is the decision.
             ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
         selected: Mask of favourable decisions, shape (n,).
         scores: Scores of the favourable decision, shape (n,); None if they are not known.
@@ -65,10 +65,10 @@ class RecordedDecisions:
             they are not within [0, 1]. None if high scores are favourable.
         weights: Sample weights; None for equal weights.
         truth: Column of the true labels; None without one.
-        undecided: Number of rows left out because they have no decision.
+        undecided: Number of excluded rows, which have no decision.
         thresholds: Thresholds that made the decisions; None if decisions were recorded.
         decided_by: Column of the decision, or of the score.
-        memberships: Groups that are known by probability.
+        memberships: Group probabilities.
         score_sums: Sums of the scores in each cell if rows were counted (``people.counts``); ``scores`` is then None.
     """
 
@@ -109,7 +109,7 @@ class RecordedDecisions:
         )
 
     def merge(self) -> RecordedDecisions:
-        """Merge equal cells and sort them: engines return cells in any order, and pieces of data repeat them."""
+        """Merge equal cells and sort them. Engines return cells in any order, and parts of the data may repeat them."""
         import narwhals as nw
 
         people, sums = self.people, self.score_sums
@@ -135,14 +135,14 @@ class RecordedDecisions:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """Recorded numbers that were decided about people, such as premiums.
+    """Recorded numeric decisions about people, such as premiums.
 
     Attributes:
-        people: Everyone with a decided number. Their attributes define the groups, and their target is the number.
+        people: People with a decided number. Their attributes define the groups, and their target is the number.
             ``people.numbers`` holds the true numbers, NaN where unknown; None without a column of true numbers.
         decided: Decided numbers, shape (n,).
         truth: Column of the true numbers; None without one.
-        undecided: Number of rows left out because they have no decided number.
+        undecided: Number of excluded rows, which have no decided number.
         weights: Sample weights; None for equal weights.
     """
 
@@ -162,7 +162,7 @@ class RecordedLabels:
             ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
         decided: Positions of the decided labels in the values of the target, shape (n,).
         truth: Column of the true labels; None without one.
-        undecided: Number of rows without a decided label, which are left out.
+        undecided: Number of excluded rows, which have no decided label.
     """
 
     people: People
@@ -173,26 +173,26 @@ class RecordedLabels:
 
 @dataclass(frozen=True)
 class DecisionRoles:
-    """Roles of the columns of a table of decisions; other columns are ignored.
+    """Column roles of a table of decisions. Other columns are ignored.
 
     Attributes:
-        decision: column of the decision; None if the score decides.
-        protected: columns that define the groups. Default: the protected attributes of the schema.
-        target: column of the true label.
-        score: column of the score of the favourable decision.
-        weight: column of the sample weight.
-        favourable: the favourable decision; by default proposed from words such as ``1``, ``yes`` and ``approved``. For
-            a number, ``higher`` or ``lower``.
-        unfavourable: all other decisions; needed if there are several, unless ``outcome`` says ``label``.
-        favourable_target: the favourable true label. By default it is the favourable decision if the columns have the
-            same words; otherwise it is proposed from words, names and the association with the decisions, or refused.
-        decision_name, target_name: names of the decision and the true label, if they differ from their columns'.
-        schema: schema of the protected columns; inferred from the data by default.
-        threshold: minimum score of the favourable decision, instead of recorded decisions (see ``Thresholds.parse``).
-        accept_proposals: whether to accept the proposals for columns that cannot be attributes as they are.
-        outcome: kind of the decision; inferred from the data by default.
-        membership: attribute -> group -> column of the group's probability.
-        low_is_good: whether low scores are favourable, as those of a risk.
+        decision: Column of the decision. None if decisions are based on a score.
+        protected: Columns that define the groups. Default: the protected attributes of the schema.
+        target: Column of the true label.
+        score: Column of the score of the favourable decision.
+        weight: Column of the sample weight.
+        favourable: Favourable decision. Default: proposed from words such as ``1``, ``yes`` and ``approved``. For a
+            number, ``higher`` or ``lower``.
+        unfavourable: All other decisions. Required if there are several, unless ``outcome`` has kind ``label``.
+        favourable_target: Favourable true label. Default: the favourable decision if both columns have the same words.
+            Otherwise it is proposed from words, names and the association with the decisions.
+        decision_name, target_name: Names of the decision and the true label. Default: the column names.
+        schema: Schema of the protected columns. Default: inferred from the data.
+        threshold: Minimum score of the favourable decision, to replace recorded decisions (see ``Thresholds.parse``).
+        accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are.
+        outcome: Kind of the decision. Default: inferred from the data.
+        membership: Column of each group's probability, by attribute and group.
+        low_is_good: Whether low scores are favourable, as for risk scores.
     """
 
     decision: str | None = None
@@ -221,12 +221,12 @@ class DecisionRoles:
         """Read the decisions in a data frame: two labels, several labels, or numbers.
 
         Args:
-            frame: any data frame that narwhals supports, one row per person. The rows of a lazy frame (Polars, DuckDB,
+            frame: Data frame that narwhals supports, one row per person. The rows of a lazy frame (Polars, DuckDB,
                 Spark, ...) are counted by its engine; an entry of ``people`` is then a cell with its ``counts``.
-            location: name of the data in messages.
+            location: Name of the data in messages.
 
         Raises:
-            EvenhandError: if a column is missing or cannot be used, or the favourable label is not known.
+            EvenhandError: A column is missing or invalid, or the favourable label is unknown.
         """
         thresholds = self._thresholds()
         self._check_columns(list_columns(frame, lazy=True))
@@ -240,7 +240,7 @@ class DecisionRoles:
         if isinstance(table, CountedRows):
             raise DataError(
                 f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
-                "lazy rows are counted by a single favourable decision",
+                "lazy rows require a single favourable decision",
                 hint="name the `favourable=` label and use `kind=label`; or read a sample of the rows into memory",
             )
         if outcome.kind == "number":
@@ -250,7 +250,7 @@ class DecisionRoles:
     def _read_selected(
         self, table: Table, decision: OutcomeColumn | None, thresholds: Thresholds | None
     ) -> RecordedDecisions:
-        """Read favourable and unfavourable decisions; None as the decision if a score decides."""
+        """Read favourable and unfavourable decisions. ``decision`` is None if decisions are based on a score."""
         decisions, truth = self._read_outcomes(table, decision)
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": decisions.names[-1], "values": list(decisions.names)}
@@ -280,7 +280,7 @@ class DecisionRoles:
         return replace(scored, weights=weights, memberships=memberships)
 
     def _read_labels(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
-        """Read several decided labels, without the rows that have none."""
+        """Read decisions with several labels, without the rows that have none."""
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
         truth = None if self.target is None else _read_outcome(table, self.target)
@@ -297,10 +297,10 @@ class DecisionRoles:
         )
 
     def _read_numbers(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
-        """Read decided numbers, without the rows that have none."""
+        """Read numeric decisions, without the rows that have none."""
         target = infer_target(decision, self.favourable, outcome)
         for option in ("membership", "score"):
-            self._refuse(option, f"decisions that are labels, and {decision.name!r} holds numbers")
+            self._refuse(option, f"labels as decisions, and {decision.name!r} holds numbers")
         decided = decision.positions >= 0
         labelled = None if self.target is None else ~table[self.target].missing()
         people = self._read_people(table, target, decided, labelled)
@@ -329,11 +329,11 @@ class DecisionRoles:
         """Read the people with a decision.
 
         Args:
-            table: table of the decisions.
-            target: entry of the decision in the schema.
-            decided: mask of the rows with a decision, shape (n,).
-            labelled: mask of the rows with a true label, shape (n,); None without true labels.
-            decision, true_label: favourable values, for the reading. Default: those of the target.
+            table: Table of the decisions.
+            target: Entry of the decision in the schema.
+            decided: Mask of the rows with a decision, shape (n,).
+            labelled: Mask of the rows with a true label, shape (n,). None if there are no true labels.
+            decision, true_label: Favourable values, for the reading. Default: those of the target.
         """
         if not decided.any():
             raise DataError("no row has a decision")
@@ -350,23 +350,23 @@ class DecisionRoles:
         return replace(people, reading=people.reading.model_copy(update=update))
 
     def _refuse(self, option: str, reason: str) -> None:
-        """Refuse an option that does not apply to the kind of the decisions.
+        """Reject an option that does not apply to these decisions.
 
         Raises:
-            OptionError: if it is given.
+            OptionError: The option is set.
         """
         if getattr(self, option):
             argument, plural = OPTIONS[option]
             raise OptionError(
-                f"{plural} are read for {reason}",
-                hint=f"leave `{argument}=` out; or name the `favourable=` label and use `kind=label`",
+                f"{plural} require {reason}",
+                hint=f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`",
             )
 
     def _count(self, frame: Any, thresholds: Thresholds | None, location: str) -> CountedRows:
         """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
 
         Raises:
-            OptionError: if an option needs the rows in memory.
+            OptionError: An option requires the rows in memory.
         """
         for option in ("weight", "membership"):
             self._refuse(option, "rows in memory, and the data frame is lazy")
@@ -387,7 +387,7 @@ class DecisionRoles:
         return SampleRoles(self.weight, self.membership)
 
     def _add_scores(self, table: Table, decisions: RecordedDecisions) -> RecordedDecisions:
-        """Add the scores of rows in memory, and the decisions that a threshold makes of them."""
+        """Add the scores of rows in memory, and decisions by a threshold, if any."""
         if self.score is None:
             return decisions
         people, thresholds, selected = decisions.people, decisions.thresholds, decisions.selected
@@ -405,7 +405,7 @@ class DecisionRoles:
     def _add_score_sums(
         self, table: CountedRows, decisions: RecordedDecisions, truth: DecisionLabels | None
     ) -> RecordedDecisions:
-        """Add the sums of the scores of counted rows, and the decisions that a threshold makes of them."""
+        """Add the score sums of counted rows, and decisions by a threshold, if any."""
         if table.scores is None or self.score is None:
             return decisions
         rows, selected = decisions.people.rows, decisions.selected
@@ -415,7 +415,7 @@ class DecisionRoles:
             raise DataError(
                 f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
                 f"none{f', the first of them {place}' if place else ''})",
-                hint="leave those rows or the column of scores out",
+                hint="drop these rows, or omit the column of scores",
             )
         if decisions.thresholds is not None and table.selected is not None:
             decisions.thresholds.check_scale(sums.given_range)
@@ -431,10 +431,10 @@ class DecisionRoles:
         return replace(decisions, selected=selected, score_sums=sums)
 
     def _thresholds(self) -> Thresholds | None:
-        """Parse the thresholds of the scores; None if decisions are recorded.
+        """Parse the thresholds of the scores. Return None if decisions are recorded.
 
         Raises:
-            OptionError: if there are neither decisions nor a threshold, or both, or no scores.
+            OptionError: There are neither decisions nor a threshold, or both, or no scores.
         """
         hint = "name their column: `y_score=...`"
         if self.low_is_good and self.score is None:
@@ -447,7 +447,7 @@ class DecisionRoles:
             hint = "name a column of decisions, or use scores: `y_score=...` with `threshold=0.5`"
             raise OptionError("expected decisions, or scores and a threshold", hint=hint)
         if self.decision is not None:
-            hint = "leave the decisions out to apply the threshold"
+            hint = "omit the decisions to apply the threshold"
             raise OptionError("expected decisions or a threshold of scores, got both", hint=hint)
         if self.score is None:
             raise OptionError("a threshold needs scores", hint=hint)
@@ -503,7 +503,7 @@ class DecisionRoles:
         unfavourable: Sequence[Value] = (),
         settled: str = "stated",
     ) -> DecisionLabels:
-        """Read one column of labels; a schema that lists all of its words states the favourable one."""
+        """Read a column of labels. A schema that lists all of its words determines the favourable label."""
         target = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
         listed = target is not None and all(find_value(word, target.values or ()) is not None for word in column.words)
         if target is not None and listed and favourable is None:
@@ -533,26 +533,26 @@ class DecisionRoles:
 
 
 def _require_both_outcomes(decisions: DecisionLabels, column: OutcomeColumn) -> None:
-    """Refuse decisions that are recorded only where they are favourable, so that every rate would be 1.
+    """Reject decisions that are recorded only if they are favourable, so that every rate would be 1.
 
     Raises:
-        DataError: if most cells are empty and all others hold the favourable decision.
+        DataError: Most cells are empty, and all others contain the favourable decision.
     """
     counts = np.ones(len(decisions.labelled)) if column.coded.counts is None else column.coded.counts
     recorded, people = counts[decisions.labelled].sum(), counts.sum()
     if recorded and decisions.favourable[decisions.labelled].all() and recorded < people / 2:
         raise DataError(
-            f"column {column.name!r} holds the favourable decision alone, and {int(people - recorded):,} of "
+            f"column {column.name!r} contains only the favourable decision, and {int(people - recorded):,} of "
             f"{int(people):,} cells are empty",
             hint="if an empty cell is an unfavourable decision, fill it in; otherwise remove these rows",
         )
 
 
 def _refuse_codes(name: str, scores: Floats) -> None:
-    """Refuse scores such as -1 among probabilities, which are codes for unknown scores.
+    """Reject codes for unknown scores, such as -1, among probabilities.
 
     Raises:
-        DataError: if there are such scores.
+        DataError: There are codes for unknown scores.
     """
     outside = scores[(scores < 0) | (scores > 1)]
     codes = sorted(set(outside.tolist()))
@@ -560,7 +560,7 @@ def _refuse_codes(name: str, scores: Floats) -> None:
         counts = ", ".join(f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
         raise DataError(
             f"column {name!r} has codes for unknown scores among scores from 0 to 1: {counts}",
-            hint="leave these rows out",
+            hint="drop these rows",
         )
 
 
@@ -570,28 +570,28 @@ def describe_groups(
     """Build a schema of the attributes that define the groups.
 
     Args:
-        table: table of the people.
-        names: columns of the attributes.
-        target: entry of the target, which is the decision.
-        schema: schema of the columns; inferred from the data if None.
-        accept: whether to accept the proposals for columns that cannot be attributes as they are.
+        table: Table of the people.
+        names: Columns of the attributes.
+        target: Schema entry of the decision.
+        schema: Schema of the columns. Default: inferred from the data.
+        accept: Whether to accept the proposals for columns that cannot be attributes as they are.
 
     Raises:
-        SchemaError: if the schema lacks an attribute.
+        SchemaError: The schema lacks an attribute.
     """
     entries: list[dict[str, Any]] = []
     if schema is None:
         entries = choose_entries(review_columns(table, names, protected=names), accept=accept)
         for entry in entries:
             if entry.pop("missing", None) is not None:
-                entry["unknown"] = []  # people without a value are counted, and left out of this attribute's groups
+                entry["unknown"] = []  # people without a value are counted, but in no group
     else:
         entries = [schema[name].model_dump(exclude_unset=True) for name in names]
     return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
 
 
 def _read_outcome(table: Table, column: str, name: str | None = None) -> OutcomeColumn:
-    """Read a column of decisions or true labels, which may be known by another name."""
+    """Read a column of decisions or true labels, and rename it if a name is passed."""
     return OutcomeColumn.read(replace(table[column], name=name or column))
 
 
@@ -609,16 +609,16 @@ def table_of_decisions(
     """Build a table of decisions from columns, and the roles of its columns.
 
     Args:
-        y_pred: decisions, shape (n,); None if scores decide.
-        sensitive_features: attributes that define the groups: a data frame, a mapping from names to columns, a column,
+        y_pred: Decisions, shape (n,). None if decisions are based on scores.
+        sensitive_features: Attributes that define the groups: a data frame, a mapping from names to columns, a column,
             or an array of shape (n,) or (n, attributes).
-        y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
-        membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        data: data frame, whose columns the other arguments then name.
-        options: other options of ``DecisionRoles``.
+        y_true, y_score, sample_weight: True labels, scores and weights, shape (n,), or None.
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
+        data: Data frame. If passed, the other arguments are names of its columns.
+        options: Other options of ``DecisionRoles``.
 
     Raises:
-        DataError: if the columns differ in length, or an argument is not a column.
+        DataError: The columns differ in length, or an argument is not a column.
     """
     columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
     probable: Mapping[str, Any] | None = membership

@@ -1,6 +1,6 @@
-"""Infer a schema from a table: an entry per column, or a proposal where the entry is for the user to decide.
+"""Schema inference: an entry for each column of a table, or a proposal that the user must confirm.
 
-The model must receive the cells it was trained on. So most proposals pass a column to the model unchanged
+The model must receive the cells it was trained on. Most proposals therefore pass a column to the model unchanged
 (``passthrough``), which suits identifiers, dates and texts. Amounts, percentages and decimals such as ``12.50`` become
 numbers that are written back as the same words (``number_format``).
 """
@@ -32,7 +32,7 @@ MAX_CATEGORIES = 1000
 """Maximum number of categories of an attribute."""
 
 MAX_DISTINCT = 50
-"""Maximum number of distinct words that are categories in a table of any size."""
+"""Maximum number of distinct words that are categories regardless of the number of rows."""
 
 FEW_DISTINCT = 20
 """Maximum number of distinct dates or amounts for a column to be categorical."""
@@ -41,7 +41,7 @@ TYPICAL = 0.95
 """Minimum share of the distinct words with the same form, such as dates, for the column to have that form."""
 
 STRAY_WORDS, STRAY_SHARE = 3, 0.2
-"""Maximum number of distinct words among numbers, and of their share of the rows, for them to mean "unknown"."""
+"""Maximum number of distinct words among numbers, and maximum share of rows, for the words to mean "unknown"."""
 
 REPEATED, MOST_UNKNOWN = 3, 0.5
 """Minimum number of rows, and maximum share of the rows, with the same code for "unknown"."""
@@ -77,29 +77,29 @@ IDENTIFIER_NAME = re.compile(
 )
 
 
-GROUP_ZIP_CODES = "group it, by region for instance"
-CONVERT_DATES = "turn it into a number, such as an age"
+GROUP_ZIP_CODES = "group it, for example by region"
+CONVERT_DATES = "convert it to a number, such as an age"
 LEAVE_OUT = "leave it out"
 
 FORMS = (
     (NUMBER, "numbers"),
     (DATE, "dates"),
-    (PERCENT, "percentages that are written as words"),
-    (COMMA_OR_NONE, "numbers with commas that are written as words"),
-    (MONEY, "amounts of money that are written as words"),
+    (PERCENT, "percentages written as words"),
+    (COMMA_OR_NONE, "numbers with commas written as words"),
+    (MONEY, "amounts of money written as words"),
 )
 
 
 @dataclass(frozen=True)
 class ColumnProposal:
-    """A problem with a column as an attribute, and a proposed entry of the schema.
+    """Problem with a column as an attribute, and a proposed entry of the schema.
 
     Attributes:
-        column: name of the column.
-        problem: the problem, with the numbers that show it.
-        entry: proposed entry of the schema; None if there is no proposal.
-        advice: the proposal in words, or how to continue without one.
-        required: whether the user must decide. Otherwise the column can be used as it is.
+        column: Name of the column.
+        problem: Description of the problem, with the relevant counts.
+        entry: Proposed entry of the schema; None if there is no proposal.
+        advice: Description of the proposal, or an instruction if there is none.
+        required: Whether the user must decide. If False, the column can be used as it is.
     """
 
     column: str
@@ -136,24 +136,24 @@ def infer_schema(
 
     A column is numeric if it holds numbers, or words that are all canonical spellings of numbers, in any file format.
     The domain of an attribute is its values in the data, or the range from the smallest to the largest number.
-    Missing values are kept where the data has some (counted as unknown for a protected attribute), else refused.
+    Missing values are kept if the data contain any (as unknown for a protected attribute), otherwise refused.
 
     Args:
-        frame: one row per person.
-        target: column of the true label, or of the true number.
-        protected: attributes that a decision must not depend on.
-        favourable: the label that people want. By default it is proposed from words like ``yes`` or ``approved``, and
-            from the name of the column. For a number, ``higher`` or ``lower``.
-        unfavourable: all other labels. Needed if there are several, unless ``outcome`` says ``label``.
-        ignore: columns that are not attributes (identifiers, weights).
-        outcome: kind of the target. By default, many distinct numbers are a number, everything else is labels.
-        accept_proposals: whether to accept the proposals of ``propose_columns``.
-        compared: attributes that groups are formed by, and that are not varied.
+        frame: One row per person.
+        target: Column of the true label, or of the true number.
+        protected: Attributes that decisions must not depend on.
+        favourable: Favourable label. Default: proposed from words such as ``yes`` and ``approved``, and from the column
+            name. For a number, ``higher`` or ``lower``.
+        unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
+        ignore: Columns that are not attributes, such as identifiers and weights.
+        outcome: Kind of the target. Default: ``number`` for many distinct numbers, otherwise labels.
+        accept_proposals: Whether to accept the proposals of ``propose_columns``.
+        compared: Attributes that only define groups and are not varied.
 
     Raises:
-        DataError: if a named column is missing, the target has one class, or columns cannot be described; the message
-            lists all of these with the proposals.
-        SchemaError: if the favourable label cannot be proposed or does not occur.
+        DataError: A named column is missing, the target has one class, or columns have no entry. The message lists
+            these columns with the proposals.
+        SchemaError: The favourable label cannot be proposed or does not occur.
     """
     table = Table.of(frame)
     for argument, names in (("target", [target]), ("protected", [*protected, *compared]), ("ignore", ignore)):
@@ -172,10 +172,10 @@ def infer_schema(
 def propose_columns(
     frame: IntoDataFrame | Table, *, target: str, protected: Sequence[str] = (), ignore: Sequence[str] = ()
 ) -> tuple[ColumnProposal, ...]:
-    """Propose entries for columns that cannot be attributes as they are, or that are better described otherwise.
+    """Propose entries for columns that cannot be attributes as they are, or that have a better entry.
 
     Args:
-        frame, target, protected, ignore: as for ``infer_schema``, whose ``accept_proposals`` accepts them all.
+        frame, target, protected, ignore: As for ``infer_schema``, whose ``accept_proposals`` accepts them all.
 
     Example:
         >>> import pandas as pd
@@ -203,11 +203,11 @@ def review_columns(
     """Review columns of a table.
 
     Args:
-        table: one row per person.
-        names: columns to review.
-        protected: columns that a decision must not depend on.
-        compared: columns that only form groups; they may be real numbers.
-        target: true labels, to recognise columns that repeat them.
+        table: One row per person.
+        names: Columns to review.
+        protected: Columns that decisions must not depend on.
+        compared: Columns that only define groups. They may be real numbers.
+        target: True labels, used to recognise columns that repeat them.
     """
     return [_Review(table, name, name in protected, name in compared, target).column() for name in names]
 
@@ -216,11 +216,11 @@ def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[
     """Choose the entries of a schema for reviewed columns.
 
     Args:
-        reviewed: see ``review_columns``.
-        accept: whether to accept every proposal.
+        reviewed: See ``review_columns``.
+        accept: Whether to accept every proposal.
 
     Raises:
-        DataError: if a required proposal is not accepted, or a column has none; the message lists all such columns.
+        DataError: A required proposal is not accepted, or a column has none. The message lists all such columns.
     """
     entries: list[dict[str, Any] | None] = []
     unresolved = []
@@ -295,7 +295,8 @@ class _Review:
             if largest > LARGEST_INTEGER:
                 return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
             if self._numbers_rows(low, high):
-                return self._passthrough(f"has another number in each of {self.rows:,} rows, an identifier", LEAVE_OUT)
+                problem = f"has a different number in each of {self.rows:,} rows, like an identifier"
+                return self._passthrough(problem, LEAVE_OUT)
             if several and POSTAL_NAME.fullmatch(self.name):
                 return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
             if several and low >= 19_000_101 and high <= 21_001_231 and _are_dates(numbers):
@@ -336,7 +337,8 @@ class _Review:
         return codes
 
     def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
-        """Review numbers with words among them; words for "unknown" need no decision unless groups are formed."""
+        """Review numeric columns that contain words. Markers such as "unknown" need no decision unless the column
+        defines groups."""
         listed = list_values(sorted(words))
         if entry is None:
             return self._passthrough(f"has {listed} among numbers", "correct the data")
@@ -348,7 +350,8 @@ class _Review:
         )
 
     def _entry_of_numbers(self, numbers: Sequence[float]) -> dict[str, Any] | None:
-        """Describe a number; a real number that forms groups is cut into ranges, if it has enough values."""
+        """Return the entry of a numeric column. A real-valued column that defines groups is binned if it has enough
+        distinct values."""
         if any(math.isinf(number) for number in numbers):
             return None
         entry = _number_entry(numbers)
@@ -360,7 +363,7 @@ class _Review:
         kind = type(value).__name__
         if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
             return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
-        return self._passthrough(f"holds {kind} values, which no attribute can", "turn it into numbers or words")
+        return self._passthrough(f"holds {kind} values, which attributes cannot", "convert it to numbers or words")
 
     def _words(self, words: Sequence[str]) -> ReviewedColumn:
         stripped = sorted({word.strip() for word in words})
@@ -382,7 +385,7 @@ class _Review:
     def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
         """Review words that are dates, amounts or decimals such as ``12.50``; None for categories.
 
-        Numbers with leading zeros are codes, and few decimals that form groups are categories.
+        Numbers with leading zeros are codes, and a few decimals that define groups are categories.
         """
         if POSTAL_NAME.fullmatch(self.name) and len(words) > MAX_DISTINCT:
             return self._passthrough(f"has {len(words):,} zip codes", GROUP_ZIP_CODES)
@@ -399,9 +402,9 @@ class _Review:
             if pattern is DATE:
                 return self._passthrough(f"has {len(words):,} dates, such as {words[0]!r}", CONVERT_DATES)
             if pattern is NUMBER and len(words) <= FEW_DISTINCT and guess_format(formatted) is None:
-                return None  # few decimals in several spellings are categories, such as the versions 3.9 and 3.10
+                return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
             if signed:
-                plural = "numbers with signs of their own that are written as words"
+                plural = "numbers with unusual signs written as words"
             return self._formatted_numbers(pattern, plural, evident=pattern is NUMBER and not signed)
         return None
 
@@ -418,7 +421,7 @@ class _Review:
         entry = self._entry_of_numbers(numbers) if numbers else None
         if entry is None or format_ is None:
             problem = f"has {'numbers in several spellings' if evident else plural}, such as {formatted[0]!r}"
-            return self._passthrough(problem, "turn it into numbers")
+            return self._passthrough(problem, "convert it to numbers")
         entry |= {"number_format": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
         return self._propose(
             f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
@@ -447,9 +450,9 @@ class _Review:
         unknown = [value for value in values if means_unknown(value)]
         known = [value for value in values if value not in unknown]
         declared = {key: value for key, value in entry.items() if key != "missing"} | {"unknown": unknown}
-        advice = "`unknown`: counted, and left out of figures by it"
+        advice = "`unknown`: counted, and excluded from results by this attribute"
         if unknown and len(known) < 2:
-            problem = f"has {list_values(unknown)} beside {list_values(known) or 'no other value'}"
+            problem = f"has {list_values(unknown)} besides {list_values(known) or 'no other value'}"
             return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
         if unknown:
             return self._propose(f"has {list_values(unknown)} among its values", declared | {"values": known}, advice)
@@ -460,7 +463,7 @@ class _Review:
             return self._propose(problem, None, "use one spelling in the data")
         if variants:
             listed = "; ".join(", ".join(map(repr, words)) for words in variants)
-            problem = f"has values that differ in case or spaces alone: {listed}"
+            problem = f"has values that differ only in case or spaces: {listed}"
             return self._propose(problem, None, "use one spelling in the data")
         if self.missing:
             problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
@@ -468,14 +471,14 @@ class _Review:
         return ReviewedColumn(entry)
 
     def _passthrough(self, problem: str, remedy: str) -> ReviewedColumn:
-        """Propose to pass the column to the model unchanged, unless it forms groups."""
+        """Propose to pass the column to the model unchanged, unless it defines groups."""
         if not self.groups:
             return self._pass_on(problem)
-        role = "protected" if self.protected else "groups are made by it"
+        role = "protected" if self.protected else "it defines groups"
         return self._propose(problem, None, f"{role}: {remedy}")
 
     def _pass_on(self, problem: str, entry: dict[str, Any] | None = None) -> ReviewedColumn:
-        """Propose to pass the column to the model unchanged, which is required without another entry."""
+        """Propose to pass the column to the model unchanged, which is required if there is no other entry."""
         proposed = {"name": self.name, "kind": PASSTHROUGH}
         return ReviewedColumn(entry, ColumnProposal(self.name, problem, proposed, PASSTHROUGH, entry is None))
 
@@ -488,7 +491,7 @@ class _Review:
         required: bool = True,
         entry: dict[str, Any] | None = None,
     ) -> ReviewedColumn:
-        """Propose an entry, or none; by default, the column also has it if the user need not decide."""
+        """Propose an entry, or none. By default, an optional proposal is also the entry of the column."""
         if proposed is not None:
             proposed = {"name": self.name, "protected": self.protected} | proposed
             if self.missing and "unknown" not in proposed:
@@ -507,7 +510,7 @@ class _Review:
         return rows <= STRAY_SHARE * self.present
 
     def _numbers_rows(self, low: float, high: float) -> bool:
-        """Check whether integers identify rows: by the column's name, or by numbering the rows in order."""
+        """Check whether an integer column is a row ID, judged by its name or by consecutive values."""
         if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
             return False
         if IDENTIFIER_NAME.fullmatch(self.name) or self.name.startswith("Unnamed: "):
@@ -537,7 +540,7 @@ def _number_entry(numbers: Sequence[float]) -> dict[str, Any]:
 
 
 def _range_entry(numbers: Sequence[float]) -> dict[str, Any] | None:
-    """Cut a number into ranges with about equally many distinct values; None if there are too few values."""
+    """Bin a number into ranges with about equally many distinct values. Return None if there are too few values."""
     cuts = np.quantile(np.asarray(numbers, dtype=np.float64), np.linspace(0, 1, RANGES + 1))
     if not np.isfinite(cuts).all():
         return None

@@ -37,7 +37,7 @@ MOST_NUMERIC_LABELS = 10
 SAME_WORD = "same word as the decision"
 
 SIGNIFICANT, CONTRADICTORY = 2.0, 4.0
-"""Standard errors from zero at which an association with the decisions is evidence, and refutes a guess."""
+"""Minimum absolute z-scores of an association with the decisions to support a guess, and to refute it."""
 
 NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
 EACH_HINT = "; or compare each of them: `kind=labels`"
@@ -47,13 +47,13 @@ EACH_HINT = "; or compare each of them: `kind=labels`"
 class OutcomeColumn:
     """A column of decisions or true labels.
 
-    Spellings of a truth value (``1``, ``1.0``, ``True``, ``TRUE``) are one word, and so are a number and its canonical
-    spelling.
+    All spellings of a truth value (``1``, ``1.0``, ``True``, ``TRUE``) count as one word, as do a number and its
+    canonical spelling.
 
     Attributes:
-        coded: cells of the column.
-        words: distinct words, in order.
-        positions: position in ``words`` of each row's word, -1 if the cell is empty, shape (n,).
+        coded: Cells of the column.
+        words: Distinct words, in order.
+        positions: Position in ``words`` of each row's word, -1 if the cell is empty, shape (n,).
     """
 
     coded: CodedColumn
@@ -65,7 +65,7 @@ class OutcomeColumn:
         """Read the words of a column.
 
         Raises:
-            DataError: if a cell is not a word, a number or a truth value, or the column is empty.
+            DataError: A cell is not a word, a number or a truth value, or the column is empty.
         """
         labels = [parse_label(value) for value in coded.values]
         key = outcome_key if coded.array is None else plain_value  # equal numbers have one spelling
@@ -95,7 +95,7 @@ class OutcomeColumn:
         return by_word.describe(np.isin(self.positions, positions))
 
     def matches(self, values: Iterable[Value]) -> list[Value]:
-        """List the words of the column that equal some values, in any spelling."""
+        """List the words of the column that match some values, in any spelling."""
         keys = set(map(outcome_key, values))
         return [word for word in self.words if outcome_key(word) in keys]
 
@@ -106,10 +106,10 @@ class OutcomeColumn:
         return np.array(codes, dtype=np.int64)[self.positions]
 
     def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
-        """Find the words of the column that equal configured values, in any spelling.
+        """Find the words of the column that match configured values, in any spelling.
 
         Raises:
-            SchemaError: if one does not occur; the message lists the words that do.
+            SchemaError: A value does not occur. The message lists the words of the column.
         """
         matches = []
         for value in configured:
@@ -125,10 +125,10 @@ class OutcomeColumn:
         return matches
 
     def require_spelling(self) -> None:
-        """Refuse words that differ in case or blanks alone.
+        """Check that no words differ only in case or blanks.
 
         Raises:
-            DataError: if there are such words.
+            DataError: Some words differ only in case or blanks.
         """
         if self.coded.array is not None:
             return
@@ -141,7 +141,7 @@ class OutcomeColumn:
             )
 
     def unknown_words(self, stated: Collection[Value]) -> list[Value]:
-        """List the words and codes that mean "unknown", except labels that are stated.
+        """List the words and codes that mean "unknown", except explicit labels.
 
         A number is a code only if all other numbers are 0 and 1.
         """
@@ -159,12 +159,12 @@ class OutcomeColumn:
 
 
 class DecisionLabels(NamedTuple):
-    """A column of labels, of which one is favourable.
+    """Labels of a column, one of which is favourable.
 
     Attributes:
-        names: labels, the favourable one last; an unfavourable one need not occur.
-        labelled, favourable: masks of the rows with a label, and with the favourable one, shape (n,).
-        reading: favourable, unfavourable and unknown words of the column, and how the favourable one was settled.
+        names: Labels, the favourable one last. An unfavourable label need not occur.
+        labelled, favourable: Masks of the rows with a label, and with the favourable label, shape (n,).
+        reading: Favourable, unfavourable and unknown words, and the reason for the favourable label.
     """
 
     names: tuple[Value, ...]
@@ -181,18 +181,18 @@ def read_labels(
     complete: bool = False,
     settled: str = "stated",
 ) -> DecisionLabels:
-    """Read a column of labels, of which one is favourable.
+    """Read a column of labels, one of which is favourable.
 
     Args:
-        column: the words of the column.
-        favourable: the favourable label; None proposes it (see ``propose_favourable``).
-        unfavourable: the unfavourable labels; may be left out if there is one.
-        complete: whether every other label is unfavourable.
-        settled: how the favourable label was settled.
+        column: The words of the column.
+        favourable: Favourable label. If None, it is proposed (see ``propose_favourable``).
+        unfavourable: Unfavourable labels. Optional if there is only one.
+        complete: Whether every other label is unfavourable.
+        settled: Reason for the favourable label.
 
     Raises:
-        SchemaError: if the favourable label cannot be proposed, or is stated and does not occur.
-        DataError: if the column has too many words, or words that are neither favourable nor unfavourable.
+        SchemaError: The favourable label cannot be proposed, or does not occur.
+        DataError: The column has too many words, or words that are neither favourable nor unfavourable.
     """
     check_number_of_labels(column.name, column.words)
     column.require_spelling()
@@ -234,28 +234,29 @@ def check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0)
     """Check that a column does not have too few or too many labels.
 
     Raises:
-        DataError: if it does.
+        DataError: The number of labels is out of range.
     """
     if len(labels) < minimum:
         raise DataError(
-            f"the target column {name!r} has one class only: {list_values(labels)}",
+            f"the target column {name!r} has only one class: {list_values(labels)}",
             hint="an audit needs people with and without the favourable label",
         )
     if len(labels) > MOST_LABELS:
         raise DataError(
             f"expected at most {MOST_LABELS} labels in column {name!r}, got {len(labels):,} different values",
-            hint="for decided numbers, `kind=number`; for scores, use `y_score=...` with `threshold=0.5` and no "
-            "decisions; for labels, combine the rare ones",
+            hint="for numbers, use `kind=number`; for scores, use `y_score=...` with `threshold=0.5` and no "
+            "decisions; for labels, combine rare labels",
         )
 
 
 def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
-    """Propose the favourable one of two labels from their words and the name of the column.
+    """Propose the favourable label of two from their words and the column name.
 
-    ``approved`` is favourable and ``denied`` is not; of ``yes`` and ``no`` in a column called ``defaulted``, ``no`` is.
+    ``approved`` is favourable and ``denied`` is not; in a column ``defaulted``, ``no`` is favourable and
+    ``yes`` is not.
 
     Raises:
-        SchemaError: if there are not two labels, or neither is evidently the favourable one.
+        SchemaError: There are not exactly two labels, or neither is evidently favourable.
     """
     candidates = list(labels)
     if len(candidates) == 1 and plain_key(candidates[0]) is not None:
@@ -275,28 +276,28 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
 
 
 def _are_plain(labels: Collection[Any]) -> bool:
-    """Check whether labels are truth values, or yes and no, so that their meaning depends on the column's name."""
+    """Check whether labels are truth values, or yes and no, whose meaning depends on the column name."""
     return all(plain_key(label) is not None for label in labels)
 
 
 def propose_true_label(
     truth: OutcomeColumn, decision: OutcomeColumn | None, decisions: DecisionLabels
 ) -> tuple[Value, str]:
-    """Propose the favourable true label where it is not stated.
+    """Propose the favourable true label if it is not specified.
 
     If the true labels and the decisions have the same words, the favourable decision is the favourable true label.
     Otherwise the words, the names of the columns and the association between decisions and true labels must agree.
 
     Args:
-        truth: the true labels.
-        decision: the decisions; None if a score decides.
-        decisions: labels of the decisions; if a score decides, the mask of scores above the median.
+        truth: True labels.
+        decision: Decisions. None if they are based on a score.
+        decisions: Labels of the decisions, or of scores above and below the median.
 
     Returns:
-        The label, and how it was settled.
+        The label, and the reason for it.
 
     Raises:
-        SchemaError: if the evidence is missing or contradictory.
+        SchemaError: The evidence is missing or contradictory.
     """
     truth.require_spelling()
     words = truth.known_words(decisions.names)
@@ -311,12 +312,12 @@ def propose_true_label(
         label = words[keys.index(decided[-1])] if decided[-1] in keys else other
         strength = _association(truth, label, decisions)
         if plain and strength <= -CONTRADICTORY and not adverse:
-            message = f"the favourable true label of {title!r} may be {label!r}, the word of the decision, but the"
-            raise SchemaError(f"{message} favourable decision is rarer there", hint=hint)
+            message = f"the favourable true label of {title!r} may be {label!r}, as for the decision, but the"
+            raise SchemaError(f"{message} favourable decision is less frequent there", hint=hint)
         if plain and strength <= -SIGNIFICANT and not adverse:
             return label, (
-                f"{SAME_WORD}, although the favourable decision is rarer there: if it is not the favourable label of "
-                f"{title!r}, state the other one: `favourable_target=VALUE`"
+                f"{SAME_WORD}, although the favourable decision is less frequent there: if it is not the favourable "
+                f"label of {title!r}, state the other one: `favourable_target=VALUE`"
             )
         if not (plain and adverse) or strength >= SIGNIFICANT:
             return label, SAME_WORD
@@ -328,20 +329,21 @@ def propose_true_label(
     strength = _association(truth, label, decisions)
     evident = not plain or (adverse and not same)
     if strength <= -SIGNIFICANT:
-        evidence = "the favourable decision is rarer there"
+        evidence = "the favourable decision is less frequent there"
     elif strength >= SIGNIFICANT or evident or decision is None:
         if evident or strength < SIGNIFICANT:
-            return label, "proposed by the words and the name of the column"
-        return label, "proposed as the favourable decision is more frequent there"
+            return label, "proposed from the words and the column name"
+        return label, "proposed because the favourable decision is more frequent there"
     else:
         evidence = "decisions and true labels are not associated"
-    raise SchemaError(f"the favourable true label of {title!r} may be {label!r} by its name, but {evidence}", hint=hint)
+    message = f"the favourable true label of {title!r} may be {label!r}, judging by its name, but {evidence}"
+    raise SchemaError(message, hint=hint)
 
 
 def _association(truth: OutcomeColumn, favourable: Value, decisions: DecisionLabels) -> float:
     """Compute the z-score of the association between favourable decisions and a true label.
 
-    It is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
+    The z-score is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
     """
     labels = truth.known_words((favourable,))
     both_known = decisions.labelled & np.array([*(word in labels for word in truth.words), False])[truth.positions]
@@ -357,7 +359,7 @@ def _association(truth: OutcomeColumn, favourable: Value, decisions: DecisionLab
 
 
 def parse_label(value: Any) -> Value | None:
-    """Parse the label in a cell: canonical numbers become numbers, and empty cells None."""
+    """Parse a cell as a label: canonical numbers become numbers, and empty cells None."""
     label: Value | None = parse_word(value.strip() or None) if isinstance(value, str) else value
     return None if is_missing(label) else label
 
@@ -372,10 +374,11 @@ def opposite_label(label: Value) -> Value:
 
 
 def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
-    """Infer the kind of an outcome unless it is stated, and list its distinct labels or numbers.
+    """Determine the kind of an outcome, and list its distinct labels or numbers.
 
-    Many distinct words that are all numbers, in any spelling, are numbers. Labels with an order are ordinal. Numbers
-    are a number if ``favourable`` is a direction, or if it is None and there are more than ``MOST_NUMERIC_LABELS``.
+    Many distinct words that are all numbers, in any spelling, are numbers. Unless specified, the kind is ``ordinal`` if
+    an order is specified, and ``number`` for numbers if ``favourable`` is a direction, or if it is None and there are
+    more than ``MOST_NUMERIC_LABELS`` of them.
     """
     labels = set(column.known_words([] if favourable is None else [favourable]))
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:
@@ -387,8 +390,8 @@ def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: Outcome
         inferred = "number"
     kind = outcome.kind or ("ordinal" if outcome.order is not None else inferred)
     if kind != "number" and outcome.unit is not None:
-        hint = "leave it out, or use `kind=number`"
-        raise OptionError(f"a unit belongs to a number, and {column.name!r} holds labels", hint=hint)
+        hint = "omit the unit, or use `kind=number`"
+        raise OptionError(f"a unit requires numbers, and {column.name!r} holds labels", hint=hint)
     return kind, labels
 
 
@@ -401,15 +404,15 @@ def infer_target(
     """Infer the target entry of a schema from a column.
 
     Raises:
-        DataError: if the column has no outcome of the stated kind.
-        SchemaError: if the favourable label cannot be proposed or does not occur.
+        DataError: The column cannot have the specified kind.
+        SchemaError: The favourable label cannot be proposed or does not occur.
     """
     outcome = outcome or OutcomeRole()
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
         other = next((label for label in labels if not is_number(label)), None)
         if other is not None:
-            raise DataError(f"expected numbers in the column {name!r}, got {other!r}", hint="leave `kind=number` out")
+            raise DataError(f"expected numbers in the column {name!r}, got {other!r}", hint="omit `kind=number`")
         if len(labels) < 2:
             raise DataError(f"column {name!r} holds a single number: {list_values(labels)}")
         direction = NEITHER if favourable is None else favourable
@@ -427,14 +430,14 @@ def label_target(
     """Infer the target entry of a column with several labels, in their order if they have one.
 
     Args:
-        column: column of the labels.
-        favourable: first or last of ordered labels; by default the last.
-        outcome: kind, ``labels`` or ``ordinal``, and the order of the labels.
-        true_labels: column of the true labels. None without them.
+        column: Column of the labels.
+        favourable: First or last of the ordered labels. Default: the last.
+        outcome: Kind, ``labels`` or ``ordinal``, and the order of the labels.
+        true_labels: Column of the true labels. None if there are none.
 
     Raises:
-        DataError: if there are too few or too many labels, or labels differ in case or blanks only.
-        SchemaError: if the order is not known, or lacks a label.
+        DataError: There are too few or too many labels, or some labels differ only in case or blanks.
+        SchemaError: The order is unknown, or lacks a label.
     """
     column.require_spelling()
     unknown = column.unknown_words(outcome.order or ())
@@ -451,10 +454,10 @@ def label_target(
 def order_labels(
     name: str, labels: Sequence[Any], favourable: Value | None, order: Sequence[Value] | None
 ) -> dict[str, Any]:
-    """Order the values of an ordinal target, and find the favourable one, by default the last.
+    """Order the values of an ordinal target, and find the favourable one. Default: the last.
 
     Raises:
-        SchemaError: if there is no order, or it lacks a label that occurs or repeats one.
+        SchemaError: There is no order, or it repeats a label or lacks a label that occurs.
     """
     if order is None:
         if not all(isinstance(label, int | float) for label in labels):

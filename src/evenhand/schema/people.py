@@ -27,19 +27,19 @@ class People:
     """Encoded individuals with their true labels.
 
     Attributes:
-        schema: schema of the columns; its target lists every label.
-        individuals: shape (n, attributes), see ``Attribute`` for the entries. If ``schema.carries_rows``, the last
-            column is an additional one: the row of ``frame`` with the individual's passthrough columns and words for
+        schema: Schema of the columns; its target lists every label.
+        individuals: Shape (n, attributes), see ``Attribute`` for the entries. If ``schema.carries_rows``, there is
+            an additional last column: the row of ``frame`` with the individual's passthrough columns and words for
             unknown values. Variants of a person keep it.
-        labels: positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
+        labels: Positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
             has no target column.
-        rows: row of the frame of each person, from 0, shape (n,).
-        dropped: number of rows left out because the value of a ``missing: drop`` attribute was missing.
-        frame: data frame of the people, in the user's own type.
-        numbers: true numbers if the target is a number, NaN where unknown, shape (n,); ``labels`` is None then.
-        counts: number of people per entry, shape (n,); None for one each.
-        untyped: whether the frame was read from a text table, which does not state the types of its columns.
-        reading: how the table was read. None if the people come from no table. Subsets keep it.
+        rows: Row of the frame of each person, from 0, shape (n,).
+        dropped: Number of rows that were dropped because the value of a ``missing: drop`` attribute was missing.
+        frame: Data frame of the people, in the user's own type.
+        numbers: True numbers if the target is a number, NaN if unknown, shape (n,). In that case, ``labels`` is None.
+        counts: Number of people per entry, shape (n,); None for one each.
+        untyped: Whether the frame was read from a text table, which does not state the types of its columns.
+        reading: Interpretation of the table. None if the people were not read from a table. Subsets keep it.
     """
 
     schema: Schema
@@ -137,15 +137,15 @@ def encode(
     """Encode the rows of a data frame (pandas, polars, pyarrow, ...).
 
     Args:
-        schema: schema of the columns. A target without ``values`` gets them from the data.
-        frame: one row per person; columns that the schema does not name are ignored.
-        location: name of the data in messages.
-        read_target: whether to read the true labels if the data has them.
-        without: masks of rows to leave out by the missing item, such as ``a decision``, shape (n,) each.
+        schema: Schema of the columns. The data supply missing ``values`` of the target.
+        frame: One row per person; columns that the schema does not name are ignored.
+        location: Name of the data in messages.
+        read_target: Whether to read the true labels if the data has them.
+        without: Masks of rows to leave out by the missing item, such as ``a decision``, shape (n,) each.
 
     Raises:
-        DataError: if a column is missing, or a value is missing or outside its domain; the message names column,
-            value and row (from 1; with counts, the number of rows).
+        DataError: A column is missing, or a value is missing or outside its domain. The message states the column, the
+            value and the row (from 1; with counts, the number of rows).
     """
     table = Table.of(frame, location)
     try:
@@ -217,7 +217,7 @@ def _encode(schema: Schema, table: Table, read_target: bool, without: Mapping[st
 
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans) -> Floats:
-    """Encode a column; rows that are not known become NaN and may hold anything."""
+    """Encode a column. Unknown rows become NaN, and their values are not checked."""
     format_, edges = attribute.number_format, attribute.edges
     if attribute.values is not None and edges is None:
         entries = column.look_up(_positions(attribute.values))
@@ -254,7 +254,7 @@ def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
     codes: dict[Hashable, float] = {}
     for i, value in enumerate(values):
         codes[value_key(value)] = float(i)
-        codes.setdefault(word_of(value), float(i))  # 1 and "1" are one value, unless both are listed
+        codes.setdefault(word_of(value), float(i))  # 1 and "1" are equal, unless both are listed
 
     def position(cell: Any) -> float:
         if not isinstance(cell, Hashable):
@@ -265,7 +265,7 @@ def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
 
 
 def _unusual_type(attribute: Attribute, table: Table) -> str | None:
-    """Name the type of a column whose words look like another type; None for other columns.
+    """Determine the type of a column whose words look like another type. Return None for other columns.
 
     The type is ``numbers`` for numbers in another spelling, such as ``$1,200``, and ``words`` for words that look like
     numbers, such as ``02134``.
@@ -283,11 +283,11 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     was trained on the numbers themselves.
 
     Args:
-        schema: schema of the individuals.
-        individuals: shape (n, attributes). If the schema carries rows, an additional entry is the row of ``rows`` with
-            the passthrough columns and words for unknown values; without this entry it is the first row.
-        like: data frame with the type and column types of the result.
-        rows: data frame whose rows the individuals carry. Default: ``like``. Without either, only attributes are
+        schema: Schema of the individuals.
+        individuals: Shape (n, attributes). If the schema carries rows, an additional entry is the row of ``rows`` with
+            the passthrough columns and words for unknown values. Without this entry, the first row is used.
+        like: Data frame with the type and column types of the result.
+        rows: Data frame whose rows the individuals carry. Default: ``like``. Without either, only attributes are
             returned.
     """
     import narwhals as nw
@@ -329,7 +329,7 @@ def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
     words = all(isinstance(value, str) for value in attribute.values or (0,))
     if not words and format_ is None and pd.api.types.is_string_dtype(column.dtype):
         values = _spell_like(values, column)
-    # Half-way midpoints and missing values do not fit into whole numbers.
+    # Integers cannot represent fractional midpoints and missing values.
     fractions = values.dtype.kind == "f" and not (values == np.round(values)).all()
     return values if fractions and column.dtype.kind in "iub" else pd.Series(values).astype(column.dtype)
 
@@ -354,7 +354,7 @@ def _spelling_key(value: Any) -> str | float:
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Select the passthrough columns of individuals, and write the words for unknown values into ``columns``."""
+    """Select the passthrough columns of individuals, and insert the words for unknown values into ``columns``."""
     width = len(schema.attributes)
     carried = individuals[:, width] if individuals.shape[1] > width else np.zeros(len(individuals))
     at = carried.astype(np.int64).tolist()
@@ -383,7 +383,7 @@ def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence
 
 
 def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) -> Floats:
-    """Encode the true numbers, NaN in rows that are not kept, shape (n,)."""
+    """Encode the true numbers, NaN for dropped rows, shape (n,)."""
     numbers = column.numbers(read_number)
     numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
     hint = "fill it in or remove the row; for labels, use `kind=label`"
@@ -392,7 +392,7 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) 
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
-    """Encode the true labels, -1 in rows that are not kept, and list all labels in the schema."""
+    """Return the schema with all target labels, and the label index of each row (-1 for dropped rows)."""
     target, labels = schema.target, OutcomeColumn.read(column)
     stated = labels.matches(target.values or ())
     # Markers of missing values, and words for "unknown" that the target does not list as labels.
@@ -407,7 +407,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
         values = (*(word for word in words if word not in favourable), *favourable)
         check_number_of_labels(target.name, values, minimum=2)
         update = {"values": values} | ({"favourable": favourable[0]} if favourable else {})
-        # Cached properties are kept by a copy; they depend on the attributes only, which do not change.
+        # The copy keeps cached properties, which depend only on the unchanged attributes.
         schema = schema.model_copy(update={"target": target.model_copy(update=update)})
     codes = labels.encode(values)
     unlisted = [labels.words[i] for i in np.unique(labels.positions[keep & (codes < 0)])]

@@ -1,4 +1,4 @@
-"""Groups that are known by probability only, such as race estimated from name and address."""
+"""Group probabilities, such as race estimated from name and address."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class GroupProbabilities:
             raise DataError(
                 f"expected probabilities by {name} that sum to 1 in each row, got {values[row].tolist()} in row "
                 f"{row + 1} ({int(invalid.sum()):,} such rows)",
-                hint="divide each row by its sum; leave all probabilities of a row of unknown group empty",
+                hint="divide each row by its sum; if the group of a row is unknown, leave its probabilities empty",
             )
         return cls(name, tuple(columns), np.asarray(values / values.sum(axis=1, keepdims=True)))
 
     @property
     def known(self) -> Booleans:
-        """Rows with probabilities, shape (n,)."""
+        """Mask of the rows with probabilities, shape (n,)."""
         return ~np.isnan(self.values[:, 0])
 
     def at(self, rows: Integers) -> GroupProbabilities:

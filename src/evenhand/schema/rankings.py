@@ -29,18 +29,18 @@ class RecordedRankings:
     Rows are candidates, sorted by list and then by position.
 
     Attributes:
-        people: Candidates; their attributes define the groups.
-        lists: Number of each candidate's list, from 0, shape (n,).
+        people: Candidates, whose attributes define the groups.
+        lists: Index of each candidate's list, from 0, shape (n,).
         positions: Positions in the list, from 1, shape (n,). Candidates of equal rank or score occupy consecutive
             positions in arbitrary order.
-        ties: Number of each block of equal rank or score in a list, from 0 in the order of the rows, shape (n,).
+        ties: Index of each candidate's block of equal rank or score, from 0 in row order, shape (n,).
         relevance: Relevance of each candidate, at least 0, shape (n,); None if unknown.
         ranked_by: Column of ranks or scores.
         by_score: Whether the column holds scores, highest first.
         query: Column that identifies the lists; None for a single list.
         relevance_name: Column of the relevance.
-        unranked: Number of rows without a rank or score, which are left out.
-        gapped: Number of lists whose recorded ranks skip positions.
+        unranked: Number of excluded rows, which have no rank or score.
+        gapped: Number of lists with gaps in the recorded ranks.
     """
 
     people: People
@@ -62,14 +62,14 @@ class RecordedRankings:
 
     @property
     def tied(self) -> int:
-        """Number of candidates with the rank or score of another candidate in their list."""
+        """Number of candidates tied with another candidate in the same list."""
         sizes = np.bincount(self.ties)
         return int(sizes[sizes > 1].sum())
 
 
 @dataclass(frozen=True)
 class RankingRoles:
-    """Roles of the columns of a table of rankings; other columns are ignored.
+    """Column roles of a table of rankings. Other columns are ignored.
 
     Attributes:
         rank: Column of recorded ranks, whole numbers from 1. Mutually exclusive with ``rank_by``.
@@ -78,7 +78,7 @@ class RankingRoles:
         relevance: Column of the relevance of each candidate, such as clicks or grades; at least 0.
         protected: Columns that define the groups. Default: the protected attributes of the schema.
         schema: Schema of the protected columns. Default: inferred from the data.
-        accept_proposals: Whether to accept the proposals for columns that cannot be attributes without changes.
+        accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are.
     """
 
     rank: str | None = None
@@ -95,7 +95,7 @@ class RankingRoles:
     def read(self, frame: Any, *, location: str = "data") -> RecordedRankings:
         """Read the rankings of a data frame.
 
-        Rows without a rank or score are left out and counted. Candidates of equal rank occupy the positions from that
+        Rows without a rank or score are excluded and counted. Tied candidates occupy consecutive positions from their
         rank on, and skipped ranks stay empty, so that a recorded rank is the displayed position.
 
         Args:
@@ -107,8 +107,8 @@ class RankingRoles:
         """
         if (self.rank is None) == (self.rank_by is None):
             raise OptionError(
-                f"expected a column of ranks or one of scores, got {'neither' if self.rank is None else 'both'}",
-                hint="name recorded ranks: `rank=COLUMN`, from 1; or scores: `rank_by=COLUMN`, highest first",
+                f"expected a column of ranks or a column of scores, got {'neither' if self.rank is None else 'both'}",
+                hint="name a column of ranks from 1, `rank=COLUMN`, or a column of scores, `rank_by=COLUMN`",
             )
         by_score = self.rank is None
         key, order = ("score", str(self.rank_by)) if by_score else ("rank", str(self.rank))
@@ -123,7 +123,7 @@ class RankingRoles:
             raise DataError(f"no row has a {key} in column {order!r}", location=location)
         if not by_score:
             invalid = ranked & ~((keys >= 1) & (keys == np.floor(keys)) & (keys <= LARGEST))
-            hint = "add 1 to ranks that start at 0; rank by a score with `rank_by=COLUMN`"
+            hint = "add 1 to ranks that start at 0, or rank by scores with `rank_by=COLUMN`"
             table[order].refuse(invalid, "a whole rank from 1", hint)
         queries = np.zeros(len(table), dtype=np.int64)
         if self.query is not None:
@@ -136,7 +136,7 @@ class RankingRoles:
         people = encode(schema, table, read_target=False, without={f"a {key}": ~ranked})
         rows = np.flatnonzero(ranked)
         ranking = _rank(queries[rows], -keys[rows] if by_score else keys[rows], recorded=not by_score)
-        # Rows that are left out because a value is missing still occupy a position.
+        # Rows that are excluded because of missing values still occupy a position.
         number = np.full(len(table), -1)
         number[people.rows] = np.arange(len(people))
         encoded = number[rows[ranking.order]] >= 0
@@ -159,7 +159,7 @@ class RankingRoles:
 def _read_numbers(column: CodedColumn, role: str) -> Floats:
     """Convert a column to numbers, NaN for missing values."""
     numbers = column.numbers(read_number)
-    hint = f"correct or drop these rows; an empty cell is a candidate without a {role}"
+    hint = f"correct or drop these rows; leave the cell empty if the candidate has no {role}"
     column.refuse(~(np.isfinite(numbers) | column.missing()), f"a finite number as {role}", hint)
     return numbers
 
@@ -168,7 +168,7 @@ def _read_relevance(column: CodedColumn, ranked: Booleans) -> Floats:
     """Read the relevance of all rows; values of unranked rows are not checked."""
     values = _read_numbers(column, "relevance")
     hint = "set the relevance of unrated candidates to 0"
-    column.refuse(ranked & ~(values >= 0), "relevance of at least 0", hint)
+    column.refuse(ranked & ~(values >= 0), "a relevance of at least 0", hint)
     if values[ranked].max() == 0:
         raise DataError(f"expected a relevance above 0 in column {column.name!r}, got only 0")
     return values
@@ -176,7 +176,7 @@ def _read_relevance(column: CodedColumn, ranked: Booleans) -> Floats:
 
 @dataclass(frozen=True)
 class _Ranking:
-    """Rows in the order of their lists and positions; see ``RecordedRankings``."""
+    """Rows sorted by list and position; see ``RecordedRankings``."""
 
     order: Integers
     lists: Integers

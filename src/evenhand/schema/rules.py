@@ -65,7 +65,7 @@ class Proposal:
     Attributes:
         entry: Entry of ``rules``, ``dependencies`` or ``links``.
         evidence: Short evidence, such as ``seen 1, expected 6,536``.
-        accepted: Whether the entry applies unless a person deletes it, rather than only after a person confirms it.
+        accepted: Whether the entry applies without confirmation.
     """
 
     entry: str | Dependency | Link
@@ -79,8 +79,8 @@ class Relation:
 
     Attributes:
         source: Column of the determining attribute.
-        column: Column of the attribute that follows.
-        rows: Mappings from entries of the source to corresponding entries of the follower.
+        column: Column of the dependent attribute.
+        rows: Mappings from entries of the source to corresponding entries of the dependent attribute.
     """
 
     source: int
@@ -88,15 +88,15 @@ class Relation:
     rows: tuple[Entries, ...]
 
     def fits(self, sources: Floats, values: Floats) -> Booleans:
-        """Check elementwise whether values belong to their source entries, or to no row."""
+        """Check elementwise whether values match their source entries, or occur in no row."""
         listed = np.isin(values, [value for row in self.rows for value in row.values()])
         return np.asarray(~listed | np.logical_or.reduce([look_up(row, sources) == values for row in self.rows]))
 
     def follow(self, originals: Floats, people: Floats) -> Booleans:
-        """Update the follower in ``people`` (n, d), and return whether each individual has a valid entry, shape (n,).
+        """Update the dependent attribute in ``people`` (n, d), and check whether its entries are valid, shape (n,).
 
-        An entry moves within its row. An entry without a row at the old source entry does not change. It is invalid if
-        a row has it at the new source entry, because it would then be the counterpart of two individuals.
+        An entry moves within its row. An entry that no row contains for the old source entry does not change. It is
+        invalid if a row contains it for the new source entry, because it would be the counterpart of two individuals.
         """
         old, new, entries = originals[:, self.source], people[:, self.source], originals[:, self.column]
         changed = old != new
@@ -194,7 +194,7 @@ def _parse_relation(
 
 
 def _parse_key(attribute: Attribute, key: Value) -> Value:
-    # JSON keys are always text: read them as a number or Boolean if only that is in the domain.
+    # JSON keys are always strings. Convert a key to a number or Boolean if only the converted value is in the domain.
     if isinstance(key, str) and _find_entry(attribute, key) is None:
         with suppress(ValueError):
             parsed = json.loads(key)
@@ -236,7 +236,7 @@ def _check_rows(
         for key, value in row.items():
             if row_numbers.setdefault(value, number) != number:
                 message = f"{move.text(value)!r} is in row {row_numbers[value]} and in row {number}"
-                raise SchemaError(message, location=location, hint="join the two rows, or delete the value from one")
+                raise SchemaError(message, location=location, hint="merge the rows, or delete the value from one")
             person[0, columns] = key, value
             violated = next((rule for rule in rules if not rule.holds(person)[0]), None)
             if violated is not None:

@@ -63,7 +63,7 @@ class Schema(BaseModel):
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")
         if self.constrains_people:
-            # The first access to these cached properties checks them.
+            # These cached properties are validated on first access.
             _ = self.constraints, self.determined, self.moves
         return self
 
@@ -179,7 +179,7 @@ class Schema(BaseModel):
 
     @cached_property
     def width(self) -> int:
-        """Number of inputs of a network that takes plain numbers."""
+        """Number of inputs of a network with numeric inputs."""
         return sum(attribute.width for attribute in self.attributes)
 
     def inputs(self, individuals: Floats) -> Floats:
@@ -225,14 +225,14 @@ class Schema(BaseModel):
         for name in names:
             if self[name].size == 1:
                 raise OptionError(
-                    f"the protected attribute {name!r} has one value only",
+                    f"the protected attribute {name!r} has only one value",
                     hint="protect another attribute, or extend its domain in the schema",
                 )
         among = among or {}
         count = math.prod(len(among[name]) if name in among else self[name].size or 1 for name in names)
         if count == 1:
             raise OptionError(
-                f"the conditions leave one value only of {', '.join(names)}",
+                f"the conditions leave only one value of {', '.join(names)}",
                 hint="leave at least two values of the protected attributes",
             )
         if count > MAX_ASSIGNMENTS:
@@ -353,7 +353,7 @@ def schema_to_yaml(schema: Schema, proposals: Sequence[Proposal] = (), remarks: 
 
 
 def _comment(text: str) -> str:
-    # Line breaks of values would end the comment.
+    # A line break in a value would end the comment.
     return f"  # {' '.join(text.split())}" if text else ""
 
 
@@ -376,12 +376,12 @@ def _flow_style(value: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        # Representers are registered by class: do not change yaml.SafeDumper.
+        # Representers are registered per class, so yaml.SafeDumper itself is not changed.
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
     def represent_text(dumper: Any, value: str) -> Any:
-        # Quote text with line breaks, which plain scalars would change to spaces.
+        # Quote text with line breaks, because plain scalars would turn them into spaces.
         quotes = '"' if re.search("[\n\x85\u2028\u2029]", value) else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=quotes)
 

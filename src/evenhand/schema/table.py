@@ -18,14 +18,14 @@ from evenhand.schema.words import parse_number, read_number, word_of
 
 
 class Table:
-    """A data frame in memory whose columns are coded when they are first used.
+    """Data frame in memory whose columns are coded on first use.
 
     Attributes:
-        frame: narwhals data frame.
-        counts: number of people per row, shape (n,); None for one each.
-        location: name of the data in messages.
-        locate: function that locates the first row with a value of a column; None to use row numbers.
-        names: column names.
+        frame: Narwhals data frame.
+        counts: Number of people per row, shape (n,); None for one each.
+        location: Name of the data in messages.
+        locate: Function that locates the first row with a value of a column; None to use row numbers.
+        names: Column names.
     """
 
     locate: Callable[[str, Any], str] | None = None
@@ -59,14 +59,14 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """A column as its distinct values and the code of each row.
+    """Column stored as its distinct values and the code of each row.
 
     Attributes:
-        name: name of the column.
-        known: distinct values, and the position of each row's value among them; None to compute them on demand.
-        array: numbers of the rows, shape (n,); None if the column holds anything else.
-        counts: number of people per row, shape (n,); None for one each.
-        locate: function that locates the first row with a value in the data; None to use row numbers.
+        name: Name of the column.
+        known: Distinct values, and the position of each row's value among them; None to compute them on demand.
+        array: Values of a numeric column, shape (n,). None for other columns.
+        counts: Number of people per row, shape (n,); None for one each.
+        locate: Function that locates the first row with a value in the data; None to use row numbers.
     """
 
     name: str
@@ -81,12 +81,12 @@ class CodedColumn:
     ) -> CodedColumn:
         """Read a narwhals Series.
 
-        Blank cells are missing. Among numbers, the canonical spelling of a number is a number.
+        Blank cells are missing. In a column with numbers, canonical spellings of numbers are numbers.
 
         Args:
-            series: the column.
-            counts: number of people per row; None for one each.
-            locate: function that locates the first row with a value in the data; None to use row numbers.
+            series: The column.
+            counts: Number of people per row; None for one each.
+            locate: Function that locates the first row with a value in the data; None to use row numbers.
         """
         if series.dtype.is_integer() or series.dtype.is_float():
             array = series.to_numpy()
@@ -106,14 +106,14 @@ class CodedColumn:
     def with_numbers(self) -> CodedColumn:
         """Convert the words to numbers, if every word is the canonical spelling of a number.
 
-        The result is another column, so that a table does not keep the distinct numbers of all its columns.
+        The result is a new column, so that a table does not keep the distinct numbers of all its columns.
         """
         words = [value for value in self.values if isinstance(value, str)] if self.array is None else []
         numeric = words and not any(isinstance(parse_word(word), str) for word in words)
         return self._replace_values(parse_word) if numeric else replace(self)
 
     def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
-        """Replace the distinct values, and merge equal ones; the column itself if no value changes."""
+        """Replace the values of the column and merge duplicates. If no value changes, return the column itself."""
         values = [change(value) for value in self.values]
         if all(new is old for new, old in zip(values, self.values, strict=True)):
             return self
@@ -159,12 +159,12 @@ class CodedColumn:
         """Convert some rows to numbers, in any spelling, shape (rows,).
 
         Raises:
-            DataError: if a cell is missing, or not a finite number.
+            DataError: A cell is missing, or not a finite number.
         """
         numbers = self.numbers(read_number)
         wrong = np.zeros(len(numbers), dtype=np.bool_)
         wrong[rows] = ~np.isfinite(numbers[rows])
-        self.refuse(wrong, f"a finite number as {role}", f"leave those rows or the column of {role}s out")
+        self.refuse(wrong, f"a finite number as {role}", f"drop these rows, or omit the column of {role}s")
         return np.asarray(numbers[rows])
 
     def look_up(self, convert: Callable[[Any], float]) -> Floats:
@@ -202,10 +202,10 @@ class CodedColumn:
         return ", ".join(parts) + (f", ... ({len(codes)} in all)" if len(codes) > most else "")
 
     def refuse(self, rows: Booleans, expected: str, hint: str | None) -> None:
-        """Refuse the values of some rows, if there are any.
+        """Check that there are no invalid rows.
 
         Raises:
-            DataError: a row is refused; the message names the first value, its place and the number of rows.
+            DataError: A row is invalid. The message states the first value, its location and the number of rows.
         """
         if rows.any():
             value = self.at(int(np.argmax(rows)))
@@ -231,7 +231,7 @@ def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
     kinds = set(map(type, column))
     if any(issubclass(kind, np.generic) for kind in kinds):
         column = [plain_value(value) for value in column]
-    # True == 1 in Python, but they are two values.
+    # True == 1 in Python, but they are different values.
     keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
@@ -250,7 +250,7 @@ def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
 
 
 def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
-    """Code words as distinct words and the position of each row's word; None if the column holds anything else."""
+    """Code words as distinct words and the position of each row's word. Return None for other columns."""
     import narwhals as nw
     import pandas as pd
 
@@ -264,7 +264,7 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
         encoded = native.combine_chunks().dictionary_encode()
         words = encoded.dictionary.to_pylist()
         codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
-    elif isinstance(native.dtype, np.dtype):  # an array of Python objects, which are coded faster as such
+    elif isinstance(native.dtype, np.dtype):  # Python objects are coded faster directly
         return None
     else:
         codes, distinct = pd.factorize(native)

@@ -64,7 +64,7 @@ class Target(BaseModel):
                 raise ValueError("values require a target of labels, got kind number")
             return self
         if self.unit is not None:
-            raise ValueError("a unit belongs to a number: `kind: number`")
+            raise ValueError("a unit requires `kind: number`")
         if self.values is not None and len(self.values) < 2:
             raise ValueError(f"values must have at least two labels, got {list(self.values)}")
         if self.kind == "labels" and self.favourable != NEITHER:
@@ -87,7 +87,7 @@ class Target(BaseModel):
         return self.kind == "number"
 
     def describe(self, name: str | None = None) -> OutcomeReading:
-        """Describe which values are favourable, under another name of the column if one is passed."""
+        """Describe the favourable values. If ``name`` is passed, it replaces the column name."""
         column = name or self.name
         if self.favourable == NEITHER:
             return OutcomeReading(column=column)
@@ -108,7 +108,7 @@ class Target(BaseModel):
         if self.is_number:
             raise SchemaError(
                 f"{analysis} compares labels, and the target {self.name!r} is a number",
-                hint="divide the number into classes first, for example above and below a threshold",
+                hint="convert the number to classes first, for example above and below a threshold",
             )
 
 
@@ -149,6 +149,6 @@ class OutcomeRole:
                 hint="order=['low', 'high']",
             )
         if self.kind in ("labels", "number"):
-            hint = "remove one: labels with an order are `kind=ordinal`"
+            hint = "remove one; labels with an order have `kind=ordinal`"
             raise OptionError(f"expected `kind={self.kind}` or `order=`, got both", hint=hint)
         object.__setattr__(self, "order", tuple(self.order))

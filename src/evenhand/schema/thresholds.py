@@ -86,14 +86,14 @@ class Thresholds(BaseModel):
         return tuple(sorted({*self.own.values(), *([] if self.default is None else [self.default])}))
 
     def describe(self) -> str:
-        """Format the thresholds: ``0.4 for sex Female, 0.5 for everybody else``."""
+        """Format the thresholds: ``0.4 for sex Female, 0.5 for all others``."""
         parts = [f"{threshold:g} for {self.attribute} {value}" for value, threshold in self.own.items()]
         if self.default is not None:
-            parts.append(f"{self.default:g} for everybody else" if parts else f"{self.default:g}")
+            parts.append(f"{self.default:g} for all others" if parts else f"{self.default:g}")
         return ", ".join(parts)
 
     def select(self, scores: Floats, schema: Schema, individuals: Floats) -> Booleans:
-        """Select scores that reach the threshold (or do not exceed it if low scores are good), shape (n,).
+        """Mark the scores that reach the threshold (or do not exceed it if low scores are good), shape (n,).
 
         Args:
             scores: Scores, shape (n,).
@@ -151,7 +151,7 @@ class Thresholds(BaseModel):
         for threshold in self.values:
             message = f"the scores are between {low:g} and {high:g}, and the threshold is {threshold:g}"
             if 0 < threshold < 1 and looks_like_points(scores):
-                hint += f", such as `threshold={PERCENT * threshold:g}` of 0 to 100, or divide the scores by 100"
+                hint += f", such as `threshold={PERCENT * threshold:g}` on a scale of 100, or divide the scores by 100"
                 raise OptionError(message, location="`threshold=`", hint=hint)
             if threshold > 1 and low >= 0 and high <= 1:
                 message += f": {'every' if self.low_is_good else 'no'} person would be selected"

@@ -25,7 +25,7 @@ class PeopleWeights:
 
     Attributes:
         name: Column of the weights.
-        values: Weights, at least 0 and 1 on average, shape (n,).
+        values: Non-negative weights with mean 1, shape (n,).
     """
 
     name: str
@@ -49,9 +49,9 @@ def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
     """
     values = Table.of(frame)[name].finite_numbers(rows, "weight")
     if values.min() < 0 or values.max() == 0:
-        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "zeros alone"
+        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
         raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
-    # Only ratios of weights matter; the squares of relative weights above the limit fit into floats.
+    # Only ratios of weights matter, and squares of relative weights above the limit do not underflow.
     relative = values / values.mean()
     return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative))
 
@@ -62,7 +62,7 @@ class SampleRoles:
 
     Attributes:
         weight: Column of the sample weights.
-        membership: Attribute -> group -> column of its probability.
+        membership: Column of each probability, by attribute and group.
     """
 
     weight: str | None = None
@@ -74,7 +74,7 @@ class SampleRoles:
         return roles | {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
 
     def columns(self, frame: Any) -> list[str]:
-        """List these columns of a data frame; they are not attributes.
+        """List the columns of weights and probabilities of a data frame.
 
         Raises:
             DataError: A column is missing.

@@ -1,4 +1,4 @@
-"""Cells of tables as values: canonical numbers, truth values, words for unknown values, and spelling variants."""
+"""Interpretation of table cells: canonical numbers, truth values, words for unknown values, and spelling variants."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from evenhand.core.configuration import read_configuration
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
-"""Candidates for the canonical spelling of a number."""
+"""Pattern of words that may be canonical spellings of numbers."""
 
 LARGEST_INTEGER = 2**53
-"""Larger integers are not told apart by 64-bit floats, so they stay words."""
+"""Larger integers remain words, because 64-bit floats cannot represent all of them."""
 
 TRUTH = {"true": "1", "false": "0", "1": "1", "0": "0", "1.0": "1", "0.0": "0"}
 """Spellings of true and false, case folded."""
@@ -33,7 +33,7 @@ def parse_number(word: str) -> int | float | None:
     are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not.
 
     Args:
-        word: content of the cell.
+        word: Content of the cell.
 
     Returns:
         The number, or None if the word is not its canonical spelling, or is an integer beyond 2**53.
@@ -49,7 +49,7 @@ def parse_number(word: str) -> int | float | None:
 
 
 def read_number(value: Any) -> float:
-    """Read a number in any spelling, such as ``3.10`` and ``+5``, where it is stated to be a number; NaN for others."""
+    """Parse a number in any spelling, such as ``3.10`` and ``+5``. Return NaN for other values."""
     if isinstance(value, str) and "_" in value:  # Python's own spelling of 1_000
         return math.nan
     try:
@@ -59,7 +59,7 @@ def read_number(value: Any) -> float:
 
 
 def is_unusual_number(value: Any) -> bool:
-    """Check whether a value is a word that reads as a number, but is not the canonical spelling of one."""
+    """Check whether a value is a non-canonical spelling of a number."""
     return isinstance(value, str) and math.isfinite(read_number(value)) and parse_number(value.strip()) is None
 
 
@@ -85,12 +85,12 @@ def plain_key(value: Any) -> str | None:
 
 
 def outcome_key(value: Any) -> str:
-    """Build the key that equal outcome values share: their text; ``"1"`` and ``"0"`` for true and false."""
+    """Build the comparison key of an outcome: its text, or ``"1"`` and ``"0"`` for true and false."""
     return truth_key(value) or word_of(value)
 
 
 def folded(value: Any) -> str:
-    """Fold the case of a word and remove invisible characters and repeated blanks, so that similar words are equal."""
+    """Normalise a word: fold its case, and remove invisible characters and repeated blanks."""
     visible = "".join(
         letter for letter in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(letter) != "Cf"
     )
@@ -100,7 +100,7 @@ def folded(value: Any) -> str:
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
     """Group the words that differ only in case or blanks, in their order of appearance.
 
-    Blanks before a word do not count: text tables often have them behind the separator.
+    Leading blanks are ignored, because text tables often have them after the separator.
     """
     alike: dict[str, list[str]] = {}
     for value in values:
@@ -132,12 +132,12 @@ def means_unknown(value: Any) -> bool:
 
 
 def means_no_outcome(value: Any) -> bool:
-    """Check whether the word of an outcome means that it is unknown; ``declined`` and ``refused`` are outcomes."""
+    """Check whether an outcome means "unknown". ``declined`` and ``refused`` are known outcomes."""
     return means_unknown(value) and is_favourable_word(value) is None
 
 
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
-    """List the numbers that tables use as codes for unknown values, such as -1 and 999."""
+    """List the numbers that are common codes for unknown values, such as -1 and 999."""
     codes = frozenset(_data()["codes"])
     return [
         value for value in values if isinstance(value, int | float) and not isinstance(value, bool) and value in codes
@@ -147,7 +147,7 @@ def unknown_codes(values: Sequence[Any]) -> list[Any]:
 def is_adverse_name(name: str) -> bool | None:
     """Check whether a column name means that its label 1, yes or true is adverse, such as ``defaulted``.
 
-    A negation turns the meaning: ``no_default`` is not adverse, and ``not_hired`` is.
+    A negation reverses the meaning: ``no_default`` is not adverse, and ``not_hired`` is.
 
     Returns:
         None if the words of the name contradict each other, as in ``passed_risk_check``.
