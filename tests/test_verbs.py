@@ -209,7 +209,7 @@ def test_a_shield_is_given_by_a_file_or_by_entries(tmp_path):
         groups={"a": {"rate": 0.5, "accept": 0.3}, "b": {"rate": 0.5, "accept": 0.6}},
     )
     assert policy.expected_cost == changed.expected_cost > 0
-    with pytest.raises(evenhand.EvenhandError, match="expected a file or entries"):
+    with pytest.raises(evenhand.EvenhandError, match="expected either a file or entries"):
         evenhand.synthesize_shield(tmp_path / "shield.yaml", horizon=3)
 
 

@@ -1,9 +1,9 @@
 """Verbs: one function for each task of Evenhand, such as ``evenhand.audit`` and ``evenhand.search``.
 
-A verb takes a fitted model and a data frame, infers the schema if there is none, runs an analysis and returns its
-result. Settings are typed dictionaries, whose names an editor completes. All verbs accept ``progress``: a function that
-receives the current step and the completed share, 0 to 1; True shows a bar, False nothing. By default, a bar is shown
-in notebooks only.
+A verb takes a fitted model and a data frame, infers the schema if none is passed, runs an analysis and returns its
+result. Settings are typed dictionaries, so editors can complete their names. All verbs accept ``progress``: a function
+that receives the current step and the completed share, from 0 to 1; True shows a progress bar, False disables it. By
+default, a progress bar is shown only in notebooks.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ Metrics: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 class ProgressSettings(TypedDict, total=False):
-    """Progress of a verb (see ``evenhand.view.follow_progress``)."""
+    """Progress settings (see ``evenhand.view.follow_progress``)."""
 
     progress: Progress | bool | None
 
 
 class FileSettings(ProgressSettings, total=False):
-    """Reading of a table from a file (see ``evenhand.datasets.read_frame``)."""
+    """Settings for reading a table from a file (see ``evenhand.datasets.read_frame``)."""
 
     encoding: str | None
     sheet: str | None
@@ -73,7 +73,7 @@ class FileSettings(ProgressSettings, total=False):
 class RunSettings(FileSettings, total=False):
     """Settings of most analyses.
 
-    ``confidence`` is the confidence level of the intervals, ``time_limit`` a limit in seconds.
+    ``confidence`` is the confidence level of the intervals. ``time_limit`` is in seconds.
     """
 
     data_name: str
@@ -85,7 +85,7 @@ class RunSettings(FileSettings, total=False):
 
 
 class TargetSettings(RunSettings, total=False):
-    """Target of the decisions (see ``evenhand.schema.OutcomeRole`` and ``evenhand.schema.ColumnRoles``)."""
+    """Settings for the target (see ``evenhand.schema.OutcomeRole`` and ``evenhand.schema.ColumnRoles``)."""
 
     favourable: Any
     favorable: Any
@@ -96,7 +96,7 @@ class TargetSettings(RunSettings, total=False):
 
 
 class ModelSettings(TargetSettings, total=False):
-    """Model and people (see ``evenhand.models.Subject`` and ``evenhand.schema.ColumnRoles``)."""
+    """Settings for the model and the people (see ``evenhand.models.Subject`` and ``evenhand.schema.ColumnRoles``)."""
 
     ignore: Names
     membership: Mapping[str, Any] | None
@@ -284,7 +284,7 @@ class ShieldEntries(ProgressSettings, total=False):
 
 
 def _verb(settings_type: type) -> Callable[[VerbT], VerbT]:
-    """Build a verb: check the names of its arguments, and follow its progress.
+    """Decorate a verb to check the names of its arguments and to show its progress.
 
     The decorated function always receives a function as ``progress``.
 
@@ -334,26 +334,26 @@ def audit(
     show_people: bool = False,
     **settings: Unpack[AuditSettings],
 ) -> AuditResult:
-    """Audit a model by groups, subgroups and individuals, with proofs if the model is a white box.
+    """Audit a model for groups, subgroups and individuals, with proofs if the model is a white box.
 
     Args:
-        model: Fitted model (scikit-learn, PyTorch, XGBoost, LightGBM, ...), function from a frame of n people to n
+        model: Fitted model (scikit-learn, PyTorch, XGBoost, LightGBM, ...), function that maps a frame of n people to n
             labels or probabilities, or path or URL of a model (see ``evenhand.models.load_model``).
         data: Data frame (pandas, polars, pyarrow, ...) or path of a table, one row per person, with the columns of the
             model and the protected attributes.
         y: True labels, shape (n,). None if they are a column of the data.
         target: Column of the true labels.
         protected: Columns that decisions must not depend on.
-        sample_weight: Weight of each person, shape (n,), or the column of the data that holds it. Results by group and
+        sample_weight: Weight of each person, shape (n,), or the name of a column of weights. Results by group and
             subgroup are weighted. Flip rates, searches and proofs count all people equally.
         show_people: Whether the result contains records of real people. By default, it contains only aggregates and
             invented profiles.
         settings: ``metrics`` are custom metrics by name (see ``evenhand.groups.add_metrics``). ``membership`` is
-            described at ``audit_predictions``. ``AuditSettings`` names the references of all others.
+            described in ``audit_predictions``. For all others, see the classes named in ``AuditSettings``.
 
     Returns:
-        The result: ``groups``, ``individual``, ``certificates``, ... ``evenhand.view.write_report(result, folder)``
-        writes a report.
+        The result, with the attributes ``groups``, ``individual``, ``certificates`` and others.
+        ``evenhand.view.write_report(result, folder)`` writes a report.
 
     Raises:
         EvenhandError: The model, the data or a setting is invalid.
@@ -422,34 +422,36 @@ def audit_predictions(
 ) -> AuditResult:
     """Audit recorded decisions by groups, intersections and subgroups, without a model.
 
-    The arguments have the names and the order of ``fairlearn.metrics.MetricFrame``. Columns are lists, tuples, arrays
-    or Series of shape (n,) or (n, 1). Rows are matched by position; pandas objects with different indices are refused.
+    The arguments have the same names and order as in ``fairlearn.metrics.MetricFrame``. Columns are lists, tuples,
+    arrays or Series of shape (n,) or (n, 1). Rows are matched by position; pandas objects with different indices are
+    rejected.
 
     Args:
         arrays: ``y_pred``; ``y_true, y_pred``; or ``y_true, y_pred, sensitive_features``. All can be passed by name.
         sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
             an array of shape (n, k).
-        y_true: True labels, missing where unknown. Error rates are over people with a true label, selection rates over
-            everyone. Without true labels, no error rates are computed.
-        y_pred: Decisions: two labels, or more of which one is favourable; several labels or grades, each compared
+        y_true: True labels. Unknown labels are missing values. Error rates are computed over people with a true label,
+            selection rates over all people. Without true labels, no error rates are computed.
+        y_pred: Decisions: two or more labels, one of which is favourable; several labels or grades, each compared
             (``kind="labels"``, ``order=``); or numbers, such as prices. None if ``threshold`` is applied to the scores.
         y_score: Scores of the favourable decision, for calibration or for ``threshold``.
         sample_weight: Weight of each person, shape (n,), such as survey weights. Rates, means and intervals are
             weighted.
-        threshold: Score from which the decision is favourable, such as 0.5, instead of ``y_pred``.
+        threshold: Minimum score of a favourable decision, such as 0.5, instead of ``y_pred``.
             ``[0.5, "sex=Female:0.4"]`` sets another threshold for a group.
-        low_is_good: Whether low scores are favourable, as with risks. People are selected up to the threshold, and
-            calibration is that of 1 minus the score.
-        membership: Attributes that are known by probability only, such as race by name and address: attribute ->
-            probabilities of its groups, a data frame or a mapping from groups to columns of shape (n,). The rates of
-            these groups are in ``result.groups.proxies``, with bounds (see ``evenhand.groups.measure_proxies``).
-        settings: ``data`` is a data frame, a lazy one (Polars, DuckDB, Spark, Ibis), or the path of a table or of a
-            folder of Parquet files, whose columns the arguments above name. Rows outside memory are counted where they
-            are. ``metrics`` are custom metrics by name (see ``evenhand.groups.add_metrics``).
-            ``DecisionAuditSettings`` names the references of all others.
+        low_is_good: Whether low scores are favourable, as for risk scores. People are selected if their score is at
+            most the threshold, and calibration uses 1 minus the score.
+        membership: Attributes whose values are known only as probabilities, such as race inferred from name and
+            address. A mapping from attributes to the probabilities of their groups, each a data frame or a mapping from
+            groups to columns of shape (n,). The rates of these groups and their bounds are in ``result.groups.proxies``
+            (see ``evenhand.groups.measure_proxies``).
+        settings: ``data`` is a data frame, a lazy frame (Polars, DuckDB, Spark, Ibis), or the path of a table or of a
+            folder of Parquet files. The arguments above are then names of its columns. Data outside memory are
+            aggregated where they are stored. ``metrics`` are custom metrics by name (see
+            ``evenhand.groups.add_metrics``). For all others, see the classes named in ``DecisionAuditSettings``.
 
     Returns:
-        The result; see ``result.groups`` and ``result.subgroups``.
+        The result, with the attributes ``groups`` and ``subgroups``.
 
     Raises:
         EvenhandError: The decisions or a setting is invalid.
@@ -492,11 +494,11 @@ def audit_predictions(
 
 
 def _name_arrays(arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return true labels, decisions and sensitive features from positional and named arguments.
+    """Combine positional and named arguments into true labels, decisions and sensitive features.
 
     Raises:
-        OptionError: There are more than three positional arguments, an argument is passed twice, or there are no
-            sensitive features.
+        OptionError: There are more than three positional arguments, an argument is passed twice, or the sensitive
+            features are missing.
     """
     if len(arrays) > 3:
         raise OptionError(
@@ -529,17 +531,18 @@ def audit_rankings(
     """Audit rankings by group: selection at k, exposure and pairwise order.
 
     Args:
-        rank: Position of each candidate in its list, from 1, shape (n,). None if scores rank the candidates.
+        rank: Position of each candidate in its list, counted from 1, shape (n,). None if ``rank_by`` is passed.
         sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
             an array of shape (n, k).
-        rank_by: Score of each candidate, highest first, shape (n,), instead of ``rank``.
-        query: List of each candidate, such as a search, shape (n,). None if all candidates are in one list.
-        relevance: Relevance of each candidate, such as clicks or grades, at least 0, shape (n,).
-        settings: ``at`` is the number of positions that count as selected. ``RankingSettings`` names the reference of
-            all others.
+        rank_by: Score of each candidate, shape (n,), instead of ``rank``. The highest score has rank 1.
+        query: List of each candidate, such as the ID of a search, shape (n,). None if all candidates are in one list.
+        relevance: Non-negative relevance of each candidate, such as clicks or grades, shape (n,).
+        settings: ``at`` is the number of positions that count as selected. For all others, see the class named in
+            ``RankingSettings``.
 
     Returns:
-        The result; ``result.breakdowns`` has the groups and the gaps between them, ``result.to_frame()`` all numbers.
+        The result. ``result.breakdowns`` contains the groups and the gaps between them, ``result.to_frame()`` contains
+        all numbers.
 
     Raises:
         EvenhandError: The rankings or a setting is invalid.
@@ -574,16 +577,16 @@ def compare(
     confidence: float = 0.95,
     **settings: Unpack[ProgressSettings],
 ) -> AuditComparison:
-    """Compare two audits number by number: two models, two releases or two periods.
+    """Compare the numbers of two audits, such as of two models, two releases or two periods.
 
     Args:
-        before, after: Results of ``audit`` or ``audit_predictions``, their JSON files, or folders of reports. If both
-            audits of the same people have ``keep_decisions=True``, changes are paired and intervals shorter.
+        before, after: Results of ``audit`` or ``audit_predictions``, their JSON files, or report folders. If both
+            audits are of the same people and use ``keep_decisions=True``, changes are paired and intervals are shorter.
         confidence: Confidence level of the intervals.
         settings: ``progress``.
 
     Returns:
-        The result: ``lines`` with ``before``, ``after``, ``change`` and ``verdict``, and ``pairing``.
+        The result, with the attribute ``pairing`` and ``lines`` with ``before``, ``after``, ``change`` and ``verdict``.
 
     Raises:
         EvenhandError: A file is not an audit, or the audits have no number in common.
@@ -631,13 +634,14 @@ def certify(
     Args:
         model: White box: a network, a linear model, or trees.
         data, y, target, protected: As for ``audit``. With ``schema`` and a uniform population, no data are needed.
-        population: Population of the shares: ``uniform`` over the domain, ``data``, as in the data, or
-            ``independent``, with the frequencies of each attribute in the data.
-        settings: ``schema`` is the domain of the people, inferred from the data by default. ``certificate`` is a file
-            for the proof. ``CertifySettings`` names the references of all others.
+        population: Population of the certified shares: ``uniform`` for the uniform distribution over the domain,
+            ``data`` for the distribution of the data, or ``independent`` for the product of the marginal distributions
+            of the data.
+        settings: ``schema`` is the domain of the people. Default: inferred from the data. ``certificate`` is the path
+            of a file for the proof. For all others, see the classes named in ``CertifySettings``.
 
     Returns:
-        The certificate: ``certified`` and ``falsified`` are proved shares, ``undecided`` is the rest.
+        The certificate. ``certified`` and ``falsified`` are proved shares, ``undecided`` is the remaining share.
 
     Raises:
         EvenhandError: The model, the data or a setting is invalid; ``NotAdditiveError`` if the model is not a white
@@ -664,7 +668,7 @@ def certify(
     schema = options.get("schema")
     if data is None and schema is not None and population == "uniform":
         if y is not None:
-            raise OptionError("expected data beside `y=`, got none", hint="pass the data, or leave `y=` out")
+            raise OptionError("expected data if `y=` is passed, got none", hint="pass the data, or leave `y=` out")
         outcome = _read_outcome(options)
         schema = change_target(options.pop("schema"), target, options.pop("favourable", None), outcome)
         schema = schema.with_protected(protected) if protected else schema
@@ -694,13 +698,14 @@ def search(
 
     Args:
         model, data, y, target, protected: As for ``audit``.
-        show_people: Whether examples and ``to_frame()`` contain records of real people. By default, they contain
-            invented profiles only.
-        settings: ``budget`` is the maximum number of people in queries. ``SearchSettings`` names the references of all
-            others.
+        show_people: Whether examples and ``to_frame()`` contain records of real people. By default, they contain only
+            invented profiles.
+        settings: ``budget`` is the maximum number of people in queries. For all others, see the classes named in
+            ``SearchSettings``.
 
     Returns:
-        The result: ``profiles`` is their number, ``examples`` the clearest of them, ``to_frame()`` has all.
+        The result. ``profiles`` is the number of profiles found, ``examples`` contains the clearest profiles, and
+        ``to_frame()`` returns all profiles.
 
     Raises:
         EvenhandError: The model, the data or a setting is invalid.
@@ -735,18 +740,18 @@ def find_subgroups(
     sample_weight: Any = None,
     **settings: Unpack[SubgroupSettings],
 ) -> SubgroupResult:
-    """Find subgroups, described by several attributes, that a model treats differently from all other people.
+    """Find subgroups, defined by several attributes, that a model treats differently from all other people.
 
     Args:
         model, data, y, target: As for ``audit``.
-        protected: Attributes that describe subgroups. Numbers are cut into ranges.
-        sample_weight: Weight of each person, shape (n,), or the column of the data that holds it. Rates, gaps and
-            intervals are weighted.
-        settings: ``SubgroupSettings`` names the references. If the target is a number, they are those of
+        protected: Attributes that define subgroups. Numeric attributes are binned.
+        sample_weight: Weight of each person, shape (n,), or the name of a column of weights. Rates, gaps and intervals
+            are weighted.
+        settings: See the classes named in ``SubgroupSettings``. For a numeric target, use the settings of
             ``evenhand.subgroups.NumberSubgroupConfig``, such as ``measure="residual"``.
 
     Returns:
-        The result: ``findings`` are the subgroups with their gaps, intervals and adjusted p-values.
+        The result. ``findings`` contains the subgroups with their gaps, intervals and adjusted p-values.
 
     Raises:
         EvenhandError: The model, the data or a setting is invalid.
@@ -785,15 +790,17 @@ def mitigate(
     protected: Names = None,
     **settings: Unpack[MitigationSettings],
 ) -> Mitigation:
-    """Train models that reduce the unfairness of a model, and compare them on held-out data.
+    """Train models that are fairer than a model, and compare them on held-out data.
 
     Args:
         model, data, y, target, protected: As for ``audit``.
-        settings: ``methods``, and ``findings`` to learn from: results of ``search``, ``find_subgroups``, ``certify`` or
-            ``audit``, or their JSON files. ``MitigationSettings`` names the references of all others.
+        settings: ``methods`` are names of mitigation methods. ``findings`` are used for training: results of
+            ``search``, ``find_subgroups``, ``certify`` or ``audit``, or their JSON files. For all others, see the class
+            and the function named in ``MitigationSettings``.
 
     Returns:
-        ``result``, the comparison, and ``candidates``, the mitigated models; ``save(path)`` writes the first.
+        The mitigation. ``result`` is the comparison, and ``candidates`` are the mitigated models. ``save(path)`` writes
+        the first candidate.
 
     Raises:
         EvenhandError: The model, the data, the findings or a setting is invalid.
@@ -823,17 +830,17 @@ def mitigate(
 def synthesize_shield(
     config: Mapping[str, Any] | str | Path | None = None, **settings: Unpack[ShieldEntries]
 ) -> ShieldPolicy:
-    """Synthesize the shield of least cost that enforces a fairness property in every run of decisions.
+    """Synthesize the shield with the lowest cost that enforces a fairness property in every sequence of decisions.
 
     Args:
-        config: Configuration as a mapping, or as a YAML or TOML file (see the reference of shield files).
-        settings: Entries of the configuration, which override those of a mapping.
+        config: Configuration as a mapping, or path of a YAML or TOML file (see the reference of shield files).
+        settings: Entries of the configuration. They override the entries of a mapping.
 
     Returns:
-        The policy; ``evenhand.shields.Shield(policy)`` enforces it, ``evenhand.shields.save_policy`` writes it.
+        The policy. ``evenhand.shields.Shield(policy)`` enforces it, ``evenhand.shields.save_policy`` writes it.
 
     Raises:
-        OptionError: The configuration is invalid, or no shield enforces the property.
+        OptionError: The configuration is invalid, or no shield can enforce the property.
         LimitError: The shield does not fit into memory.
 
     Examples:
@@ -858,7 +865,7 @@ def synthesize_shield(
     progress = entries.pop("progress")
     progress("synthesizing the shield", 0.0)
     if entries and not isinstance(config, Mapping | None):
-        raise OptionError(f"expected a file or entries, got {config} and {', '.join(entries)}")
+        raise OptionError(f"expected either a file or entries, got {config} and {', '.join(entries)}")
     plan = shields.read_plan(config if isinstance(config, str | Path) else {**(config or {}), **entries})
     return shields.synthesize(plan, progress=lambda done, total: progress("synthesizing the shield", done / total))
 
@@ -867,13 +874,15 @@ def synthesize_shield(
 def audit_language_model(
     model: Any, data: Any, *, show_people: bool = False, **settings: Unpack[LanguageModelSettings]
 ) -> LanguageModelAudit:
-    """Audit a language model that decides about people: gaps between groups beyond the noise of the model and of names.
+    """Audit a language model that decides about people.
+
+    Gaps between groups are distinguished from the noise of the model and of names.
 
     Args:
-        model: File of a language model, or its entries as a mapping.
-        data: Data frame or path of a table, whose rows are templates of the prompt, or a list of texts.
+        model: Path of a language-model file, or its entries as a mapping.
+        data: Data frame or path of a table whose rows fill the prompt template, or a list of texts.
         show_people: Whether the result contains rows of the data, prompts and answers. By default, it does not.
-        settings: ``LanguageModelSettings`` names the reference.
+        settings: See the class named in ``LanguageModelSettings``.
 
     Examples:
         >>> import evenhand
@@ -907,7 +916,7 @@ def assess_generator(
     sequence_column: str | None = None,
     **settings: Unpack[GeneratorSettings],
 ) -> GenaiAssessment:
-    """Assess whether every value of a group appears, and how often, in the items of a generator.
+    """Assess how regularly the values of each group appear in the items of a generator.
 
     Args:
         items: Data frame or path of a table, one row per item in the order of the requests. An empty label means that
@@ -915,13 +924,13 @@ def assess_generator(
         groups: Columns of labels.
         values: Required values by group. Default: the values in the table.
         repeated: Maximum number of items between two appearances of a value: for all groups, by group, or by value.
-            None requires nothing; the number that the items fulfil is reported.
+            None sets no requirement. The smallest number that the items fulfil is then reported.
         conditions: Required value by column. Only items with all of these values are assessed.
-        sequence_column: Column that names sequences, which are assessed separately.
-        settings: ``GeneratorSettings`` names the reference.
+        sequence_column: Column of sequence names. Each sequence is assessed separately.
+        settings: See the function named in ``GeneratorSettings``.
 
     Returns:
-        The assessment: ``sequences``, each with the results of every group and value.
+        The assessment. ``sequences`` contains the results of each sequence by group and value.
 
     Raises:
         EvenhandError: The table or a setting is invalid.
@@ -954,12 +963,12 @@ def _check_metrics(options: Mapping[str, Any]) -> None:
 
 
 def _take(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Remove some options, and return those that are there."""
+    """Remove options by name, and return the ones that were set."""
     return {name: options.pop(name) for name in names if name in options}
 
 
 def _read_outcome(options: dict[str, Any]) -> Any:
-    """Remove the options about the target, and return its role. ``favorable`` becomes ``favourable``."""
+    """Remove the options about the target, and build its role. ``favorable`` is renamed to ``favourable``."""
     from evenhand.schema.target import OutcomeRole
 
     if "favorable" in options:
@@ -968,7 +977,7 @@ def _read_outcome(options: dict[str, Any]) -> Any:
 
 
 def _select_shown(result: ResultT, show_people: bool) -> ResultT:
-    """Return the result with or without records of real people.
+    """Remove records of real people from the result, unless ``show_people`` is True.
 
     Raises:
         OptionError: ``show_people`` is not a Boolean.
@@ -985,8 +994,8 @@ def _read_data(data: Any, options: dict[str, Any], *, large: bool = False, words
     Args:
         data: Data frame, or path of a table.
         options: Options of the verb.
-        large: Whether a table with many rows becomes a lazy frame.
-        words: Whether every cell of a file stays a word.
+        large: Whether to open a large table as a lazy frame.
+        words: Whether to read every cell of a file as a string.
     """
     from evenhand.datasets.rows import open_data
     from evenhand.datasets.tables import read_frame, read_words
@@ -995,9 +1004,9 @@ def _read_data(data: Any, options: dict[str, Any], *, large: bool = False, words
     is_file = isinstance(data, str | Path)
     rows = open_data(data) if large and is_file else None
     if reading and (rows is not None or not is_file):
-        kind = "read where it is" if rows is not None else "not a file"
+        kind = "are not read into memory" if rows is not None else "are not a file"
         raise OptionError(
-            f"`{next(iter(reading))}=` applies to a file that is read into memory, and the data is {kind}",
+            f"`{next(iter(reading))}=` applies only to files that are read into memory, but the data {kind}",
             hint="leave it out, or pass the path of a table",
         )
     if not is_file:
@@ -1017,7 +1026,7 @@ def _read_subject(
     varied: bool = True,
     weights: Any = None,
 ) -> Subject:
-    """Read the model and the people, and remove the options about them."""
+    """Read the model and the people, and remove their settings from the options."""
     from evenhand.datasets.rows import is_text_table
     from evenhand.models.subject import Subject
     from evenhand.schema.arrays import check_index, check_type

@@ -7,14 +7,14 @@ EvenhandError                  base class (exit code 2 of the command line)
 │   └── NotAdditiveError           model that is not a white box
 ├── OptionError (ValueError)       invalid option, argument or expression
 ├── DecisionError (ValueError)     invalid decision, label or state of a shield
-├── AccessError (PermissionError)  request that the service denies
+├── AccessError (PermissionError)  request denied by the service
 ├── DossierError (ValueError)      data or configuration that does not permit a dossier
-├── TrustError (PermissionError)   file that could run code, without permission
+├── TrustError (PermissionError)   file that can execute code, without permission
 ├── MissingExtraError (ImportError) optional dependency that is not installed
 ├── StoreError (OSError)           store of the service that cannot be read or written
 ├── FetchError (OSError)           failed network request
-└── LimitError (RuntimeError)      limit that ended the run before any result (exit code 3)
-    └── BudgetError                budget of queries that is exhausted
+└── LimitError (RuntimeError)      limit reached before there was any result (exit code 3)
+    └── BudgetError                exhausted query budget
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from enum import Enum
 class EvenhandError(Exception):
     """Base class of all errors of Evenhand.
 
-    Messages name parameters, such as `` `time_limit=SECONDS` ``. The command line replaces them by its options.
+    Messages name parameters, such as `` `time_limit=SECONDS` ``. The command line replaces them with its options.
 
     Args:
-        message: Sentence with the invalid names and values.
-        location: File, column, row or option of the error.
+        message: Description of the error, with the invalid names and values.
+        location: File, column, row or option that caused the error.
         hint: Instruction for the user.
     """
 
@@ -65,7 +65,7 @@ class ModelError(EvenhandError, ValueError):
 
 
 class NotAdditiveError(ModelError):
-    """Raised when a model can be queried, but is not a white box."""
+    """Raised when a model is not a white box, but can be queried."""
 
 
 class OptionError(EvenhandError, ValueError):
@@ -73,7 +73,7 @@ class OptionError(EvenhandError, ValueError):
 
 
 class DecisionError(_CodedError, ValueError):
-    """Raised when a shield refuses a decision, a label or a state. Its state is unchanged.
+    """Raised when a shield rejects a decision, a label or a state. The state of the shield does not change.
 
     Args:
         code: Error code: ``group``, ``recommendation``, ``cost``, ``id``, ``repeated``, ``unknown-id``,
@@ -86,7 +86,7 @@ class DossierError(_CodedError, ValueError):
 
     Args:
         code: Error code, such as ``unlisted-category`` or ``not-below-2-percent``.
-        place: Location as data: ``column``, ``value``, ``row`` (the first person is row 1), ``category``.
+        place: Structured location: ``column``, ``value``, ``row`` (the first person is row 1), ``category``.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class AccessError(_CodedError, PermissionError):
 
 
 class TrustError(EvenhandError, PermissionError):
-    """Raised when loading a file could run code, and this is not allowed."""
+    """Raised when loading a file can execute code and the user has not allowed it."""
 
 
 class FetchFailure(Enum):
     """Reason for a `FetchError`."""
 
     UNREACHABLE = "unreachable"
-    """No connection was made, so the request was not sent."""
+    """No connection was established, so the request was not sent."""
     BROKEN = "broken"
-    """The connection broke before the response was complete."""
+    """The connection was lost before the response was complete."""
     TIMEOUT = "timeout"
-    """The response was not complete in time."""
+    """The response was not complete within the time limit."""
     STATUS = "status"
     """The server responded with an error status."""
     OTHER = "other"
@@ -127,12 +127,12 @@ class FetchError(EvenhandError, OSError):
     """Raised when a network request fails.
 
     Attributes:
-        failure: Reason of the failure.
-        status: Status of the response. None without a response.
+        failure: Reason for the failure.
+        status: HTTP status of the response. None without a response.
         body: First bytes of the error response.
         code: Error code in the response, such as ``context_length_exceeded``. Empty if there is none.
         reason: Error message in the response, without secrets. Empty if there is none.
-        retry_after: Seconds after which a retry makes sense. None if it does not.
+        retry_after: Seconds to wait before a retry. None if a retry is not useful.
     """
 
     failure: FetchFailure = FetchFailure.OTHER
@@ -153,13 +153,13 @@ class StoreError(EvenhandError, OSError):
 
 
 class LimitError(EvenhandError, RuntimeError):
-    """Raised when a limit ends the run before any result."""
+    """Raised when a limit is reached before there is any result."""
 
     exit_code = 3
 
 
 class BudgetError(LimitError):
-    """Raised when the budget does not cover the next query."""
+    """Raised when the budget is not sufficient for the next query."""
 
 
 class MissingExtraError(EvenhandError, ImportError):
@@ -173,14 +173,14 @@ class MissingExtraError(EvenhandError, ImportError):
 
     def __init__(self, module: str, *, extra: str, purpose: str) -> None:
         super().__init__(
-            f"{module} is needed {purpose}, and it is not installed",
+            f"{module} is required {purpose}, but it is not installed",
             hint=f"in the checkout of Evenhand: pip install '.[{extra}]'",
         )
 
 
 class GuessedEncodingWarning(UserWarning):
-    """Warning that the encoding of a text table was guessed."""
+    """Issued when the encoding of a text table was guessed."""
 
 
 class TableWarning(UserWarning):
-    """Warning that rows above the header were skipped, or a column of several types was converted."""
+    """Issued when rows above the header were skipped, or a mixed-type column was converted."""

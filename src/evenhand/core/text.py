@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 SIMULATED = "the simulated population"
-"""Name of the population beyond the data. Each result describes it."""
+"""Name of the population that is not in the data. Each result describes how it was simulated."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def format_percent(share: float) -> str:
-    """Format a share in percent, with more digits near 0 and 100 %, so that it rounds to neither.
+    """Format a share in percent, with more digits near 0 and 100 %, so that it is not rounded to either.
 
     >>> format_percent(0.0241), format_percent(0.00004), format_percent(0.99996), format_percent(1.0)
     ('2.4 %', '0.0040 %', '99.9960 %', '100 %')
@@ -25,7 +25,8 @@ def format_percent(share: float) -> str:
 def percent_digits(share: float) -> int:
     """Return the number of decimals of a share in percent.
 
-    It is 0 for 0 and 100 %, and 1 otherwise; within 1 % of these, the distance gets two significant digits.
+    The number is 0 for 0 and 100 %, and 1 for most other values. Within 1 % of 0 or 100 %, the distance is shown with
+    two significant digits.
     """
     distance = min(abs(100 * share), abs(100 - 100 * share))
     if distance < 1e-9:
@@ -34,22 +35,22 @@ def percent_digits(share: float) -> int:
 
 
 def strip_unprintable(text: str) -> str:
-    """Replace characters that control a terminal, are invalid in XML, or change the writing direction."""
+    """Replace characters that control terminals, are invalid in XML, or change the writing direction."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def split_lines(text: str) -> list[str]:
     r"""Split text at ``\n`` only, and remove a byte order mark at its beginning.
 
-    Unlike ``str.splitlines``, this does not split at U+2028 and U+0085, which JSON does not escape.
+    Unlike ``str.splitlines``, this function does not split at U+2028 and U+0085, which JSON does not escape.
     """
     return text.removeprefix("\ufeff").split("\n")
 
 
 def suggest_name(name: str, candidates: Iterable[str]) -> str:
-    """Suggest the nearest of some names, as a question with a trailing space. Empty if no name is near.
+    """Suggest the most similar name, as a question with a trailing space. Empty if no name is similar.
 
-    Names that differ only in case are the nearest.
+    The case of letters is ignored.
 
     >>> suggest_name("agee", ["age", "race"])
     "did you mean 'age'? "
@@ -64,12 +65,12 @@ def suggest_name(name: str, candidates: Iterable[str]) -> str:
 
 
 def find_repeated(names: Iterable[str]) -> list[str]:
-    """List the names that occur more than once, in order."""
+    """Return the names that occur more than once, in order."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def join_names(protected: Iterable[str]) -> str:
-    """Join several protected attributes into one name: ``sex x race``."""
+    """Join the names of several protected attributes: ``sex x race``."""
     return " x ".join(protected)
 
 
@@ -85,14 +86,14 @@ def percent_at_most(share: float) -> str:
 
 def _round_bound(share: float, *, upper: bool) -> str:
     digits = percent_digits(share)
-    # The small term keeps decimals such as 96.1, which are inexact in binary.
+    # The small term keeps decimals such as 96.1, which have no exact binary representation.
     scaled = 100 * share * 10**digits
     end = math.ceil(scaled - 1e-7) if upper else math.floor(scaled + 1e-7)
     return f"{end / 10**digits:.{digits}f} %"
 
 
 def format_decimal(value: float) -> str:
-    """Format a difference, a ratio or a score with two decimals, or more near 0 and 1.
+    """Format a difference, a ratio or a score with two decimals, or with more near 0 and 1.
 
     >>> format_decimal(0.1934), format_decimal(0.0042), format_decimal(0.99951), format_decimal(float("inf"))
     ('0.19', '0.0042', '0.99951', 'without limit')
@@ -109,7 +110,7 @@ def decimal_digits(value: float) -> int:
 
 
 def format_digits(value: float, digits: int) -> str:
-    """Format a value with a number of decimals; 0 and 1 have none."""
+    """Format a value with a number of decimals. 0 and 1 are formatted without decimals."""
     if math.isinf(value):
         return "without limit"
     return f"{value:.0f}" if value in (0, 1) else f"{value:.{digits}f}"
@@ -124,7 +125,7 @@ def format_against(value: float, threshold: float) -> str:
 
 
 def format_significant(value: float, digits: int = 4) -> str:
-    """Format a number with significant digits, and all digits of a large integer part.
+    """Format a number with a number of significant digits. Integer parts are not rounded.
 
     >>> format_significant(0.123456), format_significant(98.7654), format_significant(123456.7)
     ('0.1235', '98.77', '123,457')
@@ -135,23 +136,23 @@ def format_significant(value: float, digits: int = 4) -> str:
 
 
 def format_level(confidence: float) -> str:
-    """Format a confidence level as ``95 %``."""
+    """Format a confidence level, such as ``95 %``."""
     return f"{100 * confidence:.6g} %"
 
 
 def format_count(n: int, singular: str, plural: str) -> str:
-    """Format a number with its noun: ``1 person``, ``9,769 people``."""
+    """Format a count with its noun, such as ``1 person`` or ``9,769 people``."""
     return f"{n:,} {singular if n == 1 else plural}"
 
 
 def list_some(words: Sequence[str], limit: int = 12) -> str:
-    """List the first words and the number of the others."""
+    """List the first words and the number of remaining words."""
     listed = ", ".join(words[:limit])
     return f"{listed} and {len(words) - limit:,} more" if len(words) > limit else listed
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds: ``0.4 s``, ``41.7 s``, ``3 min 5 s``."""
+    """Format a duration, such as ``0.4 s``, ``41.7 s`` or ``3 min 5 s``."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, remainder = divmod(round(seconds), 60)

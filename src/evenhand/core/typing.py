@@ -13,4 +13,4 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 Progress: TypeAlias = Callable[[str, float], None]
-"""Function that receives the current step and the completed share, 0 to 1."""
+"""Function that receives the current step and the completed share, from 0 to 1."""

@@ -10,8 +10,9 @@ NEXT_RELEASE = "0.1.0"
 def read_version(package: str) -> str:
     """Read the version of the package in a folder.
 
-    Builds have versions such as ``0.1.0`` and ``0.1.0.dev12+g1a2b3c4``. A checkout, which may differ from its commit,
-    has ``0.1.0.dev0+checkout.g1a2b3c4``. Sources without a Git folder have ``0.1.0.dev0``.
+    Builds have versions such as ``0.1.0`` and ``0.1.0.dev12+g1a2b3c4``. A checkout has a version such as
+    ``0.1.0.dev0+checkout.g1a2b3c4``, and may contain changes to this commit. Sources without a Git folder have the
+    version ``0.1.0.dev0``.
     """
     built = _read(package, "VERSION")
     if built:
@@ -21,12 +22,12 @@ def read_version(package: str) -> str:
 
 
 def without_commit(version: str) -> str:
-    """Remove the commit from a version, so that saved work can be resumed after a commit."""
+    """Remove the commit from a version, so that a saved run can be resumed after a commit."""
     return version.partition("+")[0]
 
 
 def _read_commit(git: str) -> str:
-    """Read the commit of a Git folder, or of a worktree, where it is a file. Empty if there is none."""
+    """Read the commit of a Git folder, or of a worktree, where ``.git`` is a file. Empty if there is none."""
     target = _read(git).removeprefix("gitdir: ")
     folder = os.path.join(git, "..", target) if target else git
     head = _read(folder, "HEAD")
@@ -39,7 +40,7 @@ def _read_commit(git: str) -> str:
 
 
 def _read(*parts: str) -> str:
-    """Read a small file, without surrounding white space. Empty if it cannot be read."""
+    """Read a small file and strip whitespace. Empty if it cannot be read."""
     try:
         with open(os.path.join(*parts), encoding="utf-8") as file:
             return file.read().strip()
