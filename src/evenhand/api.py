@@ -790,7 +790,7 @@ def mitigate(
     protected: Names = None,
     **settings: Unpack[MitigationSettings],
 ) -> Mitigation:
-    """Train models that are fairer than a model, and compare them on held-out data.
+    """Train fairer versions of a model, and compare them on held-out data.
 
     Args:
         model, data, y, target, protected: As for ``audit``.

@@ -102,7 +102,7 @@ class FakeChat(LocalServer):
         received: Bodies of all requests, in the order of arrival.
         paid: Idempotency key of each charged answer, or its conversation if there is no key.
         tokens: Charged input and output tokens. A word is a token.
-        most_at_once: Maximum number of concurrent requests so far.
+        most_at_once: Largest observed number of concurrent requests.
 
     >>> with FakeChat(lambda text: 0.2 if "Lakisha" in text else 0.4) as chat:
     ...     print(chat.url.rpartition(":")[0])

@@ -244,7 +244,7 @@ def test_a_key_that_is_not_set_is_told_before_anything_is_asked(tmp_path: Path, 
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     judge = {"kind": "chat", "url": "http://127.0.0.1:9/v1", "model": "m", "key": "NO_SUCH_KEY"}
     conditions = [{"name": name, "judge": "Is it?"} for name in ("leader", "poor")]
-    with pytest.raises(OptionError, match="NO_SUCH_KEY of the key is not set") as caught:
+    with pytest.raises(OptionError, match="NO_SUCH_KEY for the key is not set") as caught:
         generate_items(make_pipeline(judge=judge, conditions=conditions), PROMPTS, tmp_path / "out")
     assert caught.value.location == "judge, key"
     assert not (tmp_path / "out").exists()

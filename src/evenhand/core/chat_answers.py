@@ -25,10 +25,10 @@ DOUBTS = frozenset("?\uff1f¿؟⁇~¬≠!☐✗✘✖❌❎🚫⛔👎")
 """Symbols that question or negate a word. ``!`` negates only the word after it."""
 
 MAX_OBJECTS = 64
-"""Maximum number of braces at which the search for JSON objects starts."""
+"""Maximum number of positions at which a JSON object is parsed."""
 
 MAX_UNCLOSED = 4
-"""Maximum number of unclosed braces before the search for JSON objects ends."""
+"""Maximum number of unclosed objects. After that, the search for JSON objects ends."""
 
 _THOUGHT_NAMES = "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad"
 _THOUGHTS = re.compile(

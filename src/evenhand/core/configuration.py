@@ -28,12 +28,12 @@ def read_configuration(
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise error("not a text file", location=str(path), hint="Write it in YAML or TOML, as UTF-8.") from None
+        raise error("not a text file", location=str(path), hint="write it in YAML or TOML, encoded as UTF-8") from None
     except OSError as fault:
         raise error(
             f"the configuration cannot be read: {fault.strerror or fault}",
             location=str(path),
-            hint=f"Pass a configuration file, such as {example}.",
+            hint=f"pass a configuration file, such as {example}",
         ) from None
     try:
         content = _parse_toml(text, path) if path.suffix.lower() == ".toml" else _parse_yaml(text, path)

@@ -475,7 +475,7 @@ def split_url(url: str) -> tuple[urllib3.util.Url, str | None]:
     except urllib3.exceptions.LocationParseError:
         parsed = None
     if parsed is None or not parsed.host:
-        raise ModelError(f"not a URL: {url.split('@')[-1]}", hint="for example http://localhost:8080/predict")
+        raise ModelError(f"not a URL: {url.split('@')[-1]}", hint="pass a URL such as http://localhost:8080/predict")
     return parsed._replace(auth=None), parsed.auth
 
 

@@ -1,4 +1,4 @@
-"""Parallel calls in processes of this machine, or on the active joblib backend."""
+"""Parallel calls of functions, in local processes or on the active joblib backend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count_workers(workers: int) -> int:
 def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Iterator[tuple[int, R]]:
     """Call a function with each part, and yield the index of the part and the result in order of completion.
 
-    The calls run in processes of this machine, or on the backend selected by ``joblib.parallel_config``, such as Dask,
+    The calls run in local processes, or on the backend selected by ``joblib.parallel_config``, such as Dask,
     Ray or Spark. A part whose worker died is retried, the last time in this process.
 
     Args:

@@ -69,9 +69,9 @@ class ServiceConnection:
         parts = _split_url(self.url)
         if parts is None or parts.scheme not in _PORTS or not parts.hostname:
             raise OptionError(
-                "expected a URL that begins with http:// or https:// and a host",
+                "expected a URL that begins with http:// or https:// and contains a host",
                 location="url",
-                hint="for example http://127.0.0.1:11434/v1",
+                hint="pass a URL such as http://127.0.0.1:11434/v1",
             )
         if "@" in parts.netloc or parts.query or parts.fragment:
             raise OptionError(
@@ -81,13 +81,15 @@ class ServiceConnection:
             )
         if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
             raise OptionError(
-                "key is not the name of an environment variable", location="key", hint="for example OPENAI_API_KEY"
+                "key is not the name of an environment variable",
+                location="key",
+                hint="pass a name such as OPENAI_API_KEY",
             )
         if not 0 < self.timeout < float("inf"):
             raise OptionError(
                 f"expected a positive, finite number of seconds, got {self.timeout}",
                 location="timeout",
-                hint="for example 60",
+                hint="pass a number of seconds, such as 60",
             )
         if self.retries < 0:
             raise OptionError(f"the number of retries must not be negative, got {self.retries}", location="retries")
@@ -199,7 +201,7 @@ class ServiceConnection:
             name = f" {self.key}" if self.key.isupper() else ""
             problem = "contains characters that are not printable ASCII" if secret else "is not set"
             raise OptionError(
-                f"the environment variable{name} of the key {problem}",
+                f"the environment variable{name} for the key {problem}",
                 location="key",
                 hint="set it, or name another variable",
             )
@@ -266,7 +268,7 @@ def read_refusal(
     message = error.get("message")
     words = quote_answer(message if isinstance(message, str) else code, [secret])[1:-1]
     return ContentRefusedError(
-        words, code=code, status=status, location=location, hint="Change the request: the service refuses its content."
+        words, code=code, status=status, location=location, hint="change the request: the service refuses its content"
     )
 
 

@@ -1,4 +1,4 @@
-"""Time limits of analyses, and the clock that measures them."""
+"""Clock and time limit of an analysis."""
 
 from __future__ import annotations
 
