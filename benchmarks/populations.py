@@ -131,7 +131,7 @@ def measure_proofs(names: list[str], limits: list[float]) -> list[dict[str, Any]
     for name in names:
         models = {"strata x classes": network(ruled.schema, name), "independent": network(free.schema, name)}
         for kind, model in models.items():
-            certification.warm_up(model)
+            certification.certify(model, max_boxes=64, enumeration=False, jobs=1)  # compiles the kernels
             for limit in limits:
                 population = product if kind == "independent" else by_rules
                 result = certification.certify(model, population=population, time_limit=limit, jobs=1)

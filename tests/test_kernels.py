@@ -18,17 +18,20 @@ from numba.core.dispatcher import Dispatcher
 from evenhand.core import kernels
 
 PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from certification.cases import worked_example
 from evenhand import certification
-from evenhand.core import kernels
-print(certification.is_compiled(device="numpy"))
-certification.warm_up(device="numpy")
-print(certification.is_compiled(device="numpy"))
+from evenhand.certification.proof_run import is_compiled
+print(is_compiled(device="numpy"))
+certification.certify(worked_example(), device="numpy", max_boxes=64, enumeration=False)
+print(is_compiled(device="numpy"))
 """
 
 
 def run(folder: Path) -> list[str]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(Path(__file__).parent)], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

@@ -29,9 +29,8 @@ from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification.bounds.scores import needs_kernels
 from evenhand.certification.certificate.result import Certificate, estimated_share
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.groups.analysis import add_proxies
 from evenhand.groups.custom import DecidedPeople

@@ -17,9 +17,8 @@ from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Floats, Integers, Progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People
 

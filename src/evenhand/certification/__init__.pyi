@@ -1,4 +1,4 @@
-from .analysis import certify, warm_up
+from .analysis import certify
 from .certificate.result import AttributeSlice, Certificate, Counterexample, ProgressPoint, Subregion
 from .config import CertifyConfig
 
@@ -10,5 +10,4 @@ __all__ = [
     "ProgressPoint",
     "Subregion",
     "certify",
-    "warm_up",
 ]

@@ -32,14 +32,12 @@ from evenhand.certification.query.differences import difference_query_of
 from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
 from evenhand.certification.query.question import Query, query_of
 from evenhand.core.parallel import count_workers
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import Clock, TimeLimit
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import OptionError
-from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
+from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.population.independent import ProductPopulation
 from evenhand.population.mixture import MixturePopulation, uniform_mixture
-from evenhand.schema.schema import Schema
 from evenhand.stats.combined import Draws
 
 if TYPE_CHECKING:
@@ -332,29 +330,3 @@ def _prove_trees(
     if recorder is not None:
         recorder.end()
     return run, outcome
-
-
-def warm_up(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> None:
-    """Compile the kernels, which the first use on a machine does; afterwards they come from a cache.
-
-    Args:
-        model: what will be certified; by default a network.
-        device: where linear bounds are computed; None: by compiled kernels alone.
-    """
-    if model is not None and not isinstance(model, AdditiveNetwork):
-        from evenhand.certification.bounds.trees.engine import compile_tree_engine
-        from evenhand.certification.bounds.trees.question import tree_query_of
-
-        compile_tree_engine(tree_query_of(model), 1)
-        return
-    schema = Schema.parse(
-        {
-            "target": {"name": "decision", "favourable": 1, "values": [0, 1]},
-            "attributes": [
-                {"name": "number", "kind": "integer", "lower": 0, "upper": 9},
-                {"name": "flag", "kind": "categorical", "values": [0, 1], "protected": True},
-            ],
-        }
-    )
-    tiny = network_from_dense(schema, [(np.array([[1.0], [-1.0]]), np.zeros(1)), (np.ones((1, 1)), np.array([-0.5]))])
-    choose_bounder(query_of(tiny), device, 1)

@@ -1,4 +1,4 @@
-"""Types of arrays and of progress functions."""
+"""Types of arrays, and progress functions."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ Booleans: TypeAlias = NDArray[np.bool_]
 
 Progress: TypeAlias = Callable[[str, float], None]
 """Function that receives the current step and the completed share, from 0 to 1."""
+
+
+def ignore_progress(step: str, share: float) -> None:
+    """Ignore progress. Default callback of functions that report progress."""

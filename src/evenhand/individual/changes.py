@@ -30,12 +30,11 @@ from evenhand.core.document import (
     Table,
     TableRow,
 )
-from evenhand.core.progress import ignore_progress
 from evenhand.core.result import PEOPLE_HIDDEN, Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import SIMULATED, join_names
 from evenhand.core.time_limit import check_time
-from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants, find_real
 from evenhand.models.noise import RepeatCheck, can_vary

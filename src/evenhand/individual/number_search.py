@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from evenhand.core.document import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Side
-from evenhand.core.progress import ignore_progress
 from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.text import format_count, join_names
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Floats, Progress
+from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.flips import merge_by_unprotected

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.core.progress import ignore_progress
 from evenhand.core.reading import TableReading
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.core.document import Document
-from evenhand.core.progress import ignore_progress
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Floats, Integers, Progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
 from evenhand.llm.config import LanguageModelConfig

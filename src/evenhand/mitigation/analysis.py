@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.core.progress import ignore_progress
 from evenhand.core.text import format_percent
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError
 from evenhand.mitigation.candidate import (
     ROUNDING,

@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand import subgroups
-from evenhand.core.progress import ignore_progress
-from evenhand.core.typing import Booleans, Floats, Progress
+from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (

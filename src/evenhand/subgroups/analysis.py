@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Integers, Progress
+from evenhand.core.typing import Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise

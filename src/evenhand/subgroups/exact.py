@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import NEVER, TimeLimit
-from evenhand.core.typing import Booleans, Integers, Progress
+from evenhand.core.typing import Booleans, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.schema.people import People
 from evenhand.schema.weights import PeopleWeights

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.core.progress import ignore_progress
 from evenhand.core.text import join_names
-from evenhand.core.typing import Floats, Integers, Progress
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations

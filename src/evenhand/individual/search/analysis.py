@@ -12,9 +12,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand import models
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
 from evenhand.individual.noise import ASKED_AGAIN, NoiseRecorder, confirm_flips, first_difference

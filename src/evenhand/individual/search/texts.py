@@ -23,12 +23,11 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
-from evenhand.core.progress import ignore_progress
 from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, format_percent
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.datasets.identity.swapping import SwapTemplate, TermSwapper, words_of
 from evenhand.errors import DataError

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core.progress import ignore_progress
-from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.mitigation.alternatives.choice import RULE, Standing, find_baseline, rank_candidates
 from evenhand.mitigation.alternatives.config import AlternativesConfig

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.core.progress import ignore_progress
-from evenhand.core.typing import Floats, Progress
+from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.mitigation.refutation.config import POINTS, RefutationConfig
 from evenhand.mitigation.refutation.features import (

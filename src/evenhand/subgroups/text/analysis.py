@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Booleans, Integers, Progress
+from evenhand.core.typing import Booleans, Integers, Progress, ignore_progress
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.models.blackbox.text_model import TextAnswers, check_texts, load_text_model
