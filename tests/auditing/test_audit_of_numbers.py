@@ -135,7 +135,7 @@ def test_gates_and_files(run, tmp_path, capsys):
     ("options", "message"),
     [
         (["--decision", "premium", "--score", "claim"], "scores require labels as decisions"),
-        (["--decision", "premium", "--favourable", "cheap"], "for decided numbers, --kind number"),
+        (["--decision", "premium", "--favourable", "cheap"], "for numbers, use --kind number"),
         (["--decision", "premium", "--kind", "price"], "expected kind label"),
         (["--decision", "sex2", "--unit", "EUR"], "a unit requires numbers"),
         (["--decision", "sex2", "--kind", "number"], "expected numbers in the column 'sex2'"),

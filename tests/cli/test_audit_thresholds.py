@@ -71,7 +71,7 @@ def test_the_gap_of_a_what_if_is_that_of_its_decisions(evenhand, scored, tmp_pat
     ("options", "words"),
     [
         (["--score", "p"], "scores and a threshold"),
-        (["--score", "points", "--threshold", "0.5"], "such as --threshold 50 of 0 to 100"),
+        (["--score", "points", "--threshold", "0.5"], "such as --threshold 50 on a scale of 100"),
         (["--score", "p", "--threshold", "50"], "such as --threshold 0.5"),
         (["--score", "p", "--threshold", "half"], "got 'half'"),
         (["--score", "p", "--threshold", "sex=F:0.4"], "sex M has no threshold"),

@@ -34,7 +34,7 @@ DESCRIPTIONS = Path(__file__).parent / "sets"
 
 
 class DatasetCard(BaseModel):
-    """Description of a data set for readers.
+    """Description of a data set for users.
 
     Attributes:
         name: Name to pass to ``load_dataset``.
@@ -92,7 +92,7 @@ class DatasetEntry:
     Columns are named as in the frame; expressions are those of ``pandas.DataFrame.eval``.
 
     Attributes:
-        card: Description for readers.
+        card: Description for users.
         schema: Attributes, target and favourable label.
         member: Name of the data file in a downloaded ``.zip`` file, at any depth.
         bundled: Name of the file in this package. Bundled data sets have no files and addresses.

@@ -98,7 +98,7 @@ def missing_file_error(card: DatasetCard, home: Path, attempts: Sequence[str] = 
     failures = f" and could not be downloaded; tried {'; '.join(attempts)}" if attempts else ""
     return FetchError(
         f"the data set {card.name!r} is not in {home}{failures}",
-        hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or specify its folder: "
+        hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or set its folder: "
         f"`data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
 

@@ -66,7 +66,7 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
             name are numbered.
 
     Returns:
-        Name -> column, as ``read_column`` returns it.
+        Mapping from name to column, as returned by ``read_column``.
 
     Raises:
         DataError: The argument is not a table, or two columns have the same name.
@@ -164,10 +164,10 @@ def require_column(name: str, columns: Sequence[str], argument: str) -> None:
 
 
 def check_rows(columns: Mapping[str, Any]) -> int:
-    """Return the number of rows of columns.
+    """Check that columns have the same length, and return it.
 
     Args:
-        columns: Name of the argument -> column.
+        columns: Mapping from argument name to column.
 
     Raises:
         DataError: The columns differ in length.

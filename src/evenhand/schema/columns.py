@@ -324,7 +324,7 @@ def table_of_columns(
         more: Other columns by name.
 
     Returns:
-        The table, the names of the sensitive features, and argument -> name of its column.
+        The table, the names of the sensitive features, and the column name of each argument.
 
     Raises:
         DataError: The columns differ in length or index, or an argument is not a column.

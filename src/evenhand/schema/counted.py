@@ -365,7 +365,7 @@ def collect(rows: Any) -> Any:
     """
     try:
         return rows.collect(engine="streaming") if rows.implementation.is_polars() else rows.collect()
-    except Exception as error:  # engines share no error class
+    except Exception as error:  # engines have no common error class
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise DataError(
             f"the rows cannot be counted: {lines[0]}",

@@ -333,7 +333,7 @@ class DecisionRoles:
             target: Entry of the decision in the schema.
             decided: Mask of the rows with a decision, shape (n,).
             labelled: Mask of the rows with a true label, shape (n,). None if there are no true labels.
-            decision, true_label: Favourable values, for the reading. Default: those of the target.
+            decision, true_label: Favourable values in ``people.reading``. Default: those of the target.
         """
         if not decided.any():
             raise DataError("no row has a decision")
@@ -456,7 +456,7 @@ class DecisionRoles:
     def _read_outcomes(
         self, table: Table, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
-        """Read decisions and true labels. Without decisions, a score decides between the true labels."""
+        """Read decisions and true labels. Without decisions, they are based on a score."""
         truth = None if self.target is None else _read_outcome(table, self.target, self.target_name)
         favourable, favourable_target, settled = self.favourable, self.favourable_target, "stated"
         if decision is None:

@@ -114,7 +114,7 @@ class ColumnProposal:
 
 @dataclass(frozen=True)
 class ReviewedColumn:
-    """The entry of the schema that a column's values suggest, a proposal, or both."""
+    """The schema entry inferred from a column's values, a proposal, or both."""
 
     entry: dict[str, Any] | None
     proposal: ColumnProposal | None = None
@@ -135,7 +135,7 @@ def infer_schema(
     """Infer a schema: words are categorical, ordered categories ordinal, whole numbers integer.
 
     A column is numeric if it holds numbers, or words that are all canonical spellings of numbers, in any file format.
-    The domain of an attribute is its values in the data, or the range from the smallest to the largest number.
+    The domain of an attribute is the set of its values in the data, or the range of its numbers.
     Missing values are kept if the data contain any (as unknown for a protected attribute), otherwise refused.
 
     Args:
@@ -363,7 +363,7 @@ class _Review:
         kind = type(value).__name__
         if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
             return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
-        return self._passthrough(f"holds {kind} values, which attributes cannot", "convert it to numbers or words")
+        return self._passthrough(f"holds {kind} values, which are not supported", "convert it to numbers or words")
 
     def _words(self, words: Sequence[str]) -> ReviewedColumn:
         stripped = sorted({word.strip() for word in words})
@@ -383,7 +383,7 @@ class _Review:
         return self._passthrough(problem, "group its values, or leave it out")
 
     def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
-        """Review words that are dates, amounts or decimals such as ``12.50``; None for categories.
+        """Review words that are dates, amounts or decimals such as ``12.50``. Return None for categories.
 
         Numbers with leading zeros are codes, and a few decimals that define groups are categories.
         """

@@ -28,16 +28,16 @@ class People:
 
     Attributes:
         schema: Schema of the columns; its target lists every label.
-        individuals: Shape (n, attributes), see ``Attribute`` for the entries. If ``schema.carries_rows``, there is
+        individuals: Encoded individuals, shape (n, attributes); see ``Attribute``. If ``schema.carries_rows``, there is
             an additional last column: the row of ``frame`` with the individual's passthrough columns and words for
             unknown values. Variants of a person keep it.
         labels: Positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
             has no target column.
-        rows: Row of the frame of each person, from 0, shape (n,).
+        rows: Frame row of each person, from 0, shape (n,).
         dropped: Number of rows that were dropped because the value of a ``missing: drop`` attribute was missing.
         frame: Data frame of the people, in the user's own type.
         numbers: True numbers if the target is a number, NaN if unknown, shape (n,). In that case, ``labels`` is None.
-        counts: Number of people per entry, shape (n,); None for one each.
+        counts: Number of people per entry, shape (n,). None if every entry is one person.
         untyped: Whether the frame was read from a text table, which does not state the types of its columns.
         reading: Interpretation of the table. None if the people were not read from a table. Subsets keep it.
     """
@@ -284,8 +284,8 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
 
     Args:
         schema: Schema of the individuals.
-        individuals: Shape (n, attributes). If the schema carries rows, an additional entry is the row of ``rows`` with
-            the passthrough columns and words for unknown values. Without this entry, the first row is used.
+        individuals: Encoded individuals, shape (n, attributes). If the schema carries rows, an additional entry is the
+            row of ``rows`` with the passthrough columns and words for unknown values. Default: the first row.
         like: Data frame with the type and column types of the result.
         rows: Data frame whose rows the individuals carry. Default: ``like``. Without either, only attributes are
             returned.

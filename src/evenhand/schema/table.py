@@ -22,7 +22,7 @@ class Table:
 
     Attributes:
         frame: Narwhals data frame.
-        counts: Number of people per row, shape (n,); None for one each.
+        counts: Number of people per row, shape (n,). None if every row is one person.
         location: Name of the data in messages.
         locate: Function that locates the first row with a value of a column; None to use row numbers.
         names: Column names.
@@ -65,7 +65,7 @@ class CodedColumn:
         name: Name of the column.
         known: Distinct values, and the position of each row's value among them; None to compute them on demand.
         array: Values of a numeric column, shape (n,). None for other columns.
-        counts: Number of people per row, shape (n,); None for one each.
+        counts: Number of people per row, shape (n,). None if every row is one person.
         locate: Function that locates the first row with a value in the data; None to use row numbers.
     """
 
@@ -85,7 +85,7 @@ class CodedColumn:
 
         Args:
             series: The column.
-            counts: Number of people per row; None for one each.
+            counts: Number of people per row. None if every row is one person.
             locate: Function that locates the first row with a value in the data; None to use row numbers.
         """
         if series.dtype.is_integer() or series.dtype.is_float():
@@ -181,7 +181,7 @@ class CodedColumn:
         return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
     def count_words(self, rows: Booleans) -> dict[str, int]:
-        """Count the words in some rows, most frequent first; an empty cell is the empty word."""
+        """Count the words in some rows, most frequent first. Empty cells count as the empty word."""
         if not rows.any():
             return {}
         weights = None if self.counts is None else self.counts[rows]
@@ -286,14 +286,14 @@ def parse_word(value: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Check whether a value is missing: None, NaN, or the missing value of pandas and pyarrow."""
+    """Check whether a value is missing: None, NaN, or a missing value of pandas or pyarrow."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
 
 
 def is_number(value: Any) -> bool:
-    """Check whether a value is a number, and neither a truth value nor missing."""
+    """Check whether a value is a number, excluding truth values and missing values."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not is_missing(value)
 
 

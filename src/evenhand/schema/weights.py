@@ -106,10 +106,10 @@ def name_sample_columns(membership: Mapping[str, Any] | None) -> tuple[dict[str,
     """Read probabilities of groups, and name their columns.
 
     Args:
-        membership: Attribute -> probabilities of its groups: a mapping from groups to columns, or a data frame.
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
 
     Returns:
-        Name -> column; attribute -> group -> name.
+        Columns by name, and names of columns by attribute and group.
 
     Raises:
         DataError: The probabilities have no group names, or are not columns.
@@ -139,7 +139,7 @@ def add_sample_columns(
     Args:
         data: Any data frame that narwhals supports, one row per person.
         sample_weight: Sample weights, shape (n,), or the name of their column; None for equal weights.
-        membership: Attribute -> probabilities of its groups: a mapping from groups to columns, or a data frame.
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
 
     Returns:
         The data frame, and the roles of these columns.
