@@ -1,4 +1,4 @@
-"""Columns given as arguments: lists, arrays, Series, data frames and mappings."""
+"""Columns passed as arguments: lists, arrays, Series, data frames and mappings."""
 
 from __future__ import annotations
 

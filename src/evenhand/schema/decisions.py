@@ -458,13 +458,13 @@ class DecisionRoles:
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
         """Read decisions and true labels. Without decisions, they are based on a score."""
         truth = None if self.target is None else _read_outcome(table, self.target, self.target_name)
-        favourable, favourable_target, settled = self.favourable, self.favourable_target, "stated"
+        favourable, favourable_target, basis = self.favourable, self.favourable_target, "stated"
         if decision is None:
             label = favourable if favourable_target is None else favourable_target
             if truth is not None and label is None and self.schema is None:
                 label, _ = propose_true_label(truth, None, self._compare_scores(table))
-                settled = "proposed"
-            labels = None if truth is None else self._labels(truth, label, settled=settled)
+                basis = "proposed"
+            labels = None if truth is None else self._labels(truth, label, basis=basis)
             good = "selected" if favourable is None else favourable
             every = np.ones(len(table), dtype=np.bool_)
             names = (opposite_label(good), good) if labels is None else labels.names
@@ -482,8 +482,8 @@ class DecisionRoles:
         if truth is None:
             return decisions, None
         if favourable_target is None:
-            favourable_target, settled = propose_true_label(truth, decision, decisions)
-        return decisions, self._labels(truth, favourable_target, settled=settled)
+            favourable_target, basis = propose_true_label(truth, decision, decisions)
+        return decisions, self._labels(truth, favourable_target, basis=basis)
 
     def _compare_scores(self, table: Table) -> DecisionLabels:
         """Mark the scores above the median, or at the threshold, as evidence of the favourable true label."""
@@ -501,7 +501,7 @@ class DecisionRoles:
         column: OutcomeColumn,
         favourable: Value | None,
         unfavourable: Sequence[Value] = (),
-        settled: str = "stated",
+        basis: str = "stated",
     ) -> DecisionLabels:
         """Read a column of labels. A schema that lists all of its words determines the favourable label."""
         target = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
@@ -509,7 +509,7 @@ class DecisionRoles:
         if target is not None and listed and favourable is None:
             favourable = target.favourable
         complete = listed or (self.outcome is not None and self.outcome.kind == "label")
-        return read_labels(column, favourable, unfavourable, complete=complete, settled=settled)
+        return read_labels(column, favourable, unfavourable, complete=complete, basis=basis)
 
     def _check_columns(self, columns: list[str]) -> None:
         """Check that the column of every role exists, and that no column has two roles."""

@@ -140,21 +140,21 @@ class OutcomeColumn:
                 hint="use one spelling in the data",
             )
 
-    def unknown_words(self, stated: Collection[Value]) -> list[Value]:
+    def unknown_words(self, labels: Collection[Value]) -> list[Value]:
         """List the words and codes that mean "unknown", except explicit labels.
 
         A number is a code only if all other numbers are 0 and 1.
         """
-        others = [word for word in self.words if word not in stated]
+        others = [word for word in self.words if word not in labels]
         unknown = [word for word in others if means_no_outcome(word)]
         numbers = [word for word in self.words if isinstance(word, int | float) and word not in unknown]
         codes = [code for code in unknown_codes(numbers) if code in others]
         truths = [number for number in numbers if truth_key(number) is not None]
         return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
 
-    def known_words(self, stated: Collection[Value] = ()) -> list[Value]:
+    def known_words(self, labels: Collection[Value] = ()) -> list[Value]:
         """List the words that are labels."""
-        unknown = self.unknown_words(stated)
+        unknown = self.unknown_words(labels)
         return [word for word in self.words if word not in unknown]
 
 
@@ -179,7 +179,7 @@ def read_labels(
     unfavourable: Sequence[Value] = (),
     *,
     complete: bool = False,
-    settled: str = "stated",
+    basis: str = "stated",
 ) -> DecisionLabels:
     """Read a column of labels, one of which is favourable.
 
@@ -188,7 +188,7 @@ def read_labels(
         favourable: Favourable label. If None, it is proposed (see ``propose_favourable``).
         unfavourable: Unfavourable labels. Optional if there is only one.
         complete: Whether every other label is unfavourable.
-        settled: Reason for the favourable label.
+        basis: Reason for the favourable label.
 
     Raises:
         SchemaError: The favourable label cannot be proposed, or does not occur.
@@ -198,11 +198,11 @@ def read_labels(
     column.require_spelling()
     if favourable is None:
         favourable = propose_favourable(column.name, column.known_words())
-        settled = "proposed"
+        basis = "proposed"
     match = find_value(favourable, column.words)
     # If all labels are true, or all are false, the other label is known although it does not occur.
     opposite = plain_key(favourable) is not None and _are_plain(column.words)
-    if match is None and settled == "stated" and not opposite:
+    if match is None and basis == "stated" and not opposite:
         column.require([favourable], "favourable")
     unfavourable = column.require(unfavourable, "unfavourable")
     unknown = column.unknown_words([*unfavourable] if match is None else [match, *unfavourable])
@@ -214,7 +214,7 @@ def read_labels(
             f"unfavourable labels: `unfavourable={left[0]}`; or use `kind=label` if every other label is unfavourable",
         )
     unfavourable = [*unfavourable, *left]
-    if match is None and settled == "proposed":
+    if match is None and basis == "proposed":
         match = opposite_label(unfavourable[0])
     favourable = favourable if match is None else match
     kinds = np.array([*(1 if word == match else -1 if word in unknown else 0 for word in column.words), -1])
@@ -225,7 +225,7 @@ def read_labels(
         favourable=(word_of(favourable),),
         unfavourable=tuple(map(word_of, losing)),
         unknown=tuple(map(word_of, unknown)),
-        how=settled,
+        how=basis,
     )
     return DecisionLabels((*losing, favourable), codes >= 0, codes == 1, reading)
 

@@ -394,10 +394,10 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
     """Return the schema with all target labels, and the label index of each row (-1 for dropped rows)."""
     target, labels = schema.target, OutcomeColumn.read(column)
-    stated = labels.matches(target.values or ())
+    listed = labels.matches(target.values or ())
     # Markers of missing values, and words for "unknown" that the target does not list as labels.
     missing = labels.matches(schema.missing_markers)
-    missing += labels.unknown_words(stated) if stated else []
+    missing += labels.unknown_words(listed) if listed else []
     labelled = labels.encode([word for word in labels.words if word not in missing]) >= 0
     column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
     words = [labels.words[i] for i in np.unique(labels.positions[keep])]

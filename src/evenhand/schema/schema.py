@@ -169,7 +169,7 @@ class Schema(BaseModel):
         """Build a schema from plain data, such as the content of a YAML file.
 
         Raises:
-            SchemaError: The data are invalid; the message names the attribute.
+            SchemaError: The data are invalid; the message states the attribute.
         """
         data = _move_passthrough(data, location)
         try:
