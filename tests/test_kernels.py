@@ -31,7 +31,13 @@ print(is_compiled(device="numpy"))
 
 def run(folder: Path) -> list[str]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(Path(__file__).parent)], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(Path(__file__).parent)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.split()
 
 

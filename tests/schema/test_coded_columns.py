@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError
 from evenhand.schema import Schema, encode, infer_schema
-from evenhand.schema.table import CodedColumn, Table, is_missing
+from evenhand.schema.table import CodedColumn, CodedTable, is_missing
 
 WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", " a", "", "é", "1"])), min_size=1, max_size=30)
 NUMBERS = st.lists(st.one_of(st.just(math.nan), st.sampled_from([0.0, -0.0, 1.5, -3.0, 1e300])), min_size=1)
@@ -74,15 +74,15 @@ def test_where_rows_were_counted_a_bad_value_is_named_with_how_many_rows_have_it
         }
     )
     frame = pd.DataFrame({"age": [30, 200, 31]})
-    people = encode(schema, Table(frame.drop(index=1), np.array([5, 7])))
+    people = encode(schema, CodedTable(frame.drop(index=1), np.array([5, 7])))
     assert (len(people), people.size, people.counts.tolist()) == (2, 12, [5, 7])
     with pytest.raises(DataError, match="row 2: expected a whole number from 0 to 99, got 200"):
         encode(schema, frame)
     with pytest.raises(DataError, match="'age', 4,000 rows: expected a whole number from 0 to 99, got 200"):
-        encode(schema, Table(frame, np.array([1, 4000, 2])))
+        encode(schema, CodedTable(frame, np.array([1, 4000, 2])))
 
 
 def test_a_table_does_not_keep_the_distinct_numbers_of_its_columns():
-    table = Table(pd.DataFrame({"x": np.arange(50) / 7, "sex": ["f", "m"] * 25, "y": [0, 1] * 25}))
+    table = CodedTable(pd.DataFrame({"x": np.arange(50) / 7, "sex": ["f", "m"] * 25, "y": [0, 1] * 25}))
     encode(infer_schema(table, target="y", protected=["sex"]), table)
     assert "_code_values" not in vars(table["x"])

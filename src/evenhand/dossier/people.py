@@ -22,7 +22,7 @@ from evenhand.dossier.ranks import Scale, ScoreRange, count_scored, find_ranked,
 from evenhand.errors import DossierError
 from evenhand.schema.columns import list_columns
 from evenhand.schema.counted import ScoreSums, count_rows, is_lazy, locate_value
-from evenhand.schema.table import Table
+from evenhand.schema.table import CodedTable
 from evenhand.schema.words import (
     find_variants,
     folded,
@@ -222,7 +222,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
                 **({"row": first + 1} if rows.counts is None else {"rows": number}),
             )
     counts = np.ones(len(assessed), dtype=np.int64) if rows.counts is None else rows.counts
-    table = Table(rows.table, rows.counts)
+    table = CodedTable(rows.table, rows.counts)
     unknown = {
         name: table[config.attributes[name].column].count_words(assessed & (own.codes < 0))
         for name, own in attributes.items()

@@ -23,7 +23,7 @@ from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import order_labels
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import Table
+from evenhand.schema.table import CodedTable
 from evenhand.schema.target import NEITHER, OutcomeRole, Target
 
 
@@ -83,7 +83,7 @@ class ColumnRoles:
         if target is None:
             hint = "name its column: `target=NAME`; or pass a schema"
             raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
-        table = Table(frame, location=location)
+        table = CodedTable(frame, location=location)
         people = encode(self._resolve(table, target, varied), table)
         if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
             return people
@@ -107,7 +107,7 @@ class ColumnRoles:
             name += " (y)"
         return name
 
-    def _resolve(self, table: Table, target: str, varied: bool) -> Schema:
+    def _resolve(self, table: CodedTable, target: str, varied: bool) -> Schema:
         """Apply the roles to the schema, or infer a schema from the data."""
         names = list_protected(self.protected, self.schema)
         if target in names:

@@ -17,7 +17,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.schema.table import CodedColumn, Table, is_missing
+from evenhand.schema.table import CodedColumn, CodedTable, is_missing
 
 UNIT = 2.0**24
 """Scores are rounded down to multiples of 1 / UNIT, and the remainders to multiples of 1 / UNIT^2."""
@@ -152,7 +152,7 @@ class RankedScores:
     mixed: Booleans
 
 
-class CountedRows(Table):
+class CountedRows(CodedTable):
     """Number of rows by distinct values of some columns: a table with one row per cell.
 
     Attributes:

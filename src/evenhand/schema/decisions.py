@@ -37,7 +37,7 @@ from evenhand.schema.outcome import (
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import Table
+from evenhand.schema.table import CodedTable
 from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds
 from evenhand.schema.weights import PeopleWeights, SampleRoles, name_sample_columns
@@ -230,7 +230,7 @@ class DecisionRoles:
         """
         thresholds = self._thresholds()
         self._check_columns(list_columns(frame, lazy=True))
-        table = self._count(frame, thresholds, location) if is_lazy(frame) else Table(frame, location=location)
+        table = self._count(frame, thresholds, location) if is_lazy(frame) else CodedTable(frame, location=location)
         if self.decision is None:
             return self._read_selected(table, None, thresholds)
         decision = _read_outcome(table, self.decision, self.decision_name)
@@ -248,7 +248,7 @@ class DecisionRoles:
         return self._read_labels(table, decision, outcome)
 
     def _read_selected(
-        self, table: Table, decision: OutcomeColumn | None, thresholds: Thresholds | None
+        self, table: CodedTable, decision: OutcomeColumn | None, thresholds: Thresholds | None
     ) -> RecordedDecisions:
         """Read favourable and unfavourable decisions. ``decision`` is None if decisions are based on a score."""
         decisions, truth = self._read_outcomes(table, decision)
@@ -279,7 +279,7 @@ class DecisionRoles:
         weights, memberships = self._sample.read(table, rows)
         return replace(scored, weights=weights, memberships=memberships)
 
-    def _read_labels(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
+    def _read_labels(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
         """Read decisions with several labels, without the rows that have none."""
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
@@ -296,7 +296,7 @@ class DecisionRoles:
             undecided=table.count(decided < 0),
         )
 
-    def _read_numbers(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
+    def _read_numbers(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
         """Read numeric decisions, without the rows that have none."""
         target = infer_target(decision, self.favourable, outcome)
         for option in ("membership", "score"):
@@ -319,7 +319,7 @@ class DecisionRoles:
 
     def _read_people(
         self,
-        table: Table,
+        table: CodedTable,
         target: dict[str, Any],
         decided: Booleans,
         labelled: Booleans | None,
@@ -386,7 +386,7 @@ class DecisionRoles:
     def _sample(self) -> SampleRoles:
         return SampleRoles(self.weight, self.membership)
 
-    def _add_scores(self, table: Table, decisions: RecordedDecisions) -> RecordedDecisions:
+    def _add_scores(self, table: CodedTable, decisions: RecordedDecisions) -> RecordedDecisions:
         """Add the scores of rows in memory, and decisions by a threshold, if any."""
         if self.score is None:
             return decisions
@@ -454,7 +454,7 @@ class DecisionRoles:
         return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
     def _read_outcomes(
-        self, table: Table, decision: OutcomeColumn | None
+        self, table: CodedTable, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
         """Read decisions and true labels. Without decisions, they are based on a score."""
         truth = None if self.target is None else _read_outcome(table, self.target, self.target_name)
@@ -485,7 +485,7 @@ class DecisionRoles:
             favourable_target, basis = propose_true_label(truth, decision, decisions)
         return decisions, self._labels(truth, favourable_target, basis=basis)
 
-    def _compare_scores(self, table: Table) -> DecisionLabels:
+    def _compare_scores(self, table: CodedTable) -> DecisionLabels:
         """Mark the scores above the median, or at the threshold, as evidence of the favourable true label."""
         names = ("low score", "high score")
         if isinstance(table, CountedRows):
@@ -565,7 +565,7 @@ def _refuse_codes(name: str, scores: Floats) -> None:
 
 
 def describe_groups(
-    table: Table, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
+    table: CodedTable, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
 ) -> Schema:
     """Build a schema of the attributes that define the groups.
 
@@ -590,7 +590,7 @@ def describe_groups(
     return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
 
 
-def _read_outcome(table: Table, column: str, name: str | None = None) -> OutcomeColumn:
+def _read_outcome(table: CodedTable, column: str, name: str | None = None) -> OutcomeColumn:
     """Read a column of decisions or true labels, and rename it if a name is passed."""
     return OutcomeColumn.read(replace(table[column], name=name or column))
 

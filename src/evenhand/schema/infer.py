@@ -21,7 +21,7 @@ from evenhand.schema.arrays import require_column
 from evenhand.schema.attribute import Value, guess_format
 from evenhand.schema.outcome import OutcomeColumn, infer_target
 from evenhand.schema.schema import PASSTHROUGH, Schema
-from evenhand.schema.table import CodedColumn, Table, is_missing, is_number, list_values, plain_value, sort_key
+from evenhand.schema.table import CodedColumn, CodedTable, is_missing, is_number, list_values, plain_value, sort_key
 from evenhand.schema.target import OutcomeRole
 from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, parse_number, truth_key, unknown_codes
 
@@ -121,7 +121,7 @@ class ReviewedColumn:
 
 
 def infer_schema(
-    frame: IntoDataFrame | Table,
+    frame: IntoDataFrame | CodedTable,
     *,
     target: str,
     protected: Sequence[str] = (),
@@ -155,7 +155,7 @@ def infer_schema(
             these columns with the proposals.
         SchemaError: The favourable label cannot be proposed or does not occur.
     """
-    table = Table.of(frame)
+    table = CodedTable.of(frame)
     for argument, names in (("target", [target]), ("protected", [*protected, *compared]), ("ignore", ignore)):
         for name in names:
             require_column(name, table.names, argument)
@@ -170,7 +170,7 @@ def infer_schema(
 
 
 def propose_columns(
-    frame: IntoDataFrame | Table, *, target: str, protected: Sequence[str] = (), ignore: Sequence[str] = ()
+    frame: IntoDataFrame | CodedTable, *, target: str, protected: Sequence[str] = (), ignore: Sequence[str] = ()
 ) -> tuple[ColumnProposal, ...]:
     """Propose entries for columns that cannot be attributes as they are, or that have a better entry.
 
@@ -185,7 +185,7 @@ def propose_columns(
         ...     print(proposal)
         born holds dates or times, such as 1970-01-01 00:00:00: passthrough
     """
-    table = Table.of(frame)
+    table = CodedTable.of(frame)
     names = [name for name in table.names if name not in (target, *ignore)]
     decided = table[target] if target in table.names else None
     columns = review_columns(table, names, protected=protected, target=decided)
@@ -193,7 +193,7 @@ def propose_columns(
 
 
 def review_columns(
-    table: Table,
+    table: CodedTable,
     names: Iterable[str],
     *,
     protected: Sequence[str] = (),
@@ -249,7 +249,9 @@ def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[
 class _Review:
     """Review of one column."""
 
-    def __init__(self, table: Table, name: str, protected: bool, compared: bool, target: CodedColumn | None) -> None:
+    def __init__(
+        self, table: CodedTable, name: str, protected: bool, compared: bool, target: CodedColumn | None
+    ) -> None:
         self.series, self.name, self.protected, self.target = table.frame[name], name, protected, target
         self.groups = protected or compared
         self.coded = coded = table[name].with_numbers()

@@ -15,7 +15,7 @@ from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.outcome import OutcomeColumn, check_number_of_labels
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, Table, is_missing, list_values, plain_value, value_key
+from evenhand.schema.table import CodedColumn, CodedTable, is_missing, list_values, plain_value, value_key
 from evenhand.schema.words import is_unusual_number, read_number, truth_key, word_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class People:
 
 def encode(
     schema: Schema,
-    frame: IntoDataFrame | Table,
+    frame: IntoDataFrame | CodedTable,
     *,
     location: str = "data",
     read_target: bool = True,
@@ -147,7 +147,7 @@ def encode(
         DataError: A column is missing, or a value is missing or outside its domain. The message states the column, the
             value and the row (from 1; with counts, the number of rows).
     """
-    table = Table.of(frame, location)
+    table = CodedTable.of(frame, location)
     try:
         return _encode(schema, table, read_target, without or {})
     except DataError as error:
@@ -155,7 +155,7 @@ def encode(
         raise
 
 
-def _encode(schema: Schema, table: Table, read_target: bool, without: Mapping[str, Booleans]) -> People:
+def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mapping[str, Booleans]) -> People:
     for name in schema.columns:
         if name not in table.names:
             raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.names)}")
@@ -264,7 +264,7 @@ def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
     return position
 
 
-def _unusual_type(attribute: Attribute, table: Table) -> str | None:
+def _unusual_type(attribute: Attribute, table: CodedTable) -> str | None:
     """Determine the type of a column whose words look like another type. Return None for other columns.
 
     The type is ``numbers`` for numbers in another spelling, such as ``$1,200``, and ``words`` for words that look like

@@ -15,7 +15,7 @@ from evenhand.schema.columns import check_roles, list_columns, list_protected, t
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, Table
+from evenhand.schema.table import CodedColumn, CodedTable
 from evenhand.schema.words import read_number
 
 LARGEST = 1e9
@@ -116,7 +116,7 @@ class RankingRoles:
         relevance_role = [] if by_score and self.relevance == self.rank_by else [self.relevance]
         roles = {"rank": [self.rank], "rank_by": [self.rank_by], "query": [self.query], "relevance": relevance_role}
         check_roles(roles | {"protected": names}, list_columns(frame))
-        table = Table(frame, location=location)
+        table = CodedTable(frame, location=location)
         keys = _read_numbers(table[order], key)
         ranked = ~np.isnan(keys)
         if not ranked.any():

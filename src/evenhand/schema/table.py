@@ -17,7 +17,7 @@ from evenhand.errors import DataError
 from evenhand.schema.words import parse_number, read_number, word_of
 
 
-class Table:
+class CodedTable:
     """Data frame in memory whose columns are coded on first use.
 
     Attributes:
@@ -39,9 +39,9 @@ class Table:
         self._columns: dict[str, CodedColumn] = {}
 
     @classmethod
-    def of(cls, frame: Any, location: str = "data") -> Table:
+    def of(cls, frame: Any, location: str = "data") -> CodedTable:
         """Build the table of a data frame; a table is returned unchanged."""
-        return frame if isinstance(frame, Table) else cls(frame, location=location)
+        return frame if isinstance(frame, CodedTable) else cls(frame, location=location)
 
     def __len__(self) -> int:
         return len(self.frame)

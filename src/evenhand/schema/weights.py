@@ -13,7 +13,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_names, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
 from evenhand.schema.probabilities import GroupProbabilities, read_group_columns
-from evenhand.schema.table import Table
+from evenhand.schema.table import CodedTable
 
 NEGLIGIBLE = 1e-12
 """Weights below this fraction of the mean weight count as 0."""
@@ -47,7 +47,7 @@ def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
     Raises:
         DataError: A weight is missing, not a finite number, or negative, or all are 0.
     """
-    values = Table.of(frame)[name].finite_numbers(rows, "weight")
+    values = CodedTable.of(frame)[name].finite_numbers(rows, "weight")
     if values.min() < 0 or values.max() == 0:
         wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
         raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
@@ -93,7 +93,7 @@ class SampleRoles:
         Raises:
             EvenhandError: A column has invalid values.
         """
-        table = Table.of(frame)
+        table = CodedTable.of(frame)
         weights = None if self.weight is None else read_weights(table, self.weight, rows)
         memberships = (
             GroupProbabilities.read(name, {group: table.frame[column].to_numpy()[rows] for group, column in by.items()})
