@@ -184,11 +184,11 @@ def test_what_cannot_be_followed_is_refused_with_the_reason(tmp_path):
     ):
         certify(network("Yeo-Johnson"), certificate=tmp_path / "made.evenhand", max_boxes=10)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotAdditiveError, match="trees compare a curve of a number"):
+    with pytest.raises(NotAdditiveError, match="trees compare a transformed number"):
         load_white_box(fit_pipeline("quantiles", RandomForestClassifier(3, random_state=0)), SCHEMA, like=FRAME)
     columns = ColumnTransformer([("bent", SplineTransformer(), ["debt"]), ("sex", OneHotEncoder(), ["sex"])])
     pipeline = make_pipeline(columns, LogisticRegression()).fit(FRAME, GRANTED)
-    with pytest.raises(NotAdditiveError, match="bends a number that has too many values to list"):
+    with pytest.raises(NotAdditiveError, match="nonlinear step to a numeric column with too many values"):
         load_white_box(pipeline, SCHEMA, like=FRAME)
     low = Schema.parse(PEOPLE | {"attributes": [PEOPLE["attributes"][0] | {"lower": 0}, *PEOPLE["attributes"][1:]]})
     with pytest.raises(NotAdditiveError, match="infinite or undefined"), np.errstate(all="ignore"):

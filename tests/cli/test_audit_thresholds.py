@@ -131,7 +131,7 @@ def test_a_model_of_labels_has_no_threshold(trained):
     def model(people):
         return (people["skill"] > 4).astype(int)
 
-    with pytest.raises(OptionError, match="gives labels only"):
+    with pytest.raises(OptionError, match="returns only labels"):
         package.audit(model, frame, hired, protected=["sex"], threshold=0.5)
 
 

@@ -117,7 +117,7 @@ def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
         (("--budget", 60), 2, "--budget: expected at least 120 calls"),
         (("--yes", "--at-once", 100), 2, "plan.at_once: expected a whole number between 1 and 64, got 100"),
         (("--yes", "--save-tests", "tests.txt"), 2, "tests are a Python file"),
-        (("--money", 0.00001), 3, "may cost more than is left"),
+        (("--money", 0.00001), 3, "may exceed the remaining part"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_paid(evenhand, chat, rows, arguments, code, message):

@@ -105,7 +105,7 @@ def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):
 
 def test_money_is_a_ceiling():
     with FakeChat(0.5) as chat:
-        with pytest.raises(BudgetError, match="may cost more than is left"):
+        with pytest.raises(BudgetError, match="may exceed the remaining part"):
             audit(chat, money=0.0001)
         assert chat.tokens[0] + 2 * chat.tokens[1] <= 100
         found = audit(chat, money=0.002)

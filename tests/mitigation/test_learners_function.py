@@ -153,5 +153,5 @@ def test_what_cannot_be_written_is_said(tmp_path):
 
 def test_a_model_of_other_labels_is_refused():
     learner = find_learner(answers_only, schema(values=("yes", "later")), fit=own_fit)
-    with pytest.raises(ModelError, match="the model answers 'no', 'yes', but the target 'granted' has the labels"):
+    with pytest.raises(ModelError, match="the model returns 'no', 'yes', but the target 'granted' has the labels"):
         learner.fit(TrainingSet.plain(GIVEN), seed=0)

@@ -189,7 +189,7 @@ def test_small_models_certified_by_enumeration(seed, policy):
 def test_statistics_of_categories_are_no_white_box(path):
     frame, booster = train_on_words(one_hot_max_size=2)
     saved(booster, path)
-    with pytest.raises(NotAdditiveError, match=r"statistics of categories \(CTR\)") as caught:
+    with pytest.raises(NotAdditiveError, match=r"category statistics \(CTR\)") as caught:
         load_model(path, WITH_UNKNOWN, like=frame)
     assert "one_hot_max_size" in caught.value.hint
     assert "trust=True" in caught.value.hint

@@ -357,10 +357,10 @@ NUMBERS = ["age", "income", "debt"]
         (Own(), r"\(Own\).*custom code"),
         (MyScaler(), r"\(MyScaler\)"),
         (make_pipeline(StandardScaler(), PCA()), r"step 'columntransformer/only/pca'"),
-        (Binarizer(), "too many values to list; describe the number as ordinal"),
-        (make_pipeline(QuantileTransformer(n_quantiles=10), PowerTransformer()), "bends a number once more"),
-        (SimpleImputer(missing_values=0), "too many values to list"),
-        (OneHotEncoder(handle_unknown="ignore"), "too many values to list"),
+        (Binarizer(), "too many values to enumerate; describe the number as ordinal"),
+        (make_pipeline(QuantileTransformer(n_quantiles=10), PowerTransformer()), "another nonlinear step"),
+        (SimpleImputer(missing_values=0), "too many values to enumerate"),
+        (OneHotEncoder(handle_unknown="ignore"), "too many values to enumerate"),
     ],
 )
 def test_steps_that_cannot_be_read_are_named(step, says):
@@ -369,7 +369,7 @@ def test_steps_that_cannot_be_read_are_named(step, says):
     with pytest.raises(NotAdditiveError, match=says) as refusal:
         read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
     assert "black box" in refusal.value.hint
-    with pytest.raises(NotAdditiveError, match="everything else still runs"):
+    with pytest.raises(NotAdditiveError, match="all other analyses still run"):
         extract_white_box(wrap_estimator(pipeline, PEOPLE, like=FRAME))
 
 
@@ -390,9 +390,9 @@ def test_classifiers_that_cannot_be_read_are_named(model, says):
 
 
 def test_probabilities_of_another_kind_are_noticed():
-    # Three logistic regressions, one against the rest each, whose probabilities are then divided by their sum.
+    # Three logistic regressions, one-vs-rest each, whose probabilities are then divided by their sum.
     pipeline = make_pipeline(usual(), SGDClassifier(loss="log_loss", random_state=0)).fit(FRAME, OUTCOME)
-    with pytest.raises(NotAdditiveError, match="one against the rest"):
+    with pytest.raises(NotAdditiveError, match="one-vs-rest"):
         read_estimator(wrap_estimator(pipeline, THREE, like=FRAME))
 
 

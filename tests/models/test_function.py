@@ -160,7 +160,7 @@ def test_one_score_is_refused_where_it_could_mean_either_label():
 
 def test_words_that_the_schema_tidied_up_are_noticed():
     frame = FRAME.assign(sex=FRAME["sex"] + " ")
-    with pytest.raises(ModelError, match="decided differently"):
+    with pytest.raises(ModelError, match="changes the decision"):
         load_model(lambda table: table["sex"] == "Male ", WORDS, like=frame)
 
 
@@ -198,7 +198,7 @@ def test_module_function_from_the_current_directory(here):
         ("raise SystemExit('usage')", "lender_leaving:score", "importing lender_leaving fails: SystemExit: usage"),
         ("import no_such_library", "lender_needing:score", "fails: ModuleNotFoundError: No module named 'no_such_lib"),
         ("score = 3", "lender:score", "a int is not a model"),
-        ("score = lambda frame: None", "lender:score", "lender:score: asked with a data frame"),
+        ("score = lambda frame: None", "lender:score", "lender:score: queried with a data frame"),
     ],
 )
 def test_imports_that_fail_say_why(here, code, source, message):
@@ -234,7 +234,7 @@ def test_a_model_that_is_asked_with_a_bare_array_says_so():
     people = pd.DataFrame({"skill": np.arange(200) % 10, "female": np.arange(200) // 10 % 2})
     hired = (people["skill"] > 4).astype(int).rename("hired")
     about = {"y": hired, "protected": ["female"]}
-    said = "asked with a bare array of numbers, columns in the order of the schema, because with a data frame it failed"
+    said = "queried with an array of numbers, columns in the order of the schema, because it failed with a data frame"
     audited = evenhand.audit(takes_arrays, people, **about, searched=0, samples=200)
     assert said in audited.model.caution
     assert audited.to_json().count(said) == 2  # in its subgroups too

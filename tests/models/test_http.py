@@ -207,7 +207,7 @@ def test_credentials(monkeypatch):
         (lambda people: [1, 2], "no list of predictions"),
         (lambda people: {"outputs": []}, "no list of predictions"),
         (predictions(lambda people: {"0": 1}), "no list of predictions"),
-        (predictions(lambda people: income(people)[:-1]), "asked about 32 individuals, the endpoint gave 31"),
+        (predictions(lambda people: income(people)[:-1]), "expected 32 predictions from the endpoint, got 31"),
         (predictions(lambda people: [*income(people)[:-1], "perhaps"]), "'perhaps'"),
         (predictions(lambda people: [*income(people)[:-1], None]), "None"),
         (predictions(lambda people: ["yes", *income(people)[1:]]), "labels and with numbers like .* at once"),

@@ -69,8 +69,8 @@ def test_what_could_run_code_or_gives_no_label_is_refused(tmp_path):
     described = json.loads((tmp_path / "config.json").read_text())
     for changed, error, words in (
         ({"auto_map": {"AutoModel": "own.Model"}}, TrustError, "custom code"),
-        ({"architectures": ["BertModel"]}, ModelError, "expected a model that classifies texts.*got BertModel"),
-        ({"problem_type": "regression"}, ModelError, "no single label"),
+        ({"architectures": ["BertModel"]}, ModelError, "expected a text classifier.*got BertModel"),
+        ({"problem_type": "regression"}, ModelError, "not assign a single label"),
         ({"model_type": "unheard"}, ModelError, "cannot be read as a text classifier"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(described | changed))
@@ -78,5 +78,5 @@ def test_what_could_run_code_or_gives_no_label_is_refused(tmp_path):
             load_text_model(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(described))
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="no weights in safetensors"):
+    with pytest.raises(ModelError, match="no safetensors weights"):
         load_text_model(tmp_path)

@@ -376,7 +376,7 @@ def test_widths_that_do_not_fit_are_refused(keras, tmp_path, file):
 
 def test_weights_alone_and_other_files_are_refused(keras, tmp_path):
     sequential(keras).save_weights(tmp_path / "m.weights.h5")
-    with pytest.raises(ModelError, match="no whole model"):
+    with pytest.raises(ModelError, match="not contain a whole model"):
         read_keras(tmp_path / "m.weights.h5", BINARY)
     with pytest.raises(ModelError, match="no such file"):
         read_keras(tmp_path / "absent.h5", BINARY)

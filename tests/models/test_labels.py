@@ -53,5 +53,5 @@ def test_answers_stand_for_labels(favourable, values, answers, expected):
     ],
 )
 def test_answers_that_stand_for_nothing_are_refused(favourable, values, answers):
-    with pytest.raises(ModelError, match="the model answers"):
+    with pytest.raises(ModelError, match="the model returns"):
         match_labels(schema(favourable, values), answers, location="m")

@@ -254,7 +254,7 @@ def read(text):
 def test_what_is_refused(tmp_path, text):
     for parameters, message in (
         ({"linear_tree": True, "categories": ()}, "linear models"),
-        ({"objective": "regression"}, "'regression' makes no classifier"),
+        ({"objective": "regression"}, "'regression' is not supported for classifiers"),
     ):
         with pytest.raises(ModelError, match=message):
             read_booster(train(rounds=3, **parameters), SCHEMA)
@@ -282,13 +282,13 @@ def test_what_is_refused(tmp_path, text):
         (r"^left_child=\S+", "left_child=0", "not a tree"),
         (r"^right_child=\S+", "right_child=-1", "not a tree"),
         (r"^right_child=\S+", "right_child=77", "child 77"),
-        (r"^right_child=\S+", "right_child=-77", "child that does not exist"),
-        (r"^left_child=\S+ ", "left_child=", "holds 3 numbers, not 4"),
-        (r"^split_feature=\S+", "split_feature=5", "does not exist, or in an unknown way"),
-        (r"^decision_type=\S+", "decision_type=12", "does not exist, or in an unknown way"),
-        (r"^decision_type=.*", "decision_type=1 1 1 1", "list of categories that does not exist"),
+        (r"^right_child=\S+", "right_child=-77", "unknown child"),
+        (r"^left_child=\S+ ", "left_child=", "must contain 4 numbers, got 3"),
+        (r"^split_feature=\S+", "split_feature=5", "unknown feature or comparison"),
+        (r"^decision_type=\S+", "decision_type=12", "unknown feature or comparison"),
+        (r"^decision_type=.*", "decision_type=1 1 1 1", "unknown category set"),
         (r"^leaf_value=\S+", "leaf_value=nan", "NaN or infinite"),
-        (r"^leaf_value=\S+", "leaf_value=1e200", "not a plausible value"),
+        (r"^leaf_value=\S+", "leaf_value=1e200", "implausible value"),
         (r"^leaf_value=\S+", "leaf_value=x", "not a number"),
         (r"^threshold=\S+", "threshold=nan", "NaN|does not exist"),
         (r"^num_leaves=.*", "num_leaves=0", "0 leaves"),
@@ -301,7 +301,7 @@ def test_what_is_refused(tmp_path, text):
         (r"^num_tree_per_iteration=.*", "num_tree_per_iteration=0", "0 trees per iteration"),
         (r"^objective=.*", "objective=binary sigmoid:x", "steepness"),
         (r"^objective=.*", "objective=binary sigmoid:-1", "steepness -1"),
-        (r"^objective=.*", "", "makes no classifier"),
+        (r"^objective=.*", "", "is not supported for classifiers"),
         (r"^max_feature_idx=.*", "max_feature_idx=9", "5 different names for 10 features"),
         (r"^pandas_categorical:.*", 'pandas_categorical:{"a": 1}', "not a list of categories"),
     ],

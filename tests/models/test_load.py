@@ -288,7 +288,7 @@ def test_without_an_inside_there_is_nothing_to_certify():
     with pytest.raises(NotAdditiveError) as caught:
         extract_white_box(scorer)
     assert str(caught.value) == (
-        "rule: the model cannot be certified: the computation of a FunctionModel is unknown; everything else still runs"
+        "rule: the model cannot be certified: the computation of a FunctionModel is unknown; all other analyses still run"
     )
 
 
@@ -306,7 +306,7 @@ def test_neighbours_have_no_inside_that_certification_can_use():
     from sklearn.neighbors import KNeighborsClassifier
 
     scorer = load_model(pipeline(KNeighborsClassifier(3)), WORDS)
-    with pytest.raises(NotAdditiveError, match=r"cannot be certified: .*KNeighborsClassifier.* still runs"):
+    with pytest.raises(NotAdditiveError, match=r"cannot be certified: .*KNeighborsClassifier.* still run"):
         extract_white_box(scorer)
 
 

@@ -578,7 +578,7 @@ REFUSED = {
     "product of sums": ([gemm(), node("Mul", "z z", "y")], "Mul.*multiplies or divides"),
     "mean": ([node("ReduceMean", "x", "y")], "ReduceMean"),
     "norm of a row": ([node("Normalizer", "x", "n", norm="L2"), gemm("n", "y")], "Normalizer.*several attributes"),
-    "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "Sqrt.*too many values to list"),
+    "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "Sqrt.*too many values to enumerate"),
     "people": ([node("Slice", "x first last zero", "y")], "Slice.*selects rows"),
     "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*across rows"),
     "number and its bin": (
@@ -589,11 +589,11 @@ REFUSED = {
             node("Concat", "g b x", "all", axis=1),
             node("MatMul", "all W7", "y"),
         ],
-        "'b' has too many values to list, and enters both",
+        "'b' has too many values to enumerate and is used both",
     ),
     "other than the answer": (
         [gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")],
-        "follow from the same logits",
+        "depend on the same logits",
     ),
     "rounded answer": ([gemm(), node("Sigmoid", "z", "p"), node("Cast", "p", "y", to=TensorProto.INT64)], "rounds"),
     "last of equals": ([node("ArgMax", "x", "y", axis=1, select_last_index=1)], "last of equal scores"),

@@ -142,7 +142,7 @@ def test_a_vector_of_one_person_is_asked_and_not_certified():
     made = model(vector(ACTIVATIONS["Relu"]), [3])
     scorer = load_model(made, SCHEMA, output="probability")
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], run(made, [3]), atol=1e-6)
-    with pytest.raises(NotAdditiveError, match="without an axis of rows"):
+    with pytest.raises(NotAdditiveError, match="has no batch axis"):
         extract_white_box(scorer)
 
 

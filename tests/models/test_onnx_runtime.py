@@ -246,7 +246,7 @@ def test_a_missing_number_that_the_network_cannot_take():
         (graph([MATMUL, ("Neg", ["logit"], ["o"], {})], [X], [("logit", F), ("o", F)], [("w", W)]), "several outputs"),
         (graph([MATMUL, ("Log", ["logit"], ["o"], {})], [X], [("o", F)], [("w", W)]), "nan"),
         (graph([("Cast", ["x"], ["y"], {"to": 7})], [X], [("y", L)]), r"shape \(192,\); expected \(32,\)"),
-        (graph([("Unheard", ["x"], ["y"], {})], [X], [("y", F)]), "onnxruntime cannot run it"),
+        (graph([("Unheard", ["x"], ["y"], {})], [X], [("y", F)]), "onnxruntime cannot run the model"),
     ],
 )
 def test_models_that_do_not_fit_are_refused(model, message):
@@ -263,7 +263,7 @@ def test_a_file_and_its_external_weights(tmp_path):
     assert scorer.name == "net.onnx"
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), CHANCE, atol=1e-6)
     (tmp_path / "net.bin").unlink()
-    with pytest.raises(ModelError, match="cannot run it"):
+    with pytest.raises(ModelError, match="cannot run the model"):
         load_model(path, CODES)
 
 
@@ -295,7 +295,7 @@ def test_the_file_to_damage_is_a_model():
 
 
 def test_a_damaged_file_prints_nothing(capfd):
-    with pytest.raises(ModelError, match="cannot run it"):
+    with pytest.raises(ModelError, match="cannot run the model"):
         open_onnx(SMALL.replace(b"MatMul", b"Mat\xfbul"), CODES)
     assert capfd.readouterr() == ("", "")
 

@@ -221,7 +221,7 @@ def test_zero_and_one_are_compared_with_true_labels(values):
     right, wrong = numbered((DATA["hired"] == "yes").astype(int)), numbered((DATA["hired"] == "no").astype(int))
     scorer = load_model(right, schema, like=DATA)
     assert scorer.classes[scorer.favourable] == "yes"
-    assert "1 was taken for 'yes'" in scorer.caution
+    assert "1 was interpreted as 'yes'" in scorer.caution
     with pytest.raises(ModelError):
         load_model(wrong, schema, like=DATA)
     if values == ["no", "yes"]:

@@ -95,11 +95,11 @@ def nothing(frame):
     ("model", "message"),
     [
         (words, "without numbers"),
-        (too_many, r"answered with shape \(32, 2\)"),
+        (too_many, r"returned shape \(32, 2\)"),
         (nothing, "answered nan for individual 1"),
-        (3, "a int is not a model that gives numbers"),
+        (3, "a int is not a regressor"),
         ("model.onnx", "not read from .onnx files"),
-        ("http://127.0.0.1:1/predict", "is not a model that gives numbers"),
+        ("http://127.0.0.1:1/predict", "is not a regressor"),
     ],
 )
 def test_what_gives_no_numbers_is_refused(model, message):
@@ -116,7 +116,7 @@ def test_labels_and_numbers_are_not_mixed_up():
     labels = ColumnRoles(target="premium", protected=["sex"], favourable="yes").read(
         PEOPLE.assign(premium=np.where(PEOPLE["premium"] > 200, "yes", "no"))
     )
-    with pytest.raises(ModelError, match="no classifier") as error:
+    with pytest.raises(ModelError, match="not a classifier") as error:
         load_model(pipeline(), labels.schema)
     assert "kind=number" in str(error.value)
 
@@ -139,7 +139,7 @@ def test_a_regressor_may_have_an_attribute_for_classes(kind):
     model = make_pipeline(columns, kind()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
     regressor = Subject(model, READ).regressor
     assert ask_numbers(regressor, READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
-    with pytest.raises(ModelError, match="no classifier"):
+    with pytest.raises(ModelError, match="not a classifier"):
         load_model(kind().fit(PEOPLE[["age"]], PEOPLE["premium"]), schema_of_labels())
 
 

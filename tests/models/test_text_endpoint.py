@@ -72,7 +72,7 @@ def test_many_texts_go_in_several_requests():
         ([["a", "b"]] * 3, "not lists of numbers"),
         ([{"scores": {"a": 1.0}}, {"scores": {"b": 1.0}}, {"scores": {"a": 1.0}}], "not score the same labels"),
         ([{"label": "a", "scores": {"a": 0.1, "b": 0.9}}] * 3, "another one has the highest score"),
-        ([0.5], "3 individuals, the endpoint gave 1"),
+        ([0.5], "expected 3 predictions from the endpoint, got 1"),
     ],
 )
 def test_what_is_no_prediction_is_refused(predictions, complaint):

@@ -185,7 +185,7 @@ class Odd(nn.Module):
         (lambda m, x: m.last(m.linear(x - x.mean(0))), "aten.mean"),
         (lambda m, x: m.last(m.linear(x).flatten(0).reshape(-1, 4)), "aten.flatten.*across rows"),
         (lambda m, x: m.last(m.linear(torch.relu(x[:, 3:4] * x[:, 4:]) + x)), "aten.mul.*combines several attributes"),
-        (lambda m, x: (m.last(torch.relu(m.linear(x))), m.linear(x)), "follow from the same logits"),
+        (lambda m, x: (m.last(torch.relu(m.linear(x))), m.linear(x)), "depend on the same logits"),
     ],
 )
 def test_what_mixes_attributes_in_another_way_is_refused_by_name(compute, names):
@@ -200,14 +200,14 @@ def test_what_mixes_attributes_in_another_way_is_refused_by_name(compute, names)
         (nn.Sequential(nn.Linear(5, 3), nn.Sequential(nn.ELU()), nn.Linear(3, 1)), r"layer 1.0 \(ELU\)"),
         (
             nn.Sequential(nn.Linear(5, 3), nn.Sigmoid(), nn.Linear(3, 1)),
-            r"layer 1 \(Sigmoid\).*inside a network it is not a ReLU",
+            r"layer 1 \(Sigmoid\).*a hidden layer must be ReLU",
         ),
         (
             nn.Sequential(nn.Linear(5, 3), nn.Softmax(1), nn.Linear(3, 1)),
-            r"layer 2 \(Linear\).*only be read at the end",
+            r"layer 2 \(Linear\).*only supported at the end",
         ),
         (nn.Sequential(nn.Linear(5, 2), nn.Sigmoid()), "2 yes-or-no answers"),
-        (nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 1)), "keeps no statistics"),
+        (nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 1)), "has no running statistics"),
         (Odd(lambda m, x: m.linear(x)), "Odd: this kind of layer"),
     ],
 )

@@ -262,7 +262,7 @@ def test_what_is_refused(tmp_path):
         read_booster(xgboost.XGBClassifier(), SCHEMA)
     with pytest.raises(ModelError, match="treats the number -1 as missing"):
         read_booster(xgboost.XGBClassifier(missing=-1.0, n_estimators=1, n_jobs=1).fit(INPUTS[:, :1], BINARY), SCHEMA)
-    with pytest.raises(ModelError, match="not a model of XGBoost, LightGBM or CatBoost"):
+    with pytest.raises(ModelError, match="not an XGBoost, LightGBM or CatBoost model"):
         read_booster(object(), SCHEMA)
     booster, _ = train(inputs=FRAME[["age", "balance"]].to_numpy(), categories=False, names=["age", "height"])
     with pytest.raises(ModelError, match="'height', which is not an attribute"):
@@ -284,14 +284,14 @@ def test_what_is_refused(tmp_path):
         (lambda tree: tree["right_children"].__setitem__(0, -1), "a single child"),
         (lambda tree: tree["left_children"].__setitem__(0, -1), "a single child"),
         (lambda tree: tree["left_children"].__setitem__(-1, -7), "a single child"),
-        (lambda tree: tree["right_children"].__setitem__(0, -7), "child, that does not exist"),
+        (lambda tree: tree["right_children"].__setitem__(0, -7), "unknown feature or child"),
         (lambda tree: tree["tree_param"].__setitem__("size_leaf_vector", "2"), "several outputs each"),
-        (lambda tree: tree["split_indices"].__setitem__(0, 5), "compares a feature"),
+        (lambda tree: tree["split_indices"].__setitem__(0, 5), "unknown feature or child"),
         (lambda tree: tree["split_conditions"].__setitem__(-1, float("nan")), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].__setitem__(-1, 1e300), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].pop(), "split_conditions"),
         (lambda tree: tree["tree_param"].__setitem__("num_nodes", "3x"), "num_nodes"),
-        (lambda tree: tree.__setitem__("categories_nodes", []), "categories_segments|none are listed"),
+        (lambda tree: tree.__setitem__("categories_nodes", []), "categories_segments|lists none"),
         (lambda tree: tree.__setitem__("categories", []), "lists of categories"),
     ],
 )
@@ -325,7 +325,7 @@ def test_a_base_score_that_is_none(small, score):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0], "holds 1 numbers, not 3"),
+        ([1.0], "must contain 3 numbers, got 1"),
         ([1, 1e300, 1], "implausible weight"),
         ([1, -1, 1], "implausible weight"),
         ("x", "weight_drop"),

@@ -327,9 +327,9 @@ def test_limits_and_interrupts():
     def never(asked):
         raise KeyboardInterrupt
 
-    with pytest.raises(LimitError, match="before the first question"):
+    with pytest.raises(LimitError, match="before the first query"):
         find_text_subgroups(never, texts, protected=[COLOURS])
-    with pytest.raises(LimitError, match="before the first question"):
+    with pytest.raises(LimitError, match="before the first query"):
         find_text_subgroups(chance(0.5), texts, protected=[COLOURS], time_limit=1e-9)
 
 

@@ -1,6 +1,7 @@
-"""Types of the columns of a text table as a model expects them.
+"""Column types that a model expects of a text table.
 
-A text table, such as a CSV file, holds words. Columns of canonical numbers are read as numbers and all others as words
+A text table, such as a CSV file, has no column types. Columns of canonical numbers are read as numbers and all others
+as strings
 (see ``evenhand.datasets.read_frame``), but a model may have been trained on other types: levels ``1``, ``2``, ``3`` as
 words, prices ``12.50`` as numbers, ``True`` and ``False`` as booleans, or ``NA`` as a missing value.
 """
@@ -28,13 +29,13 @@ TRUTH_WORDS = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class ColumnInput:
-    """A column as a model was trained on it.
+    """Training-time type and values of a column.
 
     Attributes:
         type: Type of its values. ``categories`` is pandas' categorical type.
-        values: Values that the model learnt, without missing ones. None if they are not known.
-        missing: Whether the model learnt missing values, or replaces them.
-        closed: Whether the model refuses values that it did not learn.
+        values: Values in the training data, without missing ones. None if unknown.
+        missing: Whether the model was trained with missing values or imputes them.
+        closed: Whether the model rejects values absent from training.
     """
 
     type: ColumnType
@@ -49,10 +50,10 @@ class ColumnConversion:
 
     Attributes:
         name: Name of the column.
-        input: The column as the model expects it.
+        input: Type and values that the model expects.
         number_format: Format of its numbers, if the schema states one.
-        unknown: Words that the schema reads as missing or unknown.
-        whole: Whether its numbers are written as integers.
+        unknown: Strings that the schema treats as missing or unknown.
+        whole: Whether its numbers are formatted as integers.
     """
 
     name: str
@@ -65,7 +66,7 @@ class ColumnConversion:
         """Convert a pandas column.
 
         Raises:
-            ModelError: A value has no equivalent in the expected type. The message names column, row and word.
+            ModelError: A value cannot be converted. The message names the column, row and value.
         """
         import pandas as pd
 
@@ -136,7 +137,7 @@ class ColumnConversion:
         return np.nan
 
     def _spell(self, value: Any) -> str:
-        """Write a number as the word that the model learnt, or else in its canonical spelling."""
+        """Format a number as in the training data, or else in canonical form."""
         if not isinstance(value, float | int) or isinstance(value, bool):
             return str(value)
         for word in self.input.values or ():
@@ -150,7 +151,7 @@ class ColumnConversion:
 
 @dataclass(frozen=True)
 class ColumnTypes:
-    """Types that a model expects of the columns of a text table, where they differ from those of the table.
+    """Conversions from the column types of a text table to those that a model expects.
 
     Attributes:
         conversions: The conversions by column.
@@ -165,7 +166,7 @@ class ColumnTypes:
         """Convert the columns of a pandas data frame.
 
         Raises:
-            ModelError: A value has no equivalent in the expected type.
+            ModelError: A value cannot be converted to the expected type.
         """
         if not self.conversions:
             return frame
@@ -173,28 +174,28 @@ class ColumnTypes:
         return frame.assign(**{name: self.conversions[name].convert(frame[name], location) for name in names})
 
     def with_inputs(self, inputs: Mapping[str, ColumnInput], schema: Schema, frame: Any) -> ColumnTypes:
-        """Return these types with other inputs of some columns."""
+        """Return a copy with replaced inputs for some columns."""
         changed = {name: plan_conversion(name, column, schema, frame[name]) for name, column in inputs.items()}
         return ColumnTypes({**self.conversions, **changed})
 
     def without(self, names: Iterable[str]) -> ColumnTypes:
-        """Return these types without the conversions of some columns."""
+        """Return a copy without the conversions of some columns."""
         gone = set(names)
         return ColumnTypes({name: conversion for name, conversion in self.conversions.items() if name not in gone})
 
     def describe(self) -> str:
-        """Describe the conversions in one sentence. Empty without conversions."""
+        """Describe the conversions in one sentence. Empty if there are none."""
         if not self.conversions:
             return ""
         names: dict[str, list[str]] = {}
         for name, conversion in self.conversions.items():
             names.setdefault(conversion.input.type, []).append(name)
         parts = [f"{', '.join(columns)} as {kind}" for kind, columns in names.items()]
-        return f"The data do not state column types. The model receives {'; '.join(parts)}."
+        return f"The data have no column types. The model receives {'; '.join(parts)}."
 
 
 AS_READ = ColumnTypes()
-"""The types of the table itself."""
+"""No conversion."""
 
 
 def plan_conversion(name: str, expected: ColumnInput, schema: Schema, column: Any) -> ColumnConversion:
@@ -225,10 +226,10 @@ def needs_conversion(name: str, expected: ColumnInput, schema: Schema, column: A
 
 
 def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
-    """Return the other type that a column of a text table may have for a model; None if there is none.
+    """Return the alternative type of a text table's column; None if there is none.
 
-    Canonical numbers may be words. Words that all are numbers in some spelling may be numbers, and truth values
-    booleans; words for unknown values aside.
+    Canonical numbers may be strings. Strings may be numbers or Booleans if all of them, except markers of unknown
+    values, can be parsed as such.
     """
     if column.dtype.kind in "iuf":
         return ColumnInput("words")
@@ -243,7 +244,7 @@ def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
 
 
 def read_number(value: Any, number_format: NumberFormat | None = None) -> int | float | None:
-    """Read a number in any spelling, such as ``3.10`` and ``02134``; None if a word is not a finite number."""
+    """Parse a number in any format, such as ``3.10`` and ``02134``; None if the string is not a finite number."""
     if isinstance(value, int | float):
         return value
     if not isinstance(value, str):
@@ -254,10 +255,10 @@ def read_number(value: Any, number_format: NumberFormat | None = None) -> int | 
 
 
 def read_truth(value: Any) -> bool:
-    """Read a truth value: ``True`` or ``False`` in any case, or 1 or 0.
+    """Parse a Boolean: ``True`` or ``False`` in any case, or 1 or 0.
 
     Raises:
-        ValueError: The value is not a truth value.
+        ValueError: The value is not a Boolean.
     """
     word = TRUTH_WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
     if word is None and value not in (0, 1):
@@ -266,7 +267,7 @@ def read_truth(value: Any) -> bool:
 
 
 def find_unseen(inputs: Mapping[str, ColumnInput], frame: Any) -> tuple[str, int, Any] | None:
-    """Find the first value of a frame that an encoder refuses since it did not learn it.
+    """Find the first value of a frame that an encoder rejects as unseen.
 
     Returns:
         Column, row (counted from 0) and value; None if there is none.

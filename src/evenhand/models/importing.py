@@ -13,15 +13,15 @@ from evenhand.errors import ModelError
 
 
 def import_object(source: str, folder: Path | None = None) -> Any:
-    """Import the object that ``module:name`` names, as ``uvicorn`` does: the folder is put on ``sys.path``.
+    """Import the object that ``module:name`` names. Like ``uvicorn``, add the folder to ``sys.path``.
 
     Args:
         source: Module and name.
-        folder: Folder of the module. By default the current directory.
+        folder: Folder of the module. Default: the current directory.
 
     Raises:
-        ModelError: There is no such module or name, or importing it fails, or a module of this name was imported from
-            another folder before.
+        ModelError: The module or name does not exist, the import fails, or a module of this name was already imported
+            from another folder.
     """
     name, _, attribute = source.partition(":")
     place = str(Path.cwd() if folder is None else folder.absolute())
@@ -48,20 +48,20 @@ def import_object(source: str, folder: Path | None = None) -> Any:
             raise ModelError(
                 f"there is no {part!r} in {name}",
                 location=source,
-                hint=f"it has: {', '.join(sorted(names)[:12]) or 'nothing to call'}",
+                hint=f"available: {', '.join(sorted(names)[:12]) or 'nothing callable'}",
             )
         value = getattr(value, part)
     return value
 
 
 def _check_origin(name: str, place: str, source: str) -> None:
-    """Check that a module is the one in the folder, if the folder has one of this name."""
+    """Check that an imported module comes from the folder if the folder contains one of this name."""
     spec = PathFinder.find_spec(name, [place])
     origin = getattr(sys.modules[name], "__file__", None)
     if spec is None or spec.origin is None or origin is None or Path(origin).resolve() == Path(spec.origin).resolve():
         return
     raise ModelError(
-        f"another module {name!r} is imported already, from {origin}",
+        f"another module {name!r} is already imported from {origin}",
         location=source,
         hint=f"rename {spec.origin}",
     )

@@ -1,4 +1,4 @@
-"""Ledger of the queries to a black box, with a budget."""
+"""Ledger of black-box queries, with a budget."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
 
 @dataclass(eq=False)
 class QuestionLedger:
-    """Count of the individuals (or texts) that a model was queried about, which refuses queries beyond a budget.
+    """Count of the individuals (or texts) sent to a model. Queries beyond the budget are refused.
 
-    A black box charges its ledger for each call: while it is loaded, by every analysis, and for each retry after a
-    failure. So the count equals the number of rows that the model received. Cached answers are free.
+    A black box charges its ledger for each call, including calls during loading and retries. The count therefore equals
+    the number of rows that the model received. Cached answers are free.
 
     Attributes:
         budget: Maximum number of individuals. None disables the limit.
-        sent: Number of individuals so far.
-        settled: Number of them that are in a report already.
+        sent: Number of individuals sent.
+        settled: Number of individuals already included in a report.
     """
 
     budget: int | None = None
@@ -34,19 +34,19 @@ class QuestionLedger:
 
     @property
     def left(self) -> float:
-        """Number of individuals within the budget that are left. Infinite without a budget."""
+        """Remaining number of individuals. Infinite without a budget."""
         return np.inf if self.budget is None else self.budget - self.sent
 
     def charge(self, rows: int) -> None:
-        """Count individuals that are sent now.
+        """Count individuals before they are sent.
 
         Raises:
-            BudgetError: They exceed the budget. None of them is counted, and none may be sent.
+            BudgetError: The budget would be exceeded. None of the individuals is counted, and none may be sent.
         """
         if self.budget is not None and rows > self.budget - self.sent:
             raise BudgetError(
-                f"the budget of {self.budget:,} rows is spent: {self.sent:,} were queried, and the next query takes "
-                f"{rows:,}",
+                f"the budget of {self.budget:,} rows is spent: {self.sent:,} have been queried, and the next query "
+                f"needs {rows:,}",
                 hint="increase the budget, or query fewer people",
             )
         self.sent += rows
@@ -58,7 +58,7 @@ class QuestionLedger:
 
     @contextmanager
     def within(self, rows: int | None) -> Iterator[None]:
-        """Lower the budget temporarily to a number of rows since the last report. None keeps the budget."""
+        """Temporarily lower the budget to a number of rows since the last report. None keeps the budget."""
         budget = self.budget
         if rows is not None:
             self.budget = int(min(self.settled + rows, np.inf if budget is None else budget))
@@ -69,13 +69,13 @@ class QuestionLedger:
 
 
 def find_ledger(model: Any) -> QuestionLedger | None:
-    """Return the ledger of a model. None without a ledger, as for a white box."""
+    """Return the ledger of a model. None for a model without one, such as a white box."""
     ledger = getattr(model, "ledger", None)
     return ledger if isinstance(ledger, QuestionLedger) else None
 
 
 class CountedScorer(WrappedScorer):
-    """A model without a ledger, with one added."""
+    """Model wrapper that adds a ledger."""
 
     def __init__(self, model: Scorer, ledger: QuestionLedger) -> None:
         self.model, self._ledger = model, ledger
@@ -97,7 +97,7 @@ class CountedScorer(WrappedScorer):
 
 
 def answers_per_row(scorer: Scorer) -> int:
-    """Return the number of queries per individual. It is greater than 1 if several answers are averaged."""
+    """Return the number of queries per individual, which is greater than 1 if several answers are averaged."""
     while isinstance(scorer, WrappedScorer):
         if hasattr(scorer, "answers"):
             return int(scorer.answers)
@@ -106,13 +106,13 @@ def answers_per_row(scorer: Scorer) -> int:
 
 
 def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Return scores and labels of any number of individuals (n, attributes), queried in batches (see ``ask_model``)."""
+    """Query the scores and labels of individuals (n, attributes) in batches (see ``ask_model``)."""
     batches = (individuals[at : at + BATCH_ROWS] for at in range(0, len(individuals), BATCH_ROWS))
     return join_replies(scorer, (ask_model(scorer, batch, ledger) for batch in batches))
 
 
 def ask_model(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Return scores and labels of individuals (n, attributes) from one query.
+    """Query the scores and labels of individuals (n, attributes) in one call.
 
     Args:
         scorer: The model.
@@ -120,7 +120,7 @@ def ask_model(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
         ledger: Ledger that is charged if the model has none.
 
     Raises:
-        BudgetError: They exceed the budget.
+        BudgetError: The budget would be exceeded.
     """
     if ledger is not None and find_ledger(scorer) is None:
         ledger.charge(len(individuals))

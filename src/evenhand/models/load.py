@@ -40,10 +40,10 @@ class LoadRequest:
         schema: Schema of the individuals.
         like: The user's data, as a template for frames.
         trust: Whether files may run code.
-        name: Name of the model in reports. None for its own.
+        name: Name of the model in reports. None for the default name.
         ledger: Ledger of the queries to a black box.
         untyped: Whether ``like`` is a text table.
-        output: Meaning of the model's numeric outputs if it is stated.
+        output: Meaning of the model's numeric outputs. None to infer it.
     """
 
     schema: Schema
@@ -76,32 +76,31 @@ def load_model(
     untyped: bool = False,
     output: OutputKind | None = None,
 ) -> Scorer:
-    """Load a model that decides labels.
+    """Load a model that predicts labels.
 
     Args:
         source: A model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost, LightGBM or CatBoost model,
-            ONNX model, any function of a batch, a ``Scorer``), or a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
+            ONNX model, any batch function, a ``Scorer``); a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
             ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``, a
-            language model's ``.yaml``), a folder that MLflow logged or a URI of MLflow such as
+            language model's ``.yaml``), an MLflow folder or URI such as
             ``models:/name/version``, an ``http(s)://`` URL, or ``module:function``.
         schema: Schema of the individuals.
-        like: The user's data. A model that takes data frames receives frames of its type.
+        like: The user's data. A model that takes data frames receives frames of this type.
         trust: Whether to load files that can run code.
-        name: Name of the model in reports. By default the file, URL or type.
-        ledger: Ledger of the queries to a black box, those while loading included. By default a new one.
-        untyped: Whether ``like`` was read from a text table, which does not state the types of its columns. A model
+        name: Name of the model in reports. Default: the file, URL or type.
+        ledger: Ledger of black-box queries, including those during loading. Default: a new one.
+        untyped: Whether ``like`` was read from a text table, which has no column types. A model
             that takes data frames then receives the types that it expects.
-        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default their values
-            and the true labels decide (see ``evenhand.models.outputs``).
+        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default it is
+            inferred from their values and the true labels (see ``evenhand.models.outputs``).
 
     Raises:
-        ModelError: There is no such model, it is damaged, or it does not fit the schema; or it takes numbers for
-            categories, and the schema does not state the codes (``encoding``); or the meaning
-            of its outputs is open.
-        TrustError: Loading it could run code, and it is not trusted.
-        MissingExtraError: A library that it needs is not installed.
-        FetchError: The URL does not answer.
-        BudgetError: The ledger's budget does not pay for trying it.
+        ModelError: The model does not exist, is damaged, or does not fit the schema; it takes numbers for categories,
+            and the schema does not state the codes (``encoding``); or the meaning of its outputs is ambiguous.
+        TrustError: Loading could run code, and ``trust`` is not set.
+        MissingExtraError: A required library is not installed.
+        FetchError: The server does not respond.
+        BudgetError: The budget is too small for the test queries.
         SchemaError: The target is a number (see ``load_regressor``).
     """
     request = LoadRequest(schema, like, trust, name, ledger, untyped and like is not None, output)
@@ -110,7 +109,7 @@ def load_model(
 
 
 def open_model(source: Any, request: LoadRequest) -> Scorer:
-    """Load a model as ``load_model``, without a check of the labels that its numbers are taken for."""
+    """Load a model like ``load_model``, without checking how its numbers are mapped to labels."""
     request.schema.target.require_labels("this analysis")
     if request.output is not None:
         check_output(request.output)
@@ -126,10 +125,10 @@ def open_model(source: Any, request: LoadRequest) -> Scorer:
 
 
 def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]:
-    """Return a file, a URL, or the object that ``module:function`` names; and the request with a name for it.
+    """Return the file, URL or imported object, and the request with a name for it.
 
     Raises:
-        ModelError: The text names none of these.
+        ModelError: The text is none of these.
     """
     if isinstance(source, str) and is_registered(source):
         return find_registered(source), dataclasses.replace(request, name=request.name or source)
@@ -148,7 +147,7 @@ def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]
 
 
 def _check_guess(scorer: Scorer, like: Any) -> Scorer:
-    """Compare the labels that a model's numbers were taken for with the true labels of the data.
+    """Check the mapping of a model's numbers to labels against the true labels of the data.
 
     Raises:
         ModelError: As ``describe_guess``.
@@ -176,22 +175,22 @@ def load_regressor(
     ledger: QuestionLedger | None = None,
     untyped: bool = False,
 ) -> Regressor:
-    """Load a model that decides a number.
+    """Load a model that predicts a number.
 
     Args:
         source: A fitted regressor (scikit-learn estimator or Pipeline, ``XGBRegressor``, ``LGBMRegressor``, any object
-            with ``predict``), a function from a frame of n people to n numbers, a ``Regressor``; or a file of one
+            with ``predict``), a function that maps a frame of n people to n numbers, a ``Regressor``; or a file
             (``.skops``, ``.pkl``, ``.joblib``, ``.npz``, XGBoost's ``.json`` and ``.ubj``, LightGBM's ``.txt``), or
             ``module:function``.
         schema: Schema of the individuals. Its target is a number.
         like, trust, name, ledger, untyped: As for ``load_model``.
 
     Raises:
-        ModelError: There is no such model, it does not fit the schema, or gives labels; or no reader takes numbers from
-            its kind of file.
-        TrustError: Loading it could run code, and it is not trusted.
-        MissingExtraError: A library that it needs is not installed.
-        BudgetError: The ledger's budget does not pay for trying it.
+        ModelError: The model does not exist, does not fit the schema or predicts labels; or numbers cannot be read from
+            its file type.
+        TrustError: Loading could run code, and ``trust`` is not set.
+        MissingExtraError: A required library is not installed.
+        BudgetError: The budget is too small for the test queries.
     """
     request = LoadRequest(schema, like, trust, name, ledger, untyped and like is not None)
     description = repr(source) if isinstance(source, str) else f"a {type(source).__name__}"
@@ -205,7 +204,7 @@ def load_regressor(
                 return regressor
         if suffix not in OBJECT_LOADERS:
             raise ModelError(
-                f"the target {schema.target.name!r} is a number, and models that give numbers are not read from "
+                f"the target {schema.target.name!r} is a number, and regressors cannot be read from "
                 f"{suffix or 'such'} files",
                 location=str(source),
                 hint=f"give it as {', '.join([*OBJECT_LOADERS, *NUMBER_READERS])}, or wrap it as module:function",
@@ -215,7 +214,7 @@ def load_regressor(
     if isinstance(source, Regressor):
         if source.schema.names != schema.names:
             raise ModelError(
-                f"the model was made for the attributes {', '.join(source.schema.names)}",
+                f"the model was loaded for the attributes {', '.join(source.schema.names)}",
                 location=source.name,
                 hint="load the model with the schema it is audited with",
             )
@@ -223,8 +222,8 @@ def load_regressor(
     if hasattr(source, "predict") or callable(source):
         return require_encodings(wrap_regressor(source, schema, **request.asking))
     raise ModelError(
-        f"{description} is not a model that gives numbers",
-        hint="give a fitted regressor with predict, a function, a file of one, or module:function",
+        f"{description} is not a regressor",
+        hint="give a fitted regressor with predict, a function, a model file, or module:function",
     )
 
 
@@ -236,12 +235,12 @@ OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def is_url(source: str) -> bool:
-    """Return whether a model is named by a URL."""
+    """Return whether a model is given as a URL."""
     return re.match(r"https?://", source, re.IGNORECASE) is not None
 
 
 def is_path(source: str) -> bool:
-    """Return whether a model is named by a file."""
+    """Return whether a model is given as a file."""
     if "://" in source:
         return False
     return Path(source).suffix.lower() in LOADERS or Path(source).exists() or ":" not in source
@@ -261,8 +260,8 @@ def _load_file(path: Path, request: LoadRequest) -> Scorer:
         raise ModelError(
             "this is a folder, not a model file",
             location=str(path),
-            hint="give the file in it; a folder of MLflow has a file MLmodel, and a Hugging Face text classifier "
-            "needs texts: `text_column=NAME`",
+            hint="give the file inside the folder. An MLflow folder contains a file MLmodel; a Hugging Face text "
+            "classifier needs texts: `text_column=NAME`",
         )
     if loader is None:
         raise ModelError(
@@ -279,7 +278,7 @@ def _load_file(path: Path, request: LoadRequest) -> Scorer:
 
 @contextmanager
 def _refuse_damage(path: Path) -> Iterator[None]:
-    """Turn any exception of a library about a file that it cannot read into one clear error."""
+    """Convert any exception raised while a file is read into one clear error."""
     try:
         yield
     except EvenhandError:
@@ -288,7 +287,7 @@ def _refuse_damage(path: Path) -> Iterator[None]:
         raise ModelError(
             f"the file cannot be read as {path.suffix}: {summarize_error(error)}",
             location=str(path),
-            hint="it may be truncated, damaged or of another kind: save it again",
+            hint="it may be truncated, damaged or of another type. Save it again",
         ) from error
 
 
@@ -341,10 +340,10 @@ def _rename(scorer: Scorer, name: str | None) -> Scorer:
 
 
 def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
-    """Return a loaded model with the marks of a schema: protected attributes and the favourable label.
+    """Return a loaded model with a schema's protected attributes and favourable label.
 
     Raises:
-        ModelError: The model was made for other individuals, so that the same row would mean another person.
+        ModelError: The model's attributes differ, so the same row would describe another person.
     """
     if scorer.schema == schema:
         return scorer
@@ -352,14 +351,13 @@ def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
         same = (own.name, own.kind, own.values, own.edges) == (other.name, other.kind, other.values, other.edges)
         if not same or (own.encoding or "code") != (other.encoding or "code"):
             raise ModelError(
-                f"the model was made for a schema with another attribute {own.name!r} where this one has "
-                f"{other.name!r}",
+                f"the model was loaded with a schema in which attribute {own.name!r} differs from {other.name!r} here",
                 location=scorer.name,
                 hint="load the model with the schema it is audited with",
             )
     if len(scorer.schema.attributes) != len(schema.attributes):
         raise ModelError(
-            f"the model was made for {len(scorer.schema.attributes)} attributes, and the schema has "
+            f"the model was loaded for {len(scorer.schema.attributes)} attributes, and the schema has "
             f"{len(schema.attributes)}",
             location=scorer.name,
         )
@@ -370,12 +368,12 @@ def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
 
 
 def require_encodings(model: ModelT) -> ModelT:
-    """Return a model, unless it takes numbers for categories and the schema does not state which number is which value.
+    """Check that the schema states the code of each category that a model takes as a number.
 
-    Codes in another order than in training would swap groups silently.
+    Codes in a different order than in training would silently swap groups.
 
     Raises:
-        ModelError: An attribute lacks its encoding. The message has the lines to put into a schema.
+        ModelError: An attribute lacks its encoding. The message contains the lines to add to the schema.
     """
     if isinstance(model, AdditiveNetwork) or getattr(model, "form", "") == "numbers":
         attributes: Sequence[Attribute] = model.schema.attributes
@@ -394,19 +392,19 @@ def require_encodings(model: ModelT) -> ModelT:
         f"state its codes\n  in the order of the schema{''.join(codes)}",
         location=model.name,
         hint="look up how the model was trained, and state it in the schema (`evenhand schema` writes one; in "
-        "Python schema.with_encodings); if this is the encoding, its lines are:\n" + "\n".join(lines),
+        "Python schema.with_encodings); if this encoding is correct, add these lines:\n" + "\n".join(lines),
     )
 
 
-# Files of Python objects.
+# Python object files.
 
 
 def load_stored_object(path: Path, *, trust: bool, name: str | None = None) -> Any:
     """Load the Python object in a ``.skops``, ``.joblib`` or pickle file.
 
     Raises:
-        TrustError: Loading it could run code, and it is not trusted.
-        ModelError: There is no such file, or it is damaged.
+        TrustError: Loading could run code, and ``trust`` is not set.
+        ModelError: The file does not exist, or it is damaged.
         MissingExtraError: skops is needed and not installed.
     """
     if not path.is_file():
@@ -424,15 +422,15 @@ def _load_skops(path: Path, trust: bool, name: str) -> Any:
     untrusted = skops.io.get_untrusted_types(data=content)
     if untrusted and not trust:
         raise TrustError(
-            f"the file needs types that can run code when they are loaded: {', '.join(untrusted)}",
+            f"the file contains types that can run code when loaded: {', '.join(untrusted)}",
             location=name,
-            hint="if you know where it comes from: `trust=True`",
+            hint="if you trust its source: `trust=True`",
         )
     return skops.io.loads(content, trusted=untrusted)
 
 
 def _load_pickle(path: Path, trust: bool, name: str) -> Any:
-    """Load a file of pickle or joblib: joblib reads both, and either ending is used for either."""
+    """Load a pickle or joblib file. joblib reads both, whatever the suffix."""
     _require_trust(trust, name, "a pickle", "skops.io.dump(model, 'model.skops')")
     import joblib
 
@@ -453,11 +451,11 @@ def _require_trust(trust: bool, name: str, kind: str, alternative: str) -> None:
         raise TrustError(
             f"loading {kind} runs any code in it",
             location=name,
-            hint=f"if you know where it comes from: `trust=True`; safer: {alternative}",
+            hint=f"if you trust its source: `trust=True`; safer: {alternative}",
         )
 
 
-# Files of models.
+# Model files.
 
 
 def _load_stored(path: Path, request: LoadRequest) -> Scorer:
@@ -496,7 +494,7 @@ def _load_torch_object(path: Path, request: LoadRequest) -> Scorer:
     model = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(model, dict):
         raise ModelError(
-            "the file holds weights alone (a state_dict), and no model to put them in",
+            "the file contains only weights (a state_dict), not a model",
             location=request.name,
             hint="save the whole module, or export it to .pt2 or .onnx",
         )
@@ -504,11 +502,11 @@ def _load_torch_object(path: Path, request: LoadRequest) -> Scorer:
 
 
 def _is_torchscript(path: Path) -> bool:
-    """Return whether a file was written by ``torch.jit.save``: an archive with code and its constants."""
+    """Return whether a file was written by ``torch.jit.save``: an archive with code and constants."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("/constants.pkl") for name in archive.namelist())
-    # zipfile raises NotImplementedError for archives of a kind that it does not know.
+    # zipfile raises NotImplementedError for unsupported archives.
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
 
@@ -520,14 +518,14 @@ def _load_tree_json(path: Path, request: LoadRequest) -> Scorer:
 
 
 def _load_catboost(path: Path, request: LoadRequest) -> Scorer:
-    """Read a CatBoost file. With trust, CatBoost itself answers where features are computed from labels."""
+    """Read a CatBoost file. If trusted, a model with label-based features is run by CatBoost itself."""
     from evenhand.models.readers.catboost_file import read_catboost
 
     refuse_stated(request.output, request.name or path.name)
     try:
         return read_catboost(path, request.schema)
     except NotAdditiveError:
-        # CatBoost's own loader crashes on some damaged files: its effect on a hostile one is not known.
+        # CatBoost's own loader crashes on some damaged files, so it may be unsafe on hostile ones.
         if not request.trust:
             raise
     try:

@@ -38,20 +38,20 @@ SUFFIXES = {".cb": ".cbm", ".lgb": ".txt", ".xgb": ".ubj"}
 
 
 def is_registered(source: str) -> bool:
-    """Return whether a model is named by a URI of MLflow, such as ``models:/name/version`` or ``runs:/id/path``."""
+    """Return whether a model is given as an MLflow URI, such as ``models:/name/version`` or ``runs:/id/path``."""
     return REGISTERED.fullmatch(source) is not None
 
 
 def is_logged_model(path: Path) -> bool:
-    """Return whether a folder holds a model that MLflow logged."""
+    """Return whether a folder contains a model logged by MLflow."""
     return (path / DESCRIPTION).is_file()
 
 
 def find_model_file(folder: Path) -> tuple[Path, str]:
-    """Return the file of a logged model that can be read, and the suffix of its format.
+    """Return the readable file of a logged model and the suffix of its format.
 
     Raises:
-        ModelError: Its ``MLmodel`` is damaged, has no known flavour, or names a file that does not exist.
+        ModelError: ``MLmodel`` is damaged, has no supported flavour, or names a missing file.
     """
     location = str(folder / DESCRIPTION)
     try:
@@ -65,10 +65,10 @@ def find_model_file(folder: Path) -> tuple[Path, str]:
         if isinstance(fields := flavours.get(flavour), Mapping):
             return _flavour_file(folder, flavour, fields.get(key), inside, location)
     raise ModelError(
-        f"none of its flavours is known ({', '.join(map(str, flavours)) or 'none'}): python_function alone is "
-        "code that would have to run",
+        f"none of its flavours is supported ({', '.join(map(str, flavours)) or 'none'}): python_function alone would "
+        "require running code",
         location=location,
-        hint=f"log it by its library's flavour ({', '.join(FILES)}), or wrap it as module:function",
+        hint=f"log it with its library's flavour ({', '.join(FILES)}), or wrap it as module:function",
     )
 
 
@@ -82,7 +82,7 @@ def _flavour_file(folder: Path, flavour: str, value: Any, inside: tuple[str, ...
         raise ModelError(
             f"the file of the flavour {flavour} does not exist: {path.relative_to(folder)}",
             location=location,
-            hint="copy the whole folder; TensorFlow's SavedModel folders are not read: save as .keras",
+            hint="copy the whole folder. TensorFlow's SavedModel format is not supported: save as .keras",
         )
     suffix = path.suffix.lower()
     return path, SUFFIXES.get(suffix, suffix)
@@ -92,10 +92,10 @@ def find_registered(source: str) -> Path:
     """Return the folder of a model in an MLflow store, downloaded by MLflow if the store is on another machine.
 
     Args:
-        source: ``models:/name/version``, ``models:/name@alias``, ``runs:/id/path`` and other URIs of MLflow.
+        source: ``models:/name/version``, ``models:/name@alias``, ``runs:/id/path`` or another MLflow URI.
 
     Raises:
-        ModelError: There is no such model, or the store cannot be reached.
+        ModelError: The model does not exist, or the store cannot be reached.
         MissingExtraError: MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -105,9 +105,9 @@ def find_registered(source: str) -> Path:
         raise MissingExtraError("mlflow", extra="mlflow", purpose="to find a model in MLflow's store") from None
     try:
         return Path(download_artifacts(source))
-    except Exception as error:  # each kind of store raises other exceptions
+    except Exception as error:  # each type of store raises different exceptions
         raise ModelError(
-            f"MLflow does not find it: {summarize_error(error)}",
+            f"MLflow cannot find the model: {summarize_error(error)}",
             location=source,
             hint="check `MLFLOW_TRACKING_URI`, or give the model's folder",
         ) from None

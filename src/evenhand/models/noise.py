@@ -1,9 +1,8 @@
-"""Noise of a model: whether a repeated query gives the same answer.
+"""Noise of a model: whether repeated queries return the same answer.
 
 A language model behind an HTTP endpoint, or a function with random numbers, may decide the same person differently each
-time. Single answers then mix two things: the person, and the noise of the model. So some queries are
-repeated, without any cache and in reversed order, since a generator that is seeded per call would repeat its
-numbers by position.
+time. Single answers then mix the effect of the person with the model's noise. Some queries are therefore repeated,
+without a cache and in reversed order, since a generator seeded per call would repeat its numbers by position.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ from evenhand.stats.quantity import Observed, format_interval, format_value
 RowsT = TypeVar("RowsT", Floats, Sequence[str])
 
 CHECKED = 300
-"""Maximum number of people in repeated queries. If all answers repeat, at most 1.2 % of people change (95 %)."""
+"""Maximum number of people in repeated queries. If all answers agree, at most 1.2 % of decisions change (95 %
+confidence)."""
 
 FIRST = 20
 """Number of people in the first repeated query. The time limit is checked before each further one."""
@@ -64,7 +64,7 @@ class NoiseCheck(BaseModel):
         return self.changed > 0
 
     def caution(self, consequence: str, nouns: tuple[str, str] = ("person", "people")) -> Note:
-        """Build the note that stands before all results.
+        """Build the note shown before all results.
 
         Args:
             consequence: Consequence for the results, in full sentences.
@@ -80,14 +80,14 @@ class NoiseCheck(BaseModel):
 
 
 class RepeatCheck(BaseModel):
-    """Differences between single answers of a model, tested by repeating both queries.
+    """Test of differences between single answers, which repeats both queries.
 
     Attributes:
         differed: Number of differences between single answers.
-        tested: Number of them that were tested. A budget or a time limit can cut off the others.
-        repeated: Number of differences that repeat. Only these count; the other ones tested are noise.
+        tested: Number of differences tested. A budget or a time limit may leave some untested.
+        repeated: Number of reproduced differences. Only these are counted; the other tested differences are noise.
         queries: Number of individuals, or texts, in repeated queries.
-        confidence: 1 minus the false discovery rate: the expected share of noise among the differences that repeat.
+        confidence: 1 minus the false discovery rate: the expected share of noise among the reproduced differences.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,21 +100,21 @@ class RepeatCheck(BaseModel):
 
     @property
     def noise(self) -> int:
-        """Number of differences that do not repeat."""
+        """Number of tested differences that were not reproduced."""
         return self.tested - self.repeated
 
     @property
     def sentence(self) -> str:
-        """Counts in one sentence."""
+        """Summary of the counts in one sentence."""
         return (
-            f"single answers differed for {self.differed:,}; both sides of {self.tested:,} were asked about again: "
+            f"single answers differed for {self.differed:,}; both queries of {self.tested:,} were repeated: "
             f"{self.repeated:,} repeated and {self.noise:,} did not, which are the model's own noise and do not count "
             f"(false discovery rate at most {100 * (1 - self.confidence):.3g} %)"
         )
 
 
 def growing_batches(rows: RowsT, limit: TimeLimit, stopped: Callable[[], bool] = lambda: False) -> Iterator[RowsT]:
-    """Yield batches of rows, each twice as large as the one before, until a time limit has passed."""
+    """Yield batches of rows, each twice the size of the previous one, until the time limit."""
     start, size = 0, FIRST
     while start < len(rows) and not stopped() and not (start and limit.passed()):
         yield rows[start : start + size]
@@ -132,20 +132,20 @@ def check_noise(
     """Query a model about the first individuals (n, attributes) twice and count changed decisions.
 
     Args:
-        scorer: The model. Its first answers may come from a cache, the second ones do not.
+        scorer: The model. Only its first answers may come from a cache.
         individuals: Individuals in random order.
         most: Maximum number of individuals.
         confidence: Confidence level of the interval.
         limit: Time limit for further batches.
 
     Returns:
-        The counts. None for a model whose answers always repeat (see ``can_vary``), or without individuals.
+        The counts. None if there are no individuals or the model is deterministic (see ``can_vary``).
     """
     if not can_vary(scorer) or len(individuals[:most]) == 0:
         return None
     people = changed = 0
     for batch in growing_batches(individuals[:most], limit):
-        # In reversed order: answers that depend on the position in a batch are noticed too.
+        # Reversed order also detects answers that depend on the position in a batch.
         again = ask_again(scorer, batch[::-1]).labels[::-1]
         changed += int((predict_labels(scorer, batch) != again).sum())
         people += len(batch)
@@ -155,13 +155,13 @@ def check_noise(
 def can_vary(model: Scorer | Regressor) -> bool:
     """Return whether answers of a model may differ between calls: endpoints, functions, unknown estimators.
 
-    Such a model has an attribute ``can_vary``. White boxes compute the same each time.
+    Such a model has an attribute ``can_vary``. White boxes are deterministic.
     """
     return bool(getattr(unwrap_scorer(model), "can_vary", False))
 
 
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Query the model itself about individuals (n, attributes), without any cache, each row as a separate query.
+    """Query a model about individuals (n, attributes) without a cache or deduplication of rows.
 
     Args:
         scorer: The model.
@@ -176,9 +176,8 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
 
 
 class FreshScorer(ReplyingScorer, WrappedScorer):
-    """A model that answers differently each time. No answer is cached.
-
-    If there are several answers, the majority decides (on a tie the earliest answer), and scores are averaged.
+    """Wrapper of a model whose answers vary. Answers are not cached. Several answers are combined by majority vote
+    (ties: the earliest answer), and scores are averaged.
 
     Attributes:
         model: The model.
@@ -218,7 +217,7 @@ class RepeatedAnswers(NamedTuple):
 def repeat_questions(
     scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None
 ) -> RepeatedAnswers:
-    """Query a model about each individual (n, attributes) several times. Arguments as for ``ask_again``."""
+    """Query a model about each individual (n, attributes) several times. For the arguments see ``ask_again``."""
     reply = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
     scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
     labels = reply.labels.reshape(len(individuals), answers)
@@ -227,7 +226,7 @@ def repeat_questions(
 
 
 def majority(labels: Integers, counts: Integers) -> Integers:
-    """Return the most frequent label of each row of answers (n, answers), the earliest answer on a tie, shape (n,).
+    """Return the most frequent label of each row of answers (n, answers), shape (n,). Ties: the earliest answer.
 
     Args:
         labels: The answers.

@@ -2,8 +2,8 @@
 
 The meaning is inferred from the values, not from the operators that compute them. A single output is a probability if
 all values lie within [0, 1]; otherwise it is a score with the threshold 0. Several outputs are probabilities if each
-row adds up to 1. True labels must not contradict the reading. If values and true labels leave two readings open, the
-caller has to state one.
+row adds up to 1. True labels must not contradict the interpretation. If the interpretation is ambiguous, the caller
+must state one.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from evenhand.schema.schema import Schema
 from evenhand.schema.thresholds import looks_like_points
 
 OutputKind: TypeAlias = Literal["probability", "logit", "score"]
-"""Meaning of an output that the caller may state. A logit's sigmoid is a probability; of a score only the order and
-the sign count."""
+"""Meanings that the caller may state. The sigmoid of a logit is a probability; only the order and sign of a score
+matter."""
 
 ROUNDING = 1e-6
 """Tolerance of probabilities outside [0, 1]."""
 
 DOMAIN_PEOPLE = 256
-"""Individuals drawn from the domain of the schema on which outputs are inspected."""
+"""Number of individuals drawn from the schema's domain to inspect outputs."""
 
 DATA_PEOPLE = 500
-"""Rows of the data on which outputs are inspected."""
+"""Number of data rows used to inspect outputs."""
 
 PROBE_COUNT = 32
-"""Individuals drawn from the domain on which a model is tried when it is loaded."""
+"""Number of individuals drawn from the domain to test a model when it is loaded."""
 
 PAID_PEOPLE = 100
-"""Rows of the data on which the outputs of a model with a ledger are inspected, at most a quarter of its budget."""
+"""Number of data rows used to inspect outputs of a model with a ledger; at most a quarter of its budget."""
 
 FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
 """Maximum number of individuals in queries to a model with a ledger before the analysis."""
 
 STANDARD_ERRORS = 4.0
-"""Standard errors from which on true labels contradict a reading, and answers differ beyond noise."""
+"""Standard errors above which true labels contradict an interpretation, or answers differ beyond noise."""
 
 SUPPORT_ERRORS = 2.0
-"""True labels support a reading from this many standard errors on."""
+"""Standard errors above which true labels support an interpretation."""
 
 PROBABILITY_SPAN = 0.9
-"""Span from which on values within [0, 1] are probabilities regardless of the true labels."""
+"""Minimum span of values within [0, 1] that are probabilities regardless of the true labels."""
 
 REGRESSION_RANGE = (-0.5, 1.5)
 """Range of the outputs of a regression on the labels 0 and 1 with the threshold 1/2."""
@@ -65,7 +65,7 @@ ASK = "state it: `output=probability`, `output=logit` or `output=score`"
 
 @dataclass(frozen=True)
 class OutputReading:
-    """The meaning of a model's numeric outputs.
+    """Interpretation of a model's numeric outputs.
 
     Attributes:
         kind: Meaning of the outputs; ``labels`` if they are labels of the target as numbers.
@@ -84,18 +84,16 @@ class OutputReading:
 
     @property
     def threshold(self) -> float:
-        """Value above which a single output decides for its label."""
+        """Threshold above which a single output predicts its label."""
         return 0.5 if self.kind == "probability" else 0.0
 
     def describe(self, label: Value) -> str:
-        """Describe the reading of a single output for a label in one sentence. Empty if the outputs are labels."""
+        """Describe in one sentence how a single output for a label is interpreted. Empty if the outputs are labels."""
         if not self.evidence:
             return ""
         article = "a probability" if self.kind == "probability" else f"a {self.kind}"
-        return (
-            f"The model's output was read as {article} of {label!r} (above {self.threshold:g}: {label!r}): "
-            f"{self.evidence}."
-        )
+        rule = f"above {self.threshold:g}: {label!r}"
+        return f"The model's output was read as {article} of {label!r} ({rule}): {self.evidence}."
 
     def reply(self, outputs: Floats, classes: Sequence[Value], position: int, *, location: str) -> Reply:
         """Return the scores and labels of outputs (n, k).
@@ -120,7 +118,7 @@ class OutputReading:
         if self.kind == "probability" and not _are_probabilities(values):
             wrong = values[(values < -ROUNDING) | (values > 1 + ROUNDING)][0]
             raise ModelError(
-                f"the model gave {wrong:g}, and its output was read as a probability: {self.evidence}",
+                f"the model gave {wrong:g}, but its output was interpreted as a probability: {self.evidence}",
                 location=location,
                 hint=ASK,
             )
@@ -132,7 +130,7 @@ class OutputReading:
 
 
 class _OpenReadingError(ValueError):
-    """Reason why the values of an output leave several readings open."""
+    """Reason why the meaning of an output is ambiguous."""
 
 
 def _largest(outputs: Floats) -> Integers:
@@ -142,7 +140,7 @@ def _largest(outputs: Floats) -> Integers:
 def _require_two(classes: Sequence[Value], location: str) -> None:
     if len(classes) != 2:
         raise ModelError(
-            f"the model replied with one score, and there are {len(classes)} labels",
+            f"expected one score per label ({len(classes)} labels), got one score",
             location=location,
             hint="reply with a label, or with one score per label",
         )
@@ -154,7 +152,7 @@ def are_labels(values: Floats, classes: Sequence[Value]) -> bool:
 
 
 def _is_reverse(classes: Sequence[Value], position: int) -> bool:
-    """Return whether the labels are numbers, and a single output of the label 1 would be of the other label."""
+    """Return whether the labels are numbers and a single output for the label 1 would refer to the other label."""
     return same_label(1, classes[1 - position]) or same_label(0, classes[position])
 
 
@@ -164,10 +162,10 @@ def _are_probabilities(values: Floats) -> bool:
 
 @dataclass(frozen=True)
 class ReferencePeople:
-    """Individuals on which a model's outputs are inspected.
+    """Individuals used to inspect a model's outputs.
 
     Attributes:
-        individuals: Shape (n, attributes): from the domain of the schema, then rows of the data.
+        individuals: Individuals from the schema's domain, then from the data, shape (n, attributes).
         truth: 1 where the true label is favourable, 0 where it is not, -1 where it is unknown, shape (n,).
     """
 
@@ -184,11 +182,11 @@ class ReferencePeople:
 def reference_people(
     schema: Schema, data: Any, *, rows: int = DATA_PEOPLE, domain_rows: int = DOMAIN_PEOPLE
 ) -> ReferencePeople:
-    """Draw individuals from the domain, and rows without missing values from the data if there are any.
+    """Draw individuals from the domain, and complete rows from the data if available.
 
     Args:
         schema: Schema of the individuals.
-        data: Data frame, or None. A frame that does not fit the schema is left out.
+        data: Data frame, or None. A frame that does not fit the schema is ignored.
         rows: Maximum number of rows of the data.
         domain_rows: Number of individuals from the domain.
     """
@@ -203,7 +201,7 @@ def reference_people(
             chosen = np.sort(np.random.default_rng(0).choice(len(table), rows, replace=False))
         try:
             people = encode(schema, table[chosen.tolist()].to_native())
-        except DataError:  # a frame of another shape is only a template
+        except DataError:  # a frame that does not fit is only a template
             return ReferencePeople(individuals, truth)
         people = people.at(np.flatnonzero(~np.isnan(people.individuals).any(axis=1)))
         people_rows = people.individuals.copy()
@@ -226,7 +224,7 @@ def read_outputs(
     location: str,
     hint: str = ASK,
 ) -> OutputReading:
-    """Decide the meaning of outputs by their values and the true labels.
+    """Infer the meaning of outputs from their values and the true labels.
 
     Args:
         outputs: Outputs for reference people, shape (n, k), finite.
@@ -236,10 +234,10 @@ def read_outputs(
         favourable: Position of the favourable label in ``classes``.
         stated: Meaning that the caller states.
         location: Name of the model in messages.
-        hint: Hint of errors about open readings.
+        hint: Hint of errors about ambiguous outputs.
 
     Raises:
-        ModelError: The values are not of the stated kind, leave several readings open, or contradict the true labels.
+        ModelError: The values do not fit the stated meaning, are ambiguous, or contradict the true labels.
     """
     check_output(stated)
     if outputs.shape[1] > 1:
@@ -251,7 +249,7 @@ def read_outputs(
             reading = _read_column(outputs[:, 0], truth, classes, position, location)
         except _OpenReadingError as error:
             raise ModelError(
-                f"it is open whether the model's output is a probability, a logit or a score: {error}",
+                f"the model's output could be a probability, a logit or a score: {error}",
                 location=location,
                 hint=hint,
             ) from None
@@ -265,15 +263,15 @@ def read_outputs(
     if support <= -STANDARD_ERRORS or (single and _is_reverse(classes, position) and support < SUPPORT_ERRORS):
         raise _direction_error(classes[favourable], single, support, location)
     if support >= SUPPORT_ERRORS:
-        reading = replace(reading, evidence=f"{reading.evidence}, and true labels agree")
+        reading = replace(reading, evidence=f"{reading.evidence}, and the true labels agree")
     return reading
 
 
 def check_output(stated: str | None) -> None:
-    """Check the meaning of outputs that a caller states.
+    """Check the stated meaning of outputs.
 
     Raises:
-        OptionError: There is no such meaning.
+        OptionError: The meaning is unknown.
     """
     if stated is not None and stated not in get_args(OutputKind):
         raise OptionError(
@@ -282,21 +280,21 @@ def check_output(stated: str | None) -> None:
 
 
 def refuse_stated(output: OutputKind | None, location: str) -> None:
-    """Refuse a stated meaning of numbers for a model that returns labels.
+    """Check that no meaning of outputs is stated for a model that returns labels or numbers itself.
 
     Raises:
         ModelError: A meaning is stated.
     """
     if output is not None:
         raise ModelError(
-            f"expected no `output=`, got {output!r}: the model gives its labels, or a number, itself",
+            f"expected no `output=`, got {output!r}: the model already returns labels or a number",
             location=location,
             hint="leave it out",
         )
 
 
 def association(scores: Floats, truth: Integers) -> float:
-    """Compute the correlation of scores and true labels, in standard errors. It is 0 if it is undefined."""
+    """Compute the correlation of scores and true labels, in standard errors. 0 if undefined."""
     labelled = truth >= 0
     scores, truth = scores[labelled], truth[labelled]
     if len(truth) < 2 or np.ptp(truth) == 0 or np.ptp(scores) == 0:
@@ -317,7 +315,7 @@ def _read_columns(outputs: Floats, stated: OutputKind | None, location: str) -> 
         return OutputReading(stated, "as stated")
     if probable:
         return OutputReading("probability", f"all {len(outputs):,} rows of outputs add up to 1", _are_zero_one(outputs))
-    return OutputReading("score", "the outputs of a row do not add up to 1, so the largest decides")
+    return OutputReading("score", "the outputs of a row do not add up to 1, so the largest is used")
 
 
 def _are_zero_one(outputs: Floats) -> bool:
@@ -350,20 +348,18 @@ def _read_column(
         if low == high and 0 < low <= 0.5:
             raise _OpenReadingError(f"all {len(values):,} outputs are {low:g}")
         if high - low < PROBABILITY_SPAN and _fits_better_as_logit(values, truth):
-            raise _OpenReadingError(
-                f"{between}, as probabilities do, but the true labels fit better if they are logits"
-            )
+            raise _OpenReadingError(f"{between}, like probabilities, but fit the true labels better as logits")
         return OutputReading("probability", between)
     if low > 0 or high <= 0:
         points = "; if these are percentages, divide them by 100" if looks_like_points(values) else ""
         raise _OpenReadingError(f"{between}, on one side of 0 and not within [0, 1]{points}")
     if REGRESSION_RANGE[0] <= low and high <= REGRESSION_RANGE[1] and _fits_better_at_half(values, truth):
         raise _OpenReadingError(f"{between}, and decisions at 1/2 fit the true labels better than decisions at 0")
-    return OutputReading("score", f"{between}, so they are no probabilities")
+    return OutputReading("score", f"{between}, so they are not probabilities")
 
 
 def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
-    """Return whether the Brier score and the mean of the sigmoids fit the true labels better than the values do."""
+    """Return whether the sigmoids fit the true labels better than the values, by Brier score and mean."""
     labelled = truth >= 0
     y, p, q = truth[labelled], values[labelled], sigmoid(values[labelled])
     if len(y) < 2 or abs(q.mean() - y.mean()) >= abs(p.mean() - y.mean()):
@@ -372,7 +368,7 @@ def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
 
 
 def _fits_better_at_half(values: Floats, truth: Integers) -> bool:
-    """Return whether decisions at 1/2 are right more often than decisions at 0."""
+    """Return whether the threshold 1/2 is more accurate than 0."""
     labelled = truth >= 0
     y, v = truth[labelled], values[labelled]
     right = ((v > 0.5) == y).astype(np.float64) - ((v > 0) == y)
@@ -380,30 +376,30 @@ def _fits_better_at_half(values: Floats, truth: Integers) -> bool:
 
 
 def _mean_in_errors(differences: Floats) -> float:
-    """Return the mean of differences, divided by its standard error."""
+    """Return the mean of the differences divided by its standard error."""
     if len(differences) < 2 or np.ptp(differences) == 0:
         return 0.0
     return float(differences.mean() / (differences.std(ddof=1) / math.sqrt(len(differences))))
 
 
 def first_reading(outputs: Floats, classes: Sequence[Value]) -> OutputReading:
-    """Return a reading of outputs (n, k) for checks that come before ``read_outputs``."""
+    """Return a provisional interpretation of outputs (n, k) for checks before ``read_outputs``."""
     labels = outputs.shape[1] == 1 and are_labels(outputs[:, 0], classes)
     return OutputReading("labels" if labels else "score", "", labels)
 
 
 def _direction_error(label: Value, single: bool, support: float, location: str) -> ModelError:
-    reason = "the true labels say the opposite" if support <= -STANDARD_ERRORS else "no true labels confirm it"
+    reason = "the true labels indicate the opposite" if support <= -STANDARD_ERRORS else "no true labels confirm it"
     if not single:
         return ModelError(
-            f"the model's outputs were taken for the target's labels, in the order of its values, and {reason}",
+            f"the model's outputs were mapped to the target's labels in the order of its values, and {reason}",
             location=location,
             hint="list the target's `values` in the schema, in the order of the model's outputs",
         )
     return ModelError(
-        f"the model's output was taken for that of {label!r}, and {reason}",
+        f"the model's output was interpreted as that of {label!r}, and {reason}",
         location=location,
-        hint=f"if it is that of {label!r}, {ASK}; else let the model reply with labels of the target",
+        hint=f"if this is correct, {ASK}; otherwise let the model return labels of the target",
     )
 
 
@@ -425,20 +421,24 @@ def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int
     support, labelled = association(scores, truth), int((truth >= 0).sum())
     if support >= SUPPORT_ERRORS:
         return (
-            f"The model answers with numbers. {number} was taken for {label!r}: the true labels of "
+            f"The model returns numbers. {number} was interpreted as {label!r}: the true labels of "
             f"{format_count(labelled, 'person', 'people')} agree."
         )
-    reason = "there are no true labels to check it"
+    reason = "there are no true labels to confirm it"
     if labelled:
-        reason = "the true labels say the opposite" if support <= -SUPPORT_ERRORS else "the true labels do not show it"
+        reason = (
+            "the true labels indicate the opposite"
+            if support <= -SUPPORT_ERRORS
+            else "the true labels are inconclusive"
+        )
     if ordered and support > -SUPPORT_ERRORS:
         return (
-            f"The model answers with numbers. {number} was taken for {label!r}, by the order of the target's values; "
+            f"The model returns numbers. {number} was interpreted as {label!r}, by the order of the target's values; "
             f"{reason}."
         )
     raise ModelError(
-        f"the model answers with numbers, and it is open whether {number} means {label!r}: {reason}",
+        f"the model returns numbers, and it is unclear whether {number} means {label!r}: {reason}",
         location=location,
-        hint="name the model's own answers in the schema's target (`values: [0, 1]`, `favourable: 0` or 1), or let it "
-        "answer with the labels of the target",
+        hint="name the model's own answers in the schema's target (`values: [0, 1]`, `favourable: 0` or 1), or let "
+        "it return the labels of the target",
     )

@@ -1,4 +1,4 @@
-"""Query copies of a model on worker processes, each about a piece of the rows."""
+"""Query copies of a model in worker processes, each with a chunk of the rows."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from evenhand.models.replies import Reply, ReplyingScorer, join_replies
 from evenhand.models.scorer import Scorer, WrappedScorer
 
 PIECE_ROWS = 2048
-"""Rows per piece. It does not depend on the number of workers, and neither do the answers."""
+"""Rows per chunk. Neither the chunks nor the answers depend on the number of workers."""
 
-IMPORTABLE = "leave the option out, or define functions in a module that workers can import"
+IMPORTABLE = "omit the option, or define functions in a module that workers can import"
 
 
 class ParallelScorer(ReplyingScorer, WrappedScorer):
-    """A model whose copies run on workers. Its queries are counted in this process.
+    """Model that runs on workers. Queries are counted in this process.
 
     Args:
-        model: Model to ask.
+        model: Model to query.
         pool: joblib's pool of workers.
 
     Raises:
@@ -48,12 +48,12 @@ class ParallelScorer(ReplyingScorer, WrappedScorer):
                 location="`workers=`",
                 hint=IMPORTABLE,
             ) from None
-        # As an array, so that joblib lays out a large model once for all processes of this machine.
+        # An array lets joblib share the memory of a large model among processes.
         self._packed = np.frombuffer(packed, dtype=np.uint8)
         self._key = hashlib.sha256(packed).hexdigest()
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels, of the same answers."""
+        """Return scores and labels from the same answers."""
         ledger = find_ledger(self.model)
         if ledger is not None:
             ledger.charge(answers_per_row(self.model) * len(individuals))
@@ -68,7 +68,7 @@ class ParallelScorer(ReplyingScorer, WrappedScorer):
 
 @contextmanager
 def open_parallel(scorer: Scorer, workers: int) -> Iterator[ParallelScorer]:
-    """Start workers with copies of a model, and stop them at the end.
+    """Start workers with copies of a model and stop them on exit.
 
     Raises:
         OptionError: ``workers`` is not valid, or the model cannot be sent to them.
@@ -79,14 +79,14 @@ def open_parallel(scorer: Scorer, workers: int) -> Iterator[ParallelScorer]:
 
 
 _models: dict[str, Scorer] = {}
-"""The model that this process has unpacked, by the digest of its pickle."""
+"""Unpickled models by the digest of their pickle."""
 
 
 def _answer_rows(key: str, packed: NDArray[np.uint8], individuals: Floats) -> Reply:
-    """Return a model's answers about individuals, on a worker.
+    """Query the model on a worker.
 
     Raises:
-        OptionError: The worker lacks something that the model is made of.
+        OptionError: The worker cannot unpickle the model.
     """
     if key not in _models:
         _models.clear()
@@ -98,5 +98,5 @@ def _answer_rows(key: str, packed: NDArray[np.uint8], individuals: Floats) -> Re
             ) from None
         copied = find_ledger(_models[key])
         if copied is not None:
-            copied.budget = None  # the process that asks has paid
+            copied.budget = None  # the calling process has already charged the budget
     return ask_model(_models[key], individuals)

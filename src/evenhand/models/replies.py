@@ -26,7 +26,7 @@ class Reply:
     """Scores and labels of a batch.
 
     Attributes:
-        scores: Scores, shape (n, classes). Rows add up to 1.
+        scores: Scores, shape (n, classes). Each row sums to 1.
         labels: Positions in the classes, shape (n,).
         label_only: Whether the scores are the labels, one-hot.
     """
@@ -42,7 +42,7 @@ class Reply:
 
 
 class ReplyingScorer(ABC):
-    """Base of models that give scores and labels in one reply."""
+    """Base of models that return scores and labels together."""
 
     @abstractmethod
     def reply(self, individuals: Floats) -> Reply:
@@ -72,7 +72,7 @@ def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
 def reply_once(
     scorer: Scorer, individuals: Floats, cache: dict[bytes, Floats], ask: Callable[[Floats], Reply], *, batch: int
 ) -> Reply:
-    """Return the reply about individuals (n, attributes), with one query per distinct individual.
+    """Query individuals (n, attributes), each distinct one only once.
 
     Args:
         scorer: The model.
@@ -87,18 +87,17 @@ def reply_once(
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:
-    """Return the labels of a model that does not name them, and the position of the favourable one."""
+    """Return the target's labels for a model without label names, and the position of the favourable one."""
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values
     return classes, classes.index(schema.target.favourable)
 
 
 def labels_of_outputs(schema: Schema, outputs: int, *, location: str) -> tuple[tuple[Value, ...], int]:
-    """Return the labels of a network that does not name them, and the position of the favourable one.
-
-    One output is of the favourable label; several are one per label, in the order of the target's ``values``.
+    """Return the labels of a network without label names, and the position of the favourable one. A single output
+    refers to the favourable label; several outputs follow the order of the target's ``values``.
 
     Raises:
-        ModelError: The target has another number of labels.
+        ModelError: The number of labels differs from the number of outputs.
     """
     if outputs == 1:
         return binary_labels(schema), 1
@@ -117,7 +116,7 @@ class Answers(NamedTuple):
     """Answers of a model about n individuals.
 
     Attributes:
-        labels: Positions in the classes, shape (n,). None without labels.
+        labels: Positions in the classes, shape (n,). None if there are no labels.
         outputs: Finite numbers, shape (n, k). None without numbers.
     """
 
@@ -126,13 +125,12 @@ class Answers(NamedTuple):
 
 
 def read_answers(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Answers:
-    """Read the reply of a function or a service about n individuals as labels or as outputs.
+    """Interpret the reply of a function or service for n individuals as labels or numeric outputs.
 
-    Words and booleans are labels. Whether numbers in one column are labels too is decided with their meaning.
+    Strings and Booleans are labels. Numbers in one column may be labels, which is decided later.
 
     Raises:
-        ModelError: The reply does not have one row per individual, or holds other labels, or numbers that are not
-            finite.
+        ModelError: The reply does not have one row per individual, or contains unknown labels or non-finite numbers.
     """
     array = _reply_array(reply, n, classes, location)
     if array.ndim == 1:
@@ -146,7 +144,7 @@ def read_answers(reply: Any, n: int, classes: Sequence[Value], favourable: int, 
 
 
 def read_labels(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Integers:
-    """Read labels about n individuals, numbers included, as positions in the classes.
+    """Convert the labels of n individuals, including numeric ones, to positions in the classes.
 
     Raises:
         ModelError: A value is not a label, or there is not one value per individual.
@@ -156,7 +154,7 @@ def read_labels(reply: Any, n: int, classes: Sequence[Value], favourable: int, *
 
 
 def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable: int, location: str) -> Integers:
-    """Return the positions of distinct labels. ``True`` may stand for the favourable one of two.
+    """Return the positions of distinct labels. With two labels, ``True`` may mean the favourable one.
 
     Raises:
         ModelError: A value is not a label.
@@ -167,9 +165,7 @@ def _label_positions(kinds: Sequence[Any], classes: Sequence[Value], favourable:
         return np.array(positions, dtype=np.int64)
     words = [kind for kind in unknown if isinstance(kind, bool) or not isinstance(kind, int | float)]
     if not words and any(isinstance(kind, bool | str) for kind in kinds):
-        raise ModelError(
-            f"the model replied with labels and with numbers like {unknown[0]!r} at once", location=location
-        )
+        raise ModelError(f"the model returned both labels and numbers such as {unknown[0]!r}", location=location)
     raise _unknown_label_error((words or unknown)[0], classes, location)
 
 
@@ -185,49 +181,47 @@ def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) ->
         return array
     shape = "a single value" if array.shape == () else f"shape {array.shape}"
     raise ModelError(
-        f"asked about {n} individuals, the model replied with {shape}; expected ({n},): one label or score each, "
-        f"or ({n}, {len(classes)}): one score per label",
+        f"the model returned {shape} for {n} individuals; expected ({n},): one label or score each, or ({n}, "
+        f"{len(classes)}): one score per label",
         location=location,
     )
 
 
 def find_positions(labels: NDArray[Any], classes: list[Any], n: int, *, location: str) -> Integers:
-    """Convert labels that a model names itself into positions among its own classes, shape (n,).
+    """Convert labels to positions in the model's own classes, shape (n,).
 
     Raises:
         ModelError: There is not one label per individual, or a label is not among the classes.
     """
     if labels.shape not in ((n,), (n, 1)):
-        raise ModelError(
-            f"asked about {n} individuals, the model gave labels of shape {labels.shape}", location=location
-        )
+        raise ModelError(f"the model returned labels of shape {labels.shape} for {n} individuals", location=location)
     position = {label: i for i, label in enumerate(classes)}
     kinds, inverse = np.unique(labels.reshape(n), return_inverse=True)
     unknown = [label for label in kinds.tolist() if label not in position]
     if unknown:
         raise ModelError(
-            f"the model gave the label {unknown[0]!r}, which is not among its own classes {list(position)}",
+            f"the model returned the label {unknown[0]!r}, which is not among its own classes {list(position)}",
             location=location,
         )
     return np.array([position[label] for label in kinds.tolist()], dtype=np.int64)[inverse]
 
 
 def label_reply(labels: Integers, classes: int) -> Reply:
-    """Build a reply from positions of labels (n,) only."""
+    """Build a reply from label positions (n,)."""
     return Reply(np.eye(classes)[labels], labels, True)
 
 
 def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
-    """Build a reply from probabilities (n, classes). The largest decides, on a tie the first.
+    """Build a reply from probabilities (n, classes). The label is the most probable one; ties: the first.
 
     Raises:
-        ModelError: The shape is wrong, or a row is not finite, is negative, or does not add up to 1.
+        ModelError: The shape is wrong, or a row is not a probability distribution.
     """
     scores = check_scores(scores, len(scores), classes, model=location)
     wrong = (scores < 0).any(axis=1) | (np.abs(scores.sum(axis=1) - 1) > SUM_TOLERANCE)
     if wrong.any():
         raise ModelError(
-            f"the model scored an individual {scores[int(np.argmax(wrong))].tolist()}: these are not probabilities",
+            f"expected probabilities, got the scores {scores[int(np.argmax(wrong))].tolist()} for an individual",
             location=location,
             hint="scores must be from 0 to 1 and add up to 1: apply a softmax, or return labels",
         )
@@ -280,9 +274,9 @@ def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
 
 def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) -> ModelError:
     return ModelError(
-        f"the model replied {reply!r}, which is not one of the labels {', '.join(map(repr, classes))}",
+        f"the model returned {reply!r}, which is not one of the labels {', '.join(map(repr, classes))}",
         location=location,
-        hint="name the model's own labels in the schema's target, or reply with scores of the favourable label",
+        hint="list the model's own labels in the schema's target, or return scores of the favourable label",
     )
 
 
@@ -295,8 +289,8 @@ class MatchedLabels(NamedTuple):
     Attributes:
         classes: Labels in the order of the answers.
         favourable: Position of the favourable label in ``classes``.
-        guessed: Whether the answers are 0 and 1, the target has two other labels, and 1 was taken for the favourable
-            label.
+        guessed: Whether the answers are 0 and 1, the target has two other labels, and 1 was assumed to be the
+            favourable one.
     """
 
     classes: tuple[Value, ...]
@@ -332,12 +326,12 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
     if zero_one and two and matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable):
         return MatchedLabels(binary_labels(schema), 1, favourable is None)
     raise ModelError(
-        f"the model answers {_list_values(values)}, but the target {target.name!r} has the labels "
+        f"the model returns {_list_values(values)}, but the target {target.name!r} has the labels "
         f"{_list_values(labels)}"
         if target.values is not None
-        else f"the model answers {_list_values(values)}, but never {target.favourable!r}, the favourable label",
+        else f"the model returns {_list_values(values)}, but never {target.favourable!r}, the favourable label",
         location=location,
-        hint="name the model's own answers in the schema's target (`values`, `favourable`)",
+        hint="list the model's own answers in the schema's target (`values`, `favourable`)",
     )
 
 
@@ -352,4 +346,4 @@ def _label_text(value: Any) -> str:
 
 def _list_values(values: Sequence[Any], limit: int = 10) -> str:
     text = ", ".join(repr(value) for value in list(values)[:limit])
-    return f"{text}, ... ({len(values)} in all)" if len(values) > limit else text
+    return f"{text}, ... ({len(values)} in total)" if len(values) > limit else text

@@ -17,12 +17,12 @@ from evenhand.schema.schema import Schema
 Part = TypeVar("Part")
 
 BATCH_ROWS = 65_536
-"""Individuals per call to a model: large enough for speed, small enough for memory."""
+"""Individuals per model call, a compromise between speed and memory."""
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A model that decides labels, as a black box. One call takes the whole batch.
+    """Black-box model that predicts labels. Each call takes a whole batch.
 
     Attributes:
         schema: Schema of the individuals.
@@ -44,7 +44,7 @@ class Scorer(Protocol):
     def name(self) -> str: ...
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return one column per class for individuals (n, attributes): shape (n, classes), rows adding up to 1."""
+        """Return the class scores of individuals (n, attributes), shape (n, classes). Each row sums to 1."""
         ...
 
     def predict(self, individuals: Floats) -> Integers:
@@ -54,7 +54,7 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class Regressor(Protocol):
-    """A model that decides a number, such as a price, as a black box. One call takes the whole batch.
+    """Black-box model that predicts a number, such as a price. Each call takes a whole batch.
 
     Attributes:
         schema: Schema of the individuals. Its target is a number.
@@ -67,19 +67,19 @@ class Regressor(Protocol):
     def name(self) -> str: ...
 
     def predict_numbers(self, individuals: Floats) -> Floats:
-        """Return the number of each individual (n, attributes), in the target's unit, shape (n,)."""
+        """Predict the number for each individual (n, attributes), in the target's unit, shape (n,)."""
         ...
 
 
 def find_caution(scorer: object) -> str:
-    """Return the cautions about a model, such as the column types that it receives."""
+    """Return the caution about a model, such as the column types that it receives."""
     scorer = unwrap_scorer(scorer)
     types: ColumnTypes = getattr(scorer, "types", AS_READ)
     return " ".join(filter(None, [types.describe(), getattr(scorer, "caution", "")]))
 
 
 class WrappedScorer:
-    """Base of scorers that wrap another one. ``scores`` and ``predict`` are left to subclasses.
+    """Base of scorers that wrap another one. Subclasses define ``scores`` and ``predict``.
 
     Attributes:
         model: The wrapped scorer.
@@ -131,7 +131,7 @@ def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
 
     Args:
         part: A model, or an object made of models.
-        change: Function that returns the new frame for the present one.
+        change: Function that returns the new frame for the current one.
     """
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
@@ -150,19 +150,19 @@ def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
 
 
 def predict_labels(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Integers:
-    """Return the labels of any number of individuals, queried in batches, shape (n,)."""
+    """Query the labels of individuals in batches, shape (n,)."""
     parts = [scorer.predict(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def favourable_score(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
-    """Return the score of the favourable label for any number of individuals, queried in batches, shape (n,)."""
+    """Query the scores of the favourable label in batches, shape (n,)."""
     parts = [scorer.scores(individuals[i : i + batch]) for i in range(0, len(individuals), batch)]
     return np.concatenate(parts)[:, scorer.favourable] if parts else np.empty(0)
 
 
 def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
-    """Return the numbers of any number of individuals (n, attributes), queried in batches, shape (n,)."""
+    """Query the numbers of individuals (n, attributes) in batches, shape (n,)."""
     parts = [regressor.predict_numbers(individuals[at : at + batch]) for at in range(0, len(individuals), batch)]
     return np.concatenate(parts) if parts else np.empty(0)
 
@@ -170,10 +170,10 @@ def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH
 def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
     """Check scores about n individuals, and return them with shape (n, classes).
 
-    A binary model may give one column (n,) or (n, 1), which is of the second class.
+    A binary model may return one column (n,) or (n, 1) for the second class.
 
     Raises:
-        ModelError: The shape is another one, or a score is NaN or infinite.
+        ModelError: The shape is wrong, or a score is NaN or infinite.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if classes == 2 and scores.shape in ((n,), (n, 1)):
@@ -181,8 +181,8 @@ def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
         scores = np.stack([1 - positive, positive], axis=1)
     if scores.shape != (n, classes):
         raise ModelError(
-            f"asked about {n} individuals, the model answered with shape {scores.shape}; "
-            f"expected ({n}, {classes}), one score per class",
+            f"the model returned shape {scores.shape} for {n} individuals; expected ({n}, {classes}), one score per "
+            "class",
             location=model,
         )
     check_finite(scores, location=model)
@@ -199,14 +199,14 @@ def check_numbers(answer: Any, n: int, *, model: str) -> Floats:
         numbers = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer, dtype=np.float64)
     except (TypeError, ValueError):
         raise ModelError(
-            f"asked about {n} individuals, the model answered without numbers ({type(answer).__name__})",
+            f"expected numbers for {n} individuals, got {type(answer).__name__}",
             location=model,
-            hint="the target is a number; for a model that gives labels set `kind=label`",
+            hint="the target is a number; for a model that predicts labels set `kind=label`",
         ) from None
     if numbers.shape not in ((n,), (n, 1)):
         shape = "a single value" if numbers.shape == () else f"shape {numbers.shape}"
         raise ModelError(
-            f"asked about {n} individuals, the model answered with {shape}; expected ({n},), one number each",
+            f"the model returned {shape} for {n} individuals; expected ({n},), one number each",
             location=model,
         )
     check_finite(numbers.reshape(n, 1), location=model)
@@ -223,16 +223,15 @@ def check_finite(outputs: Floats, *, location: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         values = outputs[row].tolist() if outputs.shape[1] > 1 else outputs[row, 0]
-        raise ModelError(f"the model answered {values} for individual {row + 1} of a batch", location=location)
+        raise ModelError(f"the model returned {values} for individual {row + 1} of a batch", location=location)
 
 
-# Models that take a fixed number of individuals at once.
+# Models with a fixed batch size.
 
 
 def ask_in_batches(call: Callable[[Floats], Floats], inputs: Floats, rows: int | None) -> Floats:
-    """Query a model about individuals (n, inputs) in batches of ``rows``. The last individual pads the last batch.
-
-    Without ``rows`` there is a single batch.
+    """Query a model about individuals (n, inputs) in batches of ``rows``. The last batch is padded with the last
+    individual. If ``rows`` is None, there is a single batch.
     """
     if rows is None or len(inputs) == 0:
         return call(inputs)
@@ -247,7 +246,7 @@ def ask_in_batches(call: Callable[[Floats], Floats], inputs: Floats, rows: int |
 def ask_once(
     individuals: Floats, cache: dict[bytes, Floats], ask: Callable[[Floats], Floats], *, batch: int, width: int
 ) -> Floats:
-    """Return the answers about individuals (n, attributes), shape (n, width), with one query per distinct individual.
+    """Query individuals (n, attributes), each distinct one only once, and return the answers, shape (n, width).
 
     Args:
         individuals: The individuals.

@@ -1,4 +1,4 @@
-"""Subject of an analysis: a model, and the people that it decides about."""
+"""Subject of an analysis: a model and people."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from evenhand.schema.weights import PeopleWeights
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, and the people that it decides about.
+    """A model and the people it is applied to.
 
     Attributes:
         model: An object, a file, a URL or ``module:function`` (see ``load_model``).
         people: The people, with their schema.
-        data_name: Name of the people in reports.
-        model_name: Name of the model in reports. By default its file, URL or type.
+        data_name: Name of the data in reports.
+        model_name: Name of the model in reports. Default: its file, URL or type.
         trust: Whether the model's file may run code.
-        output: Meaning of the model's numeric outputs. None to decide it by their values (see ``load_model``).
-        thresholds: Scores from which on the favourable label is given. None for the model's decisions.
+        output: Meaning of the model's numeric outputs. None to infer it from their values (see ``load_model``).
+        thresholds: Minimum scores for the favourable label. None for the model's own decisions.
         weights: Weight of each person in group metrics. None for equal weights.
-        memberships: Groups that are known by probability only.
+        memberships: Probabilities of group membership, if groups are not observed.
         ledger: Ledger of the queries, with a budget if there is one.
     """
 
@@ -51,20 +51,20 @@ class Subject:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """The model, loaded at the first access. It receives frames of the people's type.
+        """The model, loaded on first access. It receives frames of the same type as the data.
 
         Raises:
-            EvenhandError: There is no such model, or it does not fit the people.
+            EvenhandError: The model does not exist or does not fit the data.
         """
         scorer = load_model(self.model, self.people.schema, output=self.output, **self._load_options)
         return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
     def regressor(self) -> Regressor:
-        """The model of a numeric target, loaded at the first access.
+        """The model of a numeric target, loaded on first access.
 
         Raises:
-            EvenhandError: There is no such model, or it gives no numbers for these people.
+            EvenhandError: The model does not exist, or it returns no numbers for these rows.
         """
         refuse_stated(self.output, self.model_name or "model")
         return load_regressor(self.model, self.people.schema, **self._load_options)
@@ -85,7 +85,7 @@ class Subject:
         """The model as a white box.
 
         Raises:
-            NotAdditiveError: The model is not a white box. Endpoints and functions are refused without a query.
+            NotAdditiveError: The model is not a white box. Endpoints and functions are rejected without a query.
         """
         refuse_opaque(self.model)
         return extract_white_box(self.regressor if self.people.schema.target.is_number else self.scorer)

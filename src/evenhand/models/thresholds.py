@@ -13,10 +13,10 @@ from evenhand.schema.thresholds import Thresholds
 
 
 class ThresholdScorer(ReplyingScorer, WrappedScorer):
-    """A model that gives the favourable label from a threshold on, and the likeliest of its other labels below.
+    """Model that predicts the favourable label at or above a threshold, and otherwise its most likely other label.
 
     Attributes:
-        model: Model that gives the scores.
+        model: Model that computes the scores.
         thresholds: Thresholds of the favourable score.
     """
 
@@ -24,13 +24,13 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         """Wrap a model.
 
         Raises:
-            OptionError: The model gives labels only, or the thresholds refer to values that the schema lacks.
+            OptionError: The model returns only labels, or the thresholds refer to values that the schema lacks.
         """
         if model.label_only:
             raise OptionError(
-                f"a threshold needs scores, and {model.name} gives labels only",
+                f"a threshold requires scores, but {model.name} returns only labels",
                 location="`threshold=`",
-                hint="remove the threshold, or give a model with scores",
+                hint="remove the threshold, or use a model with scores",
             )
         if thresholds.default is None and thresholds.attribute is None:
             raise OptionError("expected a threshold, got none", location="`threshold=`")
@@ -38,9 +38,9 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         outside = [threshold for threshold in thresholds.values if not 0 <= threshold <= 1]
         if outside:
             raise OptionError(
-                f"{model.name} gives scores between 0 and 1, and the threshold is {outside[0]:g}",
+                f"the threshold must be between 0 and 1, as are the scores of {model.name}, got {outside[0]:g}",
                 location="`threshold=`",
-                hint="give the threshold on that scale, such as `threshold=0.5`",
+                hint="set a threshold on that scale, such as `threshold=0.5`",
             )
         self.model, self.thresholds = model, thresholds
 

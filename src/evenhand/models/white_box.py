@@ -1,4 +1,4 @@
-"""White boxes: models in the forms that certification needs."""
+"""White boxes: models in the forms required for certification."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_white_box(
     untyped: bool = False,
     output: OutputKind | None = None,
 ) -> AdditiveNetwork | TreeEnsemble:
-    """Load a model as a white box. Endpoints and functions are refused before any query.
+    """Load a model as a white box. Endpoints and functions are rejected before any query.
 
     Raises:
         NotAdditiveError: as ``extract_white_box``.
@@ -52,7 +52,7 @@ def load_white_box(
 
 
 def refuse_opaque(source: Any) -> None:
-    """Refuse an endpoint or a function as a white box, without a query that may cost money.
+    """Check that a source is not an endpoint or a function, without a query that may cost money.
 
     Raises:
         NotAdditiveError: the source is an endpoint or a function.
@@ -74,10 +74,10 @@ def refuse_opaque(source: Any) -> None:
 
 
 def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsemble:
-    """Convert a model into an additive network or decision trees, as certification needs it.
+    """Convert a model to an additive network or decision trees for certification.
 
     Args:
-        scorer: Model of labels or of a number; it is not changed.
+        scorer: Classifier or regressor; it is not changed.
 
     Raises:
         NotAdditiveError: the model cannot be converted; the message names the reason and the consequence.
@@ -89,11 +89,13 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
         white_box = _read_white_box(scorer)
         if isinstance(scorer, Scorer):
             if (white_box.classes, white_box.favourable) != (scorer.classes, scorer.favourable):
-                raise NotAdditiveError(f"the white box has the labels {white_box.classes}, the model {scorer.classes}")
+                raise NotAdditiveError(
+                    f"the white box has the labels {white_box.classes}, but the model has {scorer.classes}"
+                )
             _check_same_decisions(white_box, scorer)
     except ModelError as error:
         raise NotAdditiveError(
-            f"the model cannot be certified: {error.message}; everything else still runs",
+            f"the model cannot be certified: {error.message}; all other analyses still run",
             location=scorer.name,
             hint=None if isinstance(error, NotAdditiveError) else error.hint,
         ) from None
@@ -101,7 +103,7 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
 
 
 def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
-    """Check that the model was not misread; rounding in single precision may change a close decision.
+    """Check that the white box decides like the model, except where single-precision rounding changes a close decision.
 
     Raises:
         NotAdditiveError: too many decisions differ.
@@ -110,7 +112,7 @@ def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Score
     different = int((network.predict(people) != scorer.predict(people)).sum())
     if different > COMPARED_PEOPLE // 100:
         raise NotAdditiveError(
-            f"the white box decides {different} of {COMPARED_PEOPLE} individuals differently from the model"
+            f"the white box and the model decide differently for {different} of {COMPARED_PEOPLE} individuals"
         )
 
 

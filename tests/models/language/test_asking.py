@@ -132,7 +132,7 @@ def test_two_runs_share_a_file_of_answers(tmp_path: Path) -> None:
 def test_a_file_that_holds_something_else_is_not_written_into(content: str, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text(content)
-    with pytest.raises(DataError, match="not a file of answers"):
+    with pytest.raises(DataError, match="not an answers file"):
         LanguageModel(screening(), answers=other)
     with pytest.raises(DataError, match="cannot be used"):
         LanguageModel(screening(), answers=tmp_path / "none" / "x.jsonl")
@@ -464,7 +464,7 @@ def test_a_batch_is_written_and_read_back(tmp_path: Path) -> None:
         results.write_text(json.dumps(failed) + "\n")
         assert single.read_batch(results) == 0
         results.write_text('{"id": 1}\n')
-        with pytest.raises(DataError, match="not the result of a request"):
+        with pytest.raises(DataError, match="not a request result"):
             single.read_batch(results)
 
 
@@ -609,5 +609,5 @@ def test_on_other_machines_the_port_tells_services_apart() -> None:
 
 
 def test_a_limit_of_money_needs_prices() -> None:
-    with pytest.raises(OptionError, match="a limit of money needs prices"):
+    with pytest.raises(OptionError, match="a limit on money requires prices"):
         LanguageModel(screening(), money=1.0)

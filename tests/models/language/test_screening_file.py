@@ -94,7 +94,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"answers__read": "words"}, "answers.read", "got 'words'"),
         ({"answers__range": [0, 10]}, "answers", "`range` has no meaning"),
         ({"answers": {"read": "number"}}, "answers", "`range` is missing"),
-        ({"answers": {"read": "number", "range": [5, 5]}}, "answers.range", "begins with its least"),
+        ({"answers": {"read": "number", "range": [5, 5]}}, "answers.range", "a minimum below its maximum"),
         ({"answers": {"read": "number", "range": [0, 5], "favourable": "yes"}}, "answers.favourable", "high or low"),
         ({"answers": {"read": "ranking"}}, "answers", "`candidates` is missing"),
         ({"answers": {"read": "ranking", "candidates": 1}}, "answers.candidates", "got 1"),
@@ -102,13 +102,13 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"refused": "ignored"}, "refused", "got 'ignored'"),
         ({"plan__calls": 0}, "plan.calls", "got 0"),
         ({"plan__at_once": 1000}, "plan.at_once", "expected a"),
-        ({"plan__price": None}, "plan.price", "needs prices"),
+        ({"plan__price": None}, "plan.price", "requires prices"),
         ({"plan__price": [-1, 1]}, "plan.price", "negative"),
         ({"plan__price": [float("inf"), 1]}, "plan.price", "not finite"),
-        ({"answers": {"read": "number", "range": [0, float("inf")]}}, "answers.range", "begins with its least"),
+        ({"answers": {"read": "number", "range": [0, float("inf")]}}, "answers.range", "a minimum below its maximum"),
         ({"plan__budget": 1}, "plan", "no entry 'budget'"),
-        ({"service__options": {"max_tokens": "many"}}, "service.options", "needs a limit of tokens"),
-        ({"consensus": 3, "answers": {"read": "number", "range": [0, 5]}}, "consensus", "majority needs choices"),
+        ({"service__options": {"max_tokens": "many"}}, "service.options", "requires a limit on tokens"),
+        ({"consensus": 3, "answers": {"read": "number", "range": [0, 5]}}, "consensus", "majority requires choices"),
         ({"prompt": "{{ a"}, "prompt", "not a template"),
         ({"system": "{% include 'x' %}"}, "system", "it has no Include"),
     ],
@@ -128,7 +128,7 @@ def test_limits_given_by_a_command_are_checked_like_those_of_the_file(tmp_path: 
     file = read_screening_file(write(tmp_path, plan=None))
     with LanguageModel.of(file, calls=7, at_once=2) as model:
         assert (model.file.plan.calls, model.file.plan.at_once, model.file.path) == (7, 2, file.path)
-    with pytest.raises((EvenhandError, ValueError), match="needs prices"):
+    with pytest.raises((EvenhandError, ValueError), match="requires prices"):
         LanguageModel.of(file, money=1.0)
 
 

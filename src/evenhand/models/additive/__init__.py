@@ -1,1 +1,1 @@
-"""White boxes: networks whose first layer is a sum of one function of each attribute."""
+"""White-box networks whose first layer is a sum of functions of single attributes."""

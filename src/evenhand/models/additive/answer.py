@@ -19,11 +19,12 @@ OutputForm: TypeAlias = Literal["second", "first", "probabilities", "margins", "
 
 @dataclass(frozen=True, eq=False)
 class OutputTensor:
-    """A tensor that is a function of the logits.
+    """Tensor that is a function of the logits.
 
     Attributes:
         logits: One unit (the second class wins if it is > 0) or one per class (the largest wins).
-        form: ``second`` or ``first``, the probability of that class of two, (n, 1); ``probabilities``, (n, classes),
+        form: ``second`` or ``first``, the probability of that class (two classes), (n, 1); ``probabilities``, (n,
+            classes),
             or their logarithms; ``margins``, scores that are not probabilities; ``position`` of the winner; ``label``.
         classes: Labels in the order of the logits, if the model names them.
         probable: Whether the model computes probabilities, the sigmoid or softmax of the logits.
@@ -38,7 +39,7 @@ class OutputTensor:
 def complement(answer: OutputTensor) -> OutputTensor:
     """Compute ``1 - answer``."""
     if answer.form not in ("second", "first"):
-        raise NotAdditiveError("it computes with the model's answer")
+        raise NotAdditiveError("it uses the model's output in further computations")
     return replace(answer, form="first" if answer.form == "second" else "second")
 
 
@@ -49,7 +50,7 @@ def pair_columns(answers: Sequence[OutputTensor]) -> OutputTensor:
     same_logits = len(answers) == 2 and answers[0].logits is answers[1].logits
     if same_logits and [answer.form for answer in answers] == ["first", "second"]:
         return replace(answers[0], form="probabilities")
-    raise NotAdditiveError("it rearranges the model's answers")
+    raise NotAdditiveError("it rearranges the model's outputs")
 
 
 def select_column(answer: OutputTensor, index: int) -> OutputTensor:
@@ -61,17 +62,17 @@ def select_column(answer: OutputTensor, index: int) -> OutputTensor:
             return replace(answer, logits=logit, form="second" if is_second else "first")
         if is_second and answer.logits.units == 1:
             return replace(answer, logits=logit)
-    raise NotAdditiveError("it picks one of several answers")
+    raise NotAdditiveError("it selects one of several outputs")
 
 
 def argmax_output(tensor: LinearTensor | OutputTensor) -> OutputTensor:
-    """Find the position of the largest score, the first on a tie."""
+    """Find the position of the largest score. Ties: the first."""
     if isinstance(tensor, LinearTensor):
         if tensor.units < 2:
             raise NotAdditiveError("the largest of a single score is always the same")
         return OutputTensor(tensor, "position", probable=False)
     if tensor.form not in ("probabilities", "margins"):
-        raise NotAdditiveError("it compares other outputs than one score per label")
+        raise NotAdditiveError("it compares outputs that are not one score per label")
     return replace(tensor, form="position")
 
 
@@ -99,12 +100,11 @@ def are_opposite(logits: LinearTensor) -> bool:
 
 
 def check_ending(output: LinearTensor | OutputTensor, kind: str, *, name: str) -> None:
-    """Check that a single output is computed by a sigmoid if, and only if, it is read as a probability.
-
-    A network decides by its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
+    """Check that a single output ends in a sigmoid exactly if it is interpreted as a probability. A network's decision
+    uses its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
 
     Raises:
-        NotAdditiveError: the output is read otherwise.
+        NotAdditiveError: the interpretation does not match.
     """
     single = output.units == 1 if isinstance(output, LinearTensor) else output.form in ("second", "first")
     if not single or isinstance(output, OutputTensor) == (kind in ("probability", "labels")):
@@ -123,28 +123,28 @@ def network_from_outputs(
     name: str,
     kind: str | None = None,
 ) -> AdditiveNetwork:
-    """Build the additive network of a model's outputs, which must all follow from the same logits.
+    """Build the additive network of a model's outputs, which must all depend on the same logits.
 
     Args:
         outputs: Logits, probabilities or labels.
         schema: Schema of the inputs.
         name: Name in reports.
-        kind: Meaning of the outputs, as in ``evenhand.models.outputs``. If None, the last operation decides.
+        kind: Meaning of the outputs, as in ``evenhand.models.outputs``. If None, it is inferred from the last
+            operation.
 
     Raises:
         ModelError: the number of outputs or their labels do not fit the schema's target.
-        NotAdditiveError: the outputs follow from different logits, or a single output is read otherwise than it is
-            computed.
+        NotAdditiveError: the outputs depend on different logits, or a single output is not computed as interpreted.
     """
     answers = [out for out in outputs if isinstance(out, OutputTensor)]
     if kind is not None and len(outputs) == 1:
         check_ending(outputs[0], kind, name=name)
     logits = answers[0].logits if answers else outputs[0]
     if not isinstance(logits, LinearTensor):
-        raise NotAdditiveError("the model gives no scores", location=name)
+        raise NotAdditiveError("the model returns no scores", location=name)
     for out in outputs:
         if (out.logits if isinstance(out, OutputTensor) else out) is not logits:
-            raise NotAdditiveError("the model's outputs do not follow from the same logits", location=name)
+            raise NotAdditiveError("the model's outputs do not depend on the same logits", location=name)
     if any(answer.form == "first" for answer in answers) and len(outputs) == 1:
         logits = scale_units(logits, -1.0)
         answers = [replace(answer, classes=None) for answer in answers]
@@ -154,5 +154,5 @@ def network_from_outputs(
     else:
         matched, favourable = labels_of_outputs(schema, logits.units, location=name)
     if answers and not any(answer.probable for answer in answers) and are_opposite(logits):
-        logits = select_units(logits, [1])  # one against the rest repeats the logit of two labels
+        logits = select_units(logits, [1])  # one-vs-rest repeats the logit of two labels
     return build_network(schema, logits, matched, favourable, name=name)

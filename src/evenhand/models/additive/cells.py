@@ -1,8 +1,8 @@
 """Cells: values that depend on a single attribute, computed exactly as the model's preprocessing computes them.
 
-Before the attributes are mixed, every value in a model is a function of a single attribute. A *cell* is such a
-function: a list of values for each entry of a finite domain or, for a number with too many values to list, bins, a
-straight line or a monotone curve. A tensor of shape (n, ...) becomes an array of cells of shape (...).
+Before attributes are combined, every value in a model is a function of a single attribute. A *cell* is such a function:
+a value for each entry of a finite domain or, for a numeric column with too many values to enumerate, bins, a straight
+line or a monotone curve. A tensor of shape (n, ...) becomes an array of cells of shape (...).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from evenhand.schema.schema import Schema
 Values: TypeAlias = NDArray[Any]
 
 MAX_LISTED = 4096
-"""Maximum number of values of a listed integer attribute; above it the cell is a line or bins."""
+"""Maximum number of values of a listed integer attribute. Above it, the cell is a line or bins."""
 
 
 @dataclass(frozen=True, eq=False)
 class ListedCell:
-    """A value for each entry of a finite domain, or for each bin of a wide number; a single one for a constant.
+    """One value for each entry of a finite domain or each bin of a number. A constant has a single value.
 
     Attributes:
         attribute: Position in the schema, None for a constant.
-        values: Values in the type that the model computes in, shape (domain size,), (bins,) or (1,).
-        cuts: Cuts between the bins of a wide number, shape (bins - 1,); bin i is ``cuts[i-1] <= entry < cuts[i]``.
+        values: Values in the model's dtype, shape (domain size,), (bins,) or (1,).
+        cuts: Cuts between the bins of a number, shape (bins - 1,); bin i is ``cuts[i-1] <= entry < cuts[i]``.
     """
 
     attribute: int | None
@@ -43,10 +43,10 @@ class ListedCell:
 
 @dataclass(frozen=True, eq=False)
 class RampCell:
-    """``slope * entry + intercept`` for a wide number with entries from ``low`` to ``high``.
+    """``slope * entry + intercept`` for a number from ``low`` to ``high`` that is not listed.
 
     Attributes:
-        computed: The function as the model computes it, in its type and rounding: entries (n,) -> (n,). Monotone.
+        computed: Function evaluated in the model's dtype and rounding, entries (n,) -> (n,). Monotone.
         whole: Whether the value is an integer for every entry.
     """
 
@@ -61,7 +61,7 @@ class RampCell:
 
 @dataclass(frozen=True, eq=False)
 class CurveCell:
-    """A non-linear increasing function of a wide number, such as its logarithm."""
+    """Nonlinear increasing function of a number that is not listed, such as its logarithm."""
 
     attribute: int
     curve: MonotoneCurve
@@ -69,7 +69,7 @@ class CurveCell:
 
 @dataclass(frozen=True, eq=False)
 class PassthroughCell:
-    """A column that the model receives unchanged from the data, without a domain over which a proof could hold."""
+    """Column passed to the model unchanged from the data, without a domain for proofs."""
 
     name: str
 
@@ -80,7 +80,7 @@ Cells: TypeAlias = NDArray[Any]
 
 
 def cell_array(cells: Sequence[Cell | PassthroughCell], shape: tuple[int, ...] | None = None) -> Cells:
-    """Return cells as an array of one dimension, or of a shape."""
+    """Return cells as a one-dimensional array, or in the given shape."""
     out = np.empty(len(cells), dtype=object)
     for i, cell in enumerate(cells):
         out[i] = cell
@@ -101,7 +101,7 @@ def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
 
 
 def refuse_passthrough(cells: Cells) -> None:
-    """Check that every column has a domain, since nothing can be proved about a model that reads another one.
+    """Check that every column has a domain, which proofs require.
 
     Raises:
         NotAdditiveError: a column is passed through from the data.
@@ -109,14 +109,13 @@ def refuse_passthrough(cells: Cells) -> None:
     for cell in cells.ravel():
         if isinstance(cell, PassthroughCell):
             raise NotAdditiveError(
-                f"the model reads the passthrough column {cell.name!r}, which is in no domain, so nothing can be "
-                "proved over it",
-                hint=f"describe {cell.name!r} in the schema by its values or its range, or train without it",
+                f"the model reads the passthrough column {cell.name!r}, which has no domain, so nothing can be proved",
+                hint=f"describe the values or range of {cell.name!r} in the schema, or train without it",
             )
 
 
 def constant_cells(array: Values) -> Cells:
-    """Return values that are the same for all rows, as cells of the array's shape."""
+    """Return constant values as cells of the array's shape."""
     array = np.asarray(array)
     return cell_array([ListedCell(None, value) for value in array.reshape(-1, 1)], array.shape)
 
@@ -135,7 +134,7 @@ def column_cell(
         position: Position of the attribute in the schema.
         attribute: The attribute.
         read: Function from entries (n,) to the model's inputs, (n,).
-        line: Slope and intercept of ``read`` for a number.
+        line: Slope and intercept of ``read`` for a numeric attribute.
     """
     if is_listed(attribute):
         return ListedCell(position, read(attribute.domain()))
@@ -145,7 +144,7 @@ def column_cell(
 
 
 def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
-    """Build the inputs of a network that takes plain numbers, by each attribute's encoding, shape (schema.width,)."""
+    """Build the inputs of a network of encoded attributes, shape (schema.width,)."""
     cells = []
     for position, attribute in enumerate(schema.attributes):
         line = plain_line(attribute) if attribute.kind in ("integer", "real") else (1.0, 0.0)
@@ -159,7 +158,7 @@ def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
 
 
 def data_values(attribute: Attribute) -> Values:
-    """Return the values of a listed attribute in the data, shape (size,): numbers, or words as ``str``.
+    """Return the data values of a listed attribute, shape (size,): numbers or ``str``.
 
     The value of a bin of an ordinal attribute with ``edges`` is its midpoint, as in ``decode``.
     """
@@ -174,22 +173,22 @@ def data_values(attribute: Attribute) -> Values:
 
 
 def apply_jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[ListedCell, ...]:
-    """Apply a function to the values of cells that all depend on the same attribute.
+    """Apply a function to the values of cells of the same attribute.
 
     Args:
         function: Function of one array (entries,) per cell to one array (entries,) or a tuple of them.
         cells: The cells.
 
     Raises:
-        NotAdditiveError: the cells depend on several attributes, or on a wide number without bins.
+        NotAdditiveError: the cells depend on several attributes or on a number that is not listed.
     """
     attributes = sorted({cell.attribute for cell in cells if cell.attribute is not None})
     if len(attributes) > 1:
-        raise NotAdditiveError("it combines several attributes in another way than adding them")
+        raise NotAdditiveError("it combines several attributes other than by addition")
     rows: list[ListedCell] = []
     for cell in cells:
         if not isinstance(cell, ListedCell):
-            raise NotAdditiveError("it bends a number that has too many values to list")
+            raise NotAdditiveError("it applies a nonlinear step to a numeric column with too many values to enumerate")
         rows.append(cell)
     cuts: Floats | None = None
     if any(cell.cuts is not None for cell in rows):
@@ -213,12 +212,12 @@ def _values_in_bins(cell: ListedCell, cuts: Floats) -> Values:
 def apply_elementwise(
     function: Callable[..., Any], *operands: Cells, ramp: Callable[[Sequence[Cell]], Cell] | None = None
 ) -> Cells:
-    """Apply a function cell by cell to tensors that NumPy can broadcast.
+    """Apply a function elementwise to broadcastable tensors of cells.
 
     Args:
-        function: As in ``apply_jointly``, with one array as its result.
+        function: As in ``apply_jointly``, but returning a single array.
         operands: Arrays of cells.
-        ramp: Function of the cells if one of them is not listed. If None, such cells are refused.
+        ramp: Function for cells that are not all listed. If None, these are rejected.
     """
     spread = np.broadcast_arrays(*operands)
     out = np.empty(spread[0].shape, dtype=object)
@@ -230,14 +229,14 @@ def apply_elementwise(
 
 
 def expand_cells(function: Callable[[Values], tuple[Values, ...]], cells: Cells) -> Cells:
-    """Replace every cell by several, along a new last axis (one-hot, embedding)."""
+    """Expand every cell along a new last axis (one-hot, embedding)."""
     rows = [apply_jointly(function, [cell]) for cell in cells.flat]
     width = len(rows[0]) if rows else 0
     return cell_array([cell for row in rows for cell in row], (*cells.shape, width))
 
 
 def argmax_cells(cells: Cells) -> Cells:
-    """Find the position of the largest value along the last axis; each row must be of one attribute."""
+    """Find the position of the largest value along the last axis. Each row must depend on one attribute."""
     rows = [
         apply_jointly(lambda *columns: np.argmax(np.stack(columns, axis=1), axis=1), list(row))[0]
         for row in cells.reshape(-1, cells.shape[-1])
@@ -246,7 +245,7 @@ def argmax_cells(cells: Cells) -> Cells:
 
 
 def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:
-    """Compute ``Add``, ``Sub``, ``Mul`` or ``Div`` cell by cell."""
+    """Compute ``Add``, ``Sub``, ``Mul`` or ``Div`` elementwise."""
     function = _ARITHMETIC[name]
     return apply_elementwise(
         function, left, right, ramp=lambda pair: _ramp_arithmetic(name, function, pair[0], pair[1])
@@ -270,7 +269,7 @@ _ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
 def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], left: Cell, right: Cell) -> Cell:
     line, constant = (left, right) if isinstance(left, RampCell) else (right, left)
     if not isinstance(line, RampCell) or not isinstance(constant, ListedCell) or constant.attribute is not None:
-        raise NotAdditiveError("it combines a number that has too many values to list with another value")
+        raise NotAdditiveError("it combines a numeric column with too many values to enumerate with another value")
     swapped = line is right
     value = constant.values
     number = float(value[0])
@@ -282,7 +281,7 @@ def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], le
     elif name == "Mul":
         slope, intercept = slope * number, intercept * number
     elif swapped:
-        raise NotAdditiveError("it divides by a number that has too many values to list")
+        raise NotAdditiveError("it divides by a numeric column with too many values to enumerate")
     else:
         if number == 0:
             raise NotAdditiveError("it divides by zero")
@@ -292,18 +291,18 @@ def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], le
     def compute_line(entries: Floats) -> Values:
         return function(value, inner(entries)) if swapped else function(inner(entries), value)
 
-    # A line without slope is a constant, which depends on no attribute and may be combined with any.
+    # A line with slope 0 is a constant, which may be combined with any attribute.
     if slope == 0:
         return ListedCell(None, compute_line(np.array([line.low])))
-    # Integers divide without remainder, which is not a line.
+    # Integer division is not linear.
     is_whole = line.whole and name != "Div" and number.is_integer()
     if name == "Div" and compute_line(np.array([line.low])).dtype.kind in "iu":
-        raise NotAdditiveError("it divides an integer that has too many values to list, without remainder")
+        raise NotAdditiveError("it applies integer division to a column with too many values to enumerate")
     return RampCell(line.attribute, slope, intercept, line.low, line.high, compute_line, is_whole)
 
 
 def compare_cells(function: Callable[[Values, Values], Values], left: Cells, right: Cells) -> Cells:
-    """Compare cells by ``<``, ``<=``, ``>`` or ``>=``, cell by cell."""
+    """Compare cells with ``<``, ``<=``, ``>`` or ``>=``, elementwise."""
 
     def ramp(pair: Sequence[Cell]) -> Cell:
         a, b = pair
@@ -311,13 +310,13 @@ def compare_cells(function: Callable[[Values, Values], Values], left: Cells, rig
             return threshold_ramp(a, lambda values: function(values, b.values))
         if isinstance(b, RampCell) and isinstance(a, ListedCell) and a.attribute is None:
             return threshold_ramp(b, lambda values: function(a.values, values))
-        raise NotAdditiveError("it compares a number that has too many values to list with another value")
+        raise NotAdditiveError("it compares a numeric column with too many values to enumerate with another value")
 
     return apply_elementwise(function, left, right, ramp=ramp)
 
 
 def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCell:
-    """Convert a test that changes at most once along a ramp into two bins with the exact place of the change."""
+    """Convert a test that changes at most once along a ramp to two bins at the exact cut."""
     low, high = np.array([ramp.low]), np.array([ramp.high])
     at_low, at_high = test(ramp.computed(low)), test(ramp.computed(high))
     if at_low[0] == at_high[0]:
@@ -327,7 +326,7 @@ def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCe
 
 
 def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> Floats:
-    """Find the smallest float64 in each [low, high] with a true flag by bisection; exact.
+    """Find the smallest float64 in each [low, high] with a true flag by exact bisection.
 
     Args:
         flag: Monotone function of one number per interval, shape (k,), to flags (k,).
@@ -335,7 +334,7 @@ def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> F
         high: Upper ends of the intervals, where the flag is true.
     """
     false, true = _float_order(low), _float_order(high)
-    # Invariant: the flag is false at ``false`` and true at ``true``, which number the float64s in their order. The
+    # Invariant: the flag is false at ``false`` and true at ``true``, which are ordinal numbers of float64 values. The
     # middle is rounded down without a sum that could overflow.
     while np.any(true - 1 > false):
         middle = false // 2 + true // 2 + (false & true & 1)
@@ -346,7 +345,7 @@ def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> F
 
 
 def _float_order(numbers: Floats) -> Integers:
-    # The bits of a float64, flipped so that integers are in the same order as the floats.
+    # Bits of a float64, flipped so that the integers are ordered like the floats.
     bits = np.asarray(numbers, dtype=np.float64).view(np.int64)
     return np.asarray(bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF)))
 
@@ -356,18 +355,18 @@ def _float_from_order(keys: Integers) -> Floats:
 
 
 def cast_cells(cells: Cells, dtype: Any) -> Cells:
-    """Convert the values to another type; floats are truncated to integers."""
+    """Convert values to another type. Floats are truncated to integers."""
     dtype = np.dtype(dtype)
 
     def convert(values: Values) -> Values:
         if dtype.kind == "U" and values.dtype.kind == "f":
-            raise NotAdditiveError("it turns fractional numbers into words")
+            raise NotAdditiveError("it converts fractional numbers to strings")
         return values.astype(dtype)
 
     def ramp(group: Sequence[Cell]) -> Cell:
         line = group[0]
         if not isinstance(line, RampCell) or dtype.kind not in "fiu" or (dtype.kind in "iu" and not line.whole):
-            raise NotAdditiveError("it rounds a number that has too many values to list")
+            raise NotAdditiveError("it rounds a numeric column with too many values to enumerate")
         inner = line.computed
         return replace(line, computed=lambda entries: inner(entries).astype(dtype))
 
@@ -375,7 +374,7 @@ def cast_cells(cells: Cells, dtype: Any) -> Cells:
 
 
 def clip_cells(cells: Cells, lower: float, upper: float) -> Cells:
-    """Limit values to [lower, upper]; a ramp must stay inside."""
+    """Clip values to [lower, upper]. A ramp must stay inside."""
 
     def ramp(group: Sequence[Cell]) -> Cell:
         line = group[0]
@@ -383,6 +382,6 @@ def clip_cells(cells: Cells, lower: float, upper: float) -> Cells:
             ends = line.computed(np.array([line.low, line.high]))
             if lower <= ends.min() and ends.max() <= upper:
                 return line
-        raise NotAdditiveError("it clips a number that has too many values to list")
+        raise NotAdditiveError("it clips a numeric column with too many values to enumerate")
 
     return apply_elementwise(lambda values: np.clip(values, lower, upper).astype(values.dtype), cells, ramp=ramp)

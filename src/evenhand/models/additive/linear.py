@@ -1,8 +1,8 @@
-"""Weighted sums of cells, hidden ReLU layers, and the network that they make.
+"""Weighted sums of cells, hidden ReLU layers, and the network built from them.
 
 A ``LinearTensor`` has the shape (n, units), and its units are affine functions of one source: the cells of the
-attributes, or a hidden layer. Every reader (ONNX, Keras, PyTorch, scikit-learn) builds its network from these few
-operations, so an operation means the same in every format.
+attributes, or a hidden layer. All readers (ONNX, Keras, PyTorch, scikit-learn) build networks from these operations, so
+semantics are the same in every format.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from evenhand.schema.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class CellFeatures:
-    """Source of a first layer: cells side by side."""
+    """Source of a first layer: concatenated cells."""
 
     cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenUnits:
-    """Source of a later layer: the ReLU of the units before."""
+    """Source of a later layer: the ReLU of the previous units."""
 
     inner: LinearTensor
 
@@ -65,7 +65,7 @@ Tensor: TypeAlias = Cells | LinearTensor
 
 
 def as_linear(tensor: Tensor) -> LinearTensor:
-    """Convert a row of cells (k,) into a ``LinearTensor``; return a ``LinearTensor`` unchanged."""
+    """Convert a row of cells (k,) to a ``LinearTensor``. A ``LinearTensor`` is returned unchanged."""
     if isinstance(tensor, LinearTensor):
         return tensor
     return affine(tensor, np.eye(len(_require_row(tensor))))
@@ -80,7 +80,7 @@ def affine(tensor: Tensor, weights: Floats, bias: Floats | float = 0.0) -> Linea
     """
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim != 2:
-        raise ValueError(f"weights of shape {weights.shape} instead of (inputs, units)")
+        raise ValueError(f"expected weights of shape (inputs, units), got {weights.shape}")
     bias = np.broadcast_to(np.asarray(bias, dtype=np.float64), (weights.shape[1],))
     width = tensor.units if isinstance(tensor, LinearTensor) else len(_require_row(tensor))
     if width != weights.shape[0]:
@@ -97,21 +97,21 @@ def _require_row(cells: Cells) -> Cells:
 
 
 def scale_units(tensor: LinearTensor, factor: Floats | float, offset: Floats | float = 0.0) -> LinearTensor:
-    """Compute ``tensor * factor + offset`` by unit; a single unit is repeated if ``factor`` or ``offset`` is wider."""
+    """Compute ``tensor * factor + offset`` per unit. A single unit is repeated if ``factor`` or ``offset`` is wider."""
     factor, offset = np.asarray(factor, dtype=np.float64), np.asarray(offset, dtype=np.float64)
     bias = tensor.bias * factor + offset
     return LinearTensor(tensor.source, np.broadcast_to(tensor.weights * factor, (len(tensor.weights), len(bias))), bias)
 
 
 def add_tensors(left: Tensor, right: Tensor) -> LinearTensor:
-    """Add two tensors by unit; a single unit is added to all."""
+    """Add two tensors per unit. A single unit is added to all."""
     (a, b), units = _same_source(left, right), max(_tensor_width(left), _tensor_width(right))
     weights = np.broadcast_to(a.weights + b.weights, (len(a.weights), units))
     return LinearTensor(a.source, weights, np.broadcast_to(a.bias + b.bias, (units,)))
 
 
 def join_tensors(tensors: Sequence[Tensor]) -> LinearTensor:
-    """Join the columns of tensors."""
+    """Concatenate the columns of tensors."""
     joined = as_linear(tensors[0])
     for tensor in tensors[1:]:
         a, b = _same_source(joined, tensor)
@@ -130,7 +130,7 @@ def relu(tensor: LinearTensor) -> LinearTensor:
 
 
 def clip_units(tensor: LinearTensor, lower: float, upper: float) -> LinearTensor:
-    """Compute ``min(max(tensor, lower), upper)`` by hidden units, ``lower + relu(x - lower) - relu(x - upper)``."""
+    """Compute ``min(max(tensor, lower), upper)`` with hidden units, ``lower + relu(x - lower) - relu(x - upper)``."""
     if not lower <= upper or not (np.isfinite(lower) or np.isfinite(upper)):
         raise NotAdditiveError(f"it clips to [{lower:g}, {upper:g}]")
     identity = np.eye(tensor.units)
@@ -144,7 +144,7 @@ def clip_units(tensor: LinearTensor, lower: float, upper: float) -> LinearTensor
 
 
 def leaky_relu(tensor: LinearTensor, slope: float) -> LinearTensor:
-    """Compute ``relu(tensor) - slope * relu(-tensor)`` by hidden units."""
+    """Compute ``relu(tensor) - slope * relu(-tensor)`` with hidden units."""
     units = join_tensors([tensor, scale_units(tensor, -1.0)])
     identity = np.eye(tensor.units)
     return LinearTensor(HiddenUnits(units), np.vstack([identity, -slope * identity]), np.zeros(tensor.units))
@@ -159,7 +159,7 @@ def _same_source(left: Tensor, right: Tensor) -> tuple[LinearTensor, LinearTenso
     if a.source is b.source:
         return a, b
     if not (isinstance(a.source, CellFeatures) and isinstance(b.source, CellFeatures)):
-        raise NotAdditiveError("it brings a hidden layer together with an earlier one (a skip connection)")
+        raise NotAdditiveError("it combines a hidden layer with an earlier one (a skip connection)")
     both = CellFeatures(a.source.cells + b.source.cells)
     above, below = np.zeros((len(b.weights), a.units)), np.zeros((len(a.weights), b.units))
     return LinearTensor(both, np.vstack([a.weights, above]), a.bias), LinearTensor(
@@ -173,21 +173,21 @@ def build_network(
     """Build the additive network that computes the logits.
 
     Raises:
-        NotAdditiveError: a number enters both by its size and by its bin.
-        ModelError: weights and labels do not make a network.
+        NotAdditiveError: a number is used both directly and binned.
+        ModelError: weights and labels do not form a network.
     """
     layers: list[AffineLayer] = []
-    # From the outputs back to the first layer, whose inputs are functions of one attribute each.
+    # Walk from the outputs back to the first layer, whose inputs each depend on one attribute.
     while isinstance(logits.source, HiddenUnits):
         layers.insert(0, AffineLayer(np.array(logits.weights), np.array(logits.bias)))
         logits = logits.source.inner
     cells, bias = logits.source.cells, np.array(logits.bias)
     positions: list[list[int]] = [[] for _ in schema.attributes]
-    with np.errstate(all="ignore"):  # the network refuses numbers that are not finite
+    with np.errstate(all="ignore"):  # the network rejects non-finite numbers
         for j, cell in enumerate(cells):
             if cell.attribute is not None:
                 positions[cell.attribute].append(j)
-            # A constant belongs to no attribute and is added to the bias.
+            # A constant depends on no attribute and is added to the bias.
             elif isinstance(cell, ListedCell):
                 bias += _cell_numbers(cell)[0] * logits.weights[j]
         parts = tuple(
@@ -214,7 +214,7 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
     listed = [cell for cell in cells if isinstance(cell, ListedCell)]
     if 0 < len(listed) < len(cells):
         raise NotAdditiveError(
-            f"the attribute {attribute.name!r} has too many values to list, and enters both by its size and by its bin"
+            f"the attribute {attribute.name!r} has too many values to enumerate and is used both directly and binned"
         )
     lines = [cell for cell in cells if isinstance(cell, RampCell)]
     if not listed and len(lines) < len(cells):
@@ -225,7 +225,7 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
     if listed[0].cuts is None:
         return TableTerm(np.stack([_cell_numbers(cell) for cell in listed], axis=1) @ weights, attribute.first)
     cuts = np.unique(np.concatenate([cell.cuts for cell in listed if cell.cuts is not None]))
-    # The first bin has no left end, so its value is that just before the first cut.
+    # The first bin has no lower bound, so take its value just before the first cut.
     starts = np.concatenate([[-np.inf], cuts])
     values = [
         _cell_numbers(cell)[np.searchsorted(cell.cuts, starts, side="right")]
@@ -249,7 +249,7 @@ def _curve_term(cells: Sequence[Cell], weights: Floats) -> CurveTerm:
 
 
 def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:
-    """Convert a line into an increasing curve, since its operations are rounded monotonically."""
+    """Convert a line to an increasing curve, since its operations round monotonically."""
 
     def compute_rising(entries: Floats) -> Floats:
         return np.asarray(sign * np.asarray(cell.computed(entries), dtype=np.float64))
@@ -259,5 +259,5 @@ def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:
 
 def _cell_numbers(cell: ListedCell) -> Floats:
     if cell.values.dtype.kind not in "fiub":
-        raise NotAdditiveError("words reach the weights without conversion to numbers")
+        raise NotAdditiveError("strings reach the weights without conversion to numbers")
     return cell.values.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Additive networks: one function per attribute, whose sum enters affine and ReLU layers."""
+"""Additive networks: a sum of one function per attribute, followed by affine and ReLU layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
 
 CURVE_PLACES = 257
-"""Number of places of a curve that enter the fingerprint of a network."""
+"""Number of curve points included in the fingerprint of a network."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TableTerm:
 
 @dataclass(frozen=True)
 class LineTerm:
-    """A number that enters as ``slope * entry + intercept``, both of shape (units,)."""
+    """Numeric term ``slope * entry + intercept``, both of shape (units,)."""
 
     slope: Floats
     intercept: Floats
@@ -46,7 +46,7 @@ class LineTerm:
 
 @dataclass(frozen=True)
 class StepTerm:
-    """A number that enters by its bin: bin i holds ``cuts[i-1] <= entry < cuts[i]``.
+    """Binned numeric term. Bin i holds ``cuts[i-1] <= entry < cuts[i]``.
 
     ``cuts`` has shape (bins - 1,), increasing; ``rows`` has shape (bins, units).
     """
@@ -61,13 +61,13 @@ class StepTerm:
 
 @dataclass(frozen=True, eq=False)
 class MonotoneCurve:
-    """An increasing function of a number with too many values to list, as the model computes it.
+    """Increasing function of a number that is not listed, as computed by the model.
 
     Attributes:
-        computed: Function from entries (n,) to values (n,), in the model's rounding.
+        computed: Function from entries (n,) to values (n,), with the model's rounding.
         low, high: Ends of the domain.
-        error: Maximum distance between the computed values and a function that never decreases. A logarithm or a power
-            in a library is off by a few units in the last place, so rounded values may fall where exact ones rise.
+        error: Maximum distance between the computed values and a non-decreasing function. Library logarithms and powers
+            have errors of a few units in the last place, so computed values may fall where exact ones rise.
     """
 
     computed: Callable[[Floats], Floats]
@@ -84,7 +84,7 @@ class MonotoneCurve:
 
 @dataclass(frozen=True)
 class CurveTerm:
-    """A number that enters through monotone curves, such as a logarithm: ``sum_k curve_k(entry) * rows[k]``.
+    """Numeric term of monotone curves, such as a logarithm: ``sum_k curve_k(entry) * rows[k]``.
 
     ``rows`` has shape (curves, units).
     """
@@ -119,25 +119,25 @@ class AffineLayer:
 
 @dataclass(frozen=True)
 class AdditiveNetwork:
-    """``z = bias + sum_i parts[i](x_i)``, then ReLU before every further affine layer; the last gives logits.
+    """``z = bias + sum_i parts[i](x_i)``, then ReLU before every further affine layer; the last computes the logits.
 
     The parts contain the preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings).
-    Without ``layers`` it is a (logistic) linear model, and z are the logits. A single logit decides for ``classes[1]``
-    if it is > 0, else for ``classes[0]``; with one logit per class the largest wins, the first on a tie. A model of a
-    number has no ``classes``, and its single output is the number.
+    Without ``layers`` it is a (logistic) linear model, and z are the logits. A single logit predicts ``classes[1]`` if
+    it is > 0, else ``classes[0]``. With one logit per class the largest wins; ties: the first. A regressor has no
+    ``classes``, and its single output is the number.
 
     Attributes:
         schema: Schema of the inputs.
         parts: One term per attribute, in order.
         bias: Bias of the first units, shape (first units,).
-        layers: Affine maps after the first, each applied to the ReLU of the units before.
+        layers: Affine maps after the first, each applied to the ReLU of the previous units.
         classes: Labels in the order of the outputs.
         favourable: Position of the favourable label in ``classes``.
         name: Name in reports.
         caution: Assumptions about its outputs, for reports.
 
     Raises:
-        ModelError: the numbers do not make a network over this schema.
+        ModelError: the numbers do not form a network over this schema.
     """
 
     schema: Schema
@@ -155,7 +155,8 @@ class AdditiveNetwork:
     def __post_init__(self) -> None:
         if len(self.parts) != len(self.schema.attributes):
             raise ModelError(
-                f"{len(self.parts)} parts for {len(self.schema.attributes)} attributes", location=self.name
+                f"expected {len(self.schema.attributes)} parts, one per attribute, got {len(self.parts)}",
+                location=self.name,
             )
         for attribute, part in zip(self.schema.attributes, self.parts, strict=True):
             _check_term(attribute, part, len(self.bias), self.name)
@@ -193,7 +194,7 @@ class AdditiveNetwork:
         """Compute the outputs before sigmoid or softmax, in float64, shape (n, 1) or (n, classes)."""
         if np.isnan(individuals).any():
             raise ModelError(
-                "an individual has a missing value, which a network cannot take",
+                "an individual has a missing value, which the network does not accept",
                 location=self.name,
                 hint="set `missing: drop` for the attribute in the schema",
             )
@@ -236,7 +237,7 @@ def require_numbers(classes: Sequence[Value], name: str) -> None:
     """
     if classes:
         labels = ", ".join(str(label) for label in classes)
-        raise ModelError(f"the model predicts labels ({labels}), and the target is a number", location=name)
+        raise ModelError(f"the model predicts labels ({labels}), but the target is a number", location=name)
 
 
 def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str) -> None:
@@ -255,21 +256,21 @@ def _check_term(attribute: Attribute, part: AttributeTerm, units: int, name: str
 
 
 def plain_line(attribute: Attribute) -> tuple[float, float]:
-    """Return slope and intercept of the input of an integer or real attribute to a network that takes plain numbers."""
+    """Return the slope and intercept of an integer or real attribute's numeric encoding."""
     if isinstance(attribute.encoding, AffineEncoding):
         return 1 / attribute.encoding.scale, -attribute.encoding.offset / attribute.encoding.scale
     return 1.0, 0.0
 
 
 def check_width(width: int, schema: Schema, *, location: str) -> None:
-    """Check that a model of plain numbers takes as many of them as the schema gives.
+    """Check that a model's number of inputs matches the schema.
 
     Raises:
-        ModelError: it takes another number of inputs.
+        ModelError: the numbers differ.
     """
     if width != schema.width:
         raise ModelError(
-            f"the model takes {width} inputs, but the schema's {len(schema.attributes)} attributes give {schema.width}",
+            f"the model takes {width} inputs, but the schema's {len(schema.attributes)} attributes have {schema.width}",
             location=location,
             hint="describe every input of the model in the schema, in its order, with the right encoding",
         )
@@ -283,17 +284,17 @@ def network_from_dense(
     favourable: int = 1,
     name: str = "network",
 ) -> AdditiveNetwork:
-    """Convert a dense ReLU network over plain inputs (each attribute by its encoding) into an additive network.
+    """Convert a dense ReLU network over encoded attributes to an additive network.
 
     Args:
-        schema: Schema of the inputs, whose number must match the first layer.
+        schema: Schema of the inputs. Their number must match the first layer.
         layers: Weights (inputs, outputs) and bias (outputs,) of each layer, with ReLU between the layers.
-        classes: Labels in the order of the outputs. Default: (unfavourable, favourable); none for a number.
+        classes: Labels in the order of the outputs. Default: (unfavourable, favourable); none for a numeric target.
         favourable: Position of the favourable label in ``classes``.
         name: Name in reports.
 
     Raises:
-        ModelError: the schema gives another number of inputs.
+        ModelError: the schema has a different number of inputs.
     """
     weights, bias = (np.asarray(array, dtype=np.float64) for array in layers[0])
     check_width(len(weights), schema, location=name)
@@ -335,21 +336,22 @@ def binary_labels(schema: Schema) -> tuple[Value, Value]:
     if len(unfavourable) != 1:
         raise ModelError(
             f"the network has one logit, but the target has {len(values)} labels",
-            hint="name the model's two labels in the schema's target, or use a model with one output per label",
+            hint="list the model's two labels in the schema's target, or use a model with one output per label",
         )
     return unfavourable[0], favourable
 
 
-# Fingerprint of the exact numbers of a network, the same on every machine.
+# Machine-independent fingerprint of the exact numbers of a network.
 
 
 def network_fingerprint(network: AdditiveNetwork) -> str:
     """Compute the SHA-256 of everything that a network's predictions depend on, in hexadecimal.
 
-    The digest covers, each with its length or shape before it: name, kind and domain of every attribute; kind and
+    The digest covers the following items, each prefixed with its length or shape: name, kind and domain of every
+    attribute; kind and
     numbers of its part; the first bias; weights and bias of every layer; the labels. Numbers are little-endian IEEE
-    float64, so that one bit of one weight changes the digest. The use of an attribute (protected or not) and the
-    model's name are not part of it.
+    float64, so changing a single bit of a weight changes the digest. It does not cover the use of an attribute
+    (protected or not) or the model's name.
     """
     state = hashlib.sha256(b"evenhand additive network 1\n")
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
@@ -366,7 +368,7 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
 
 
 def term_arrays(part: AttributeTerm) -> list[Floats]:
-    """Return the numbers of a term; for curves, values at evenly spaced places to nine digits."""
+    """Return the numbers of a term. For curves, return values at evenly spaced points to nine digits."""
     if isinstance(part, LineTerm):
         return [part.slope, part.intercept]
     if isinstance(part, StepTerm):
@@ -378,17 +380,17 @@ def term_arrays(part: AttributeTerm) -> list[Floats]:
 
 
 def hash_attribute(state: hashlib._Hash, attribute: Attribute) -> None:
-    """Add name, kind and domain of an attribute to a digest."""
+    """Add the name, kind and domain of an attribute to a digest."""
     hash_text(state, [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()])
 
 
 def hash_text(state: hashlib._Hash, value: object) -> None:
-    """Add a value, as JSON with its length before it, to a digest."""
+    """Add a value to a digest, as JSON prefixed with its length."""
     encoded = json.dumps(value).encode()
     state.update(len(encoded).to_bytes(8, "little") + encoded)
 
 
 def hash_numbers(state: hashlib._Hash, array: Floats) -> None:
-    """Add the shape and the numbers of an array, as little-endian float64, to a digest."""
+    """Add the shape and numbers of an array to a digest, as little-endian float64."""
     hash_text(state, list(array.shape))
     state.update(np.ascontiguousarray(array, dtype="<f8").tobytes())

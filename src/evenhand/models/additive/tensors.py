@@ -1,8 +1,8 @@
-"""Operations of a model's graph, in every framework, on each kind of tensor.
+"""Operations of model graphs of all frameworks, for each type of tensor.
 
 A tensor is weights (a plain array), cells (functions of one attribute), a ``LinearTensor`` (a weighted sum of cells, or
 of a hidden layer) or an ``OutputTensor``. Its first axis is the rows; cells and units have no such axis. An operation
-that mixes attributes in another way than adding them raises ``NotAdditiveError``.
+that combines attributes other than by addition raises ``NotAdditiveError``.
 """
 
 from __future__ import annotations
@@ -30,65 +30,65 @@ def is_cells(value: Any) -> TypeGuard[Cells]:
 
 
 def is_weights(value: Any) -> TypeGuard[Values]:
-    """Return whether a value is the same for all rows."""
+    """Return whether a value is constant across rows."""
     return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
 def depends_on_inputs(value: Any) -> bool:
-    """Return whether a value differs between rows."""
+    """Return whether a value varies across rows."""
     return isinstance(value, LinearTensor | OutputTensor) or is_cells(value)
 
 
 def require_features(value: Any) -> Cells | LinearTensor:
-    """Return a tensor before the outputs; refuse others."""
+    """Return a tensor that precedes the outputs. Reject all others."""
     if isinstance(value, OutputTensor):
-        raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax can only be read at the end")
+        raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax is only supported at the end")
     if isinstance(value, LinearTensor) or is_cells(value):
         return value
-    raise NotAdditiveError("it combines weights and inputs in an unknown way")
+    raise NotAdditiveError("it combines weights and inputs in an unsupported way")
 
 
 def require_cells(value: Any) -> Cells:
-    """Return a tensor before attributes are mixed; refuse others."""
+    """Return a tensor whose attributes are not yet combined. Reject all others."""
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
-        raise NotAdditiveError("it does more to a mixture of attributes than adding, weighting and ReLU")
+        raise NotAdditiveError("it applies more than addition, weights and ReLU to combined attributes")
     return tensor
 
 
 def broadcast_cells(value: Any, like: Cells) -> Cells:
-    """Return cells unchanged, and weights as constant cells that NumPy broadcasts against ``like``."""
+    """Return cells unchanged, and weights as constant cells that broadcast against ``like``."""
     if is_cells(value):
         if value.ndim != like.ndim:
-            raise NotAdditiveError(f"it brings rows of shape {value.shape} and {like.shape} together")
+            raise NotAdditiveError(f"it combines rows of shape {value.shape} and {like.shape}")
         return value
     while value.ndim > like.ndim and value.shape[0] == 1:
         value = value[0]
     if value.ndim > like.ndim:
-        raise NotAdditiveError(f"weights of shape {value.shape} differ between rows")
+        raise NotAdditiveError(f"weights of shape {value.shape} vary across rows")
     return cell.constant_cells(value)
 
 
 def inner_axis(axis: int, value: Cells) -> int:
-    """Convert an axis of a tensor into an axis of its cells."""
+    """Convert an axis of a tensor to an axis of its cells."""
     rank = value.ndim + 1
     axis = axis + rank if axis < 0 else axis
     if not 1 <= axis < rank:
-        raise NotAdditiveError("it works across rows")
+        raise NotAdditiveError("it operates across rows")
     return axis - 1
 
 
 def as_cells(result: Any) -> Cells:
-    """Return the result of indexing, cells or a single cell, as cells."""
+    """Return cells or a single cell, such as from indexing, as cells."""
     return result if isinstance(result, np.ndarray) else cell.cell_array([result], ())
 
 
 def per_unit(weights: Values, units: int) -> Floats:
-    """Convert weights that are added to or multiplied with units to the shape (units,) or (1,)."""
+    """Convert weights that are added to units or multiply them to the shape (units,) or (1,)."""
     flat = weights.astype(np.float64).reshape(-1)
     is_row = weights.ndim < 2 or (weights.ndim == 2 and weights.shape[0] == 1)
     if not is_row or (units != 1 and len(flat) not in (1, units)):
-        raise NotAdditiveError(f"weights of shape {weights.shape} for {units} units")
+        raise NotAdditiveError(f"expected weights for {units} units, got shape {weights.shape}")
     return flat
 
 
@@ -98,7 +98,7 @@ def apply_arithmetic(name: str, left: Any, right: Any) -> Tensor:
         is_one = is_weights(left) and left.size == 1 and left.reshape(-1)[0] == 1
         if name == "Sub" and is_one and isinstance(right, OutputTensor):
             return answers.complement(right)
-        raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax can only be read at the end")
+        raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax is only supported at the end")
     if isinstance(left, LinearTensor) or isinstance(right, LinearTensor):
         return _mixed_arithmetic(name, left, right)
     if name in ("Add", "Sub") and is_cells(left) and is_cells(right) and _must_be_mixed(left, right):
@@ -123,7 +123,7 @@ def _mixed_arithmetic(name: str, left: Any, right: Any) -> LinearTensor:
             return lin.add_tensors(left, right)
         if name == "Sub":
             return lin.add_tensors(left, lin.scale_units(lin.as_linear(right), -1.0))
-        raise NotAdditiveError("it multiplies or divides attributes with each other")
+        raise NotAdditiveError("it multiplies or divides attributes by each other")
     tensor = left if weights is right else right
     number = per_unit(weights, tensor.units)
     if name == "Add":
@@ -133,7 +133,7 @@ def _mixed_arithmetic(name: str, left: Any, right: Any) -> LinearTensor:
     if name == "Mul":
         return lin.scale_units(tensor, number)
     if weights is left or (number == 0).any():
-        raise NotAdditiveError("it divides by a mixture of attributes, or by zero")
+        raise NotAdditiveError("it divides by combined attributes or by zero")
     return lin.scale_units(tensor, 1 / number)
 
 
@@ -148,7 +148,7 @@ def affine(value: Any, weights: Values, bias: Values | None = None) -> LinearTen
 def batch_normalization(
     value: Any, scale: Values | None, shift: Values | None, mean: Values, variance: Values, epsilon: float
 ) -> LinearTensor:
-    """Compute ``(value - mean) / sqrt(variance + epsilon) * scale + shift`` with statistics of the training."""
+    """Compute ``(value - mean) / sqrt(variance + epsilon) * scale + shift`` with training statistics."""
     scale = np.ones(len(mean)) if scale is None else scale
     shift = np.zeros(len(mean)) if shift is None else shift
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
@@ -178,7 +178,7 @@ def _all_listed(tensor: Cells | LinearTensor) -> TypeGuard[Cells]:
 
 
 def clip_tensor(value: Any, lower: float, upper: float) -> Tensor:
-    """Limit values to [lower, upper]."""
+    """Clip values to [lower, upper]."""
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
         return lin.clip_units(tensor, lower, upper)
@@ -186,11 +186,11 @@ def clip_tensor(value: Any, lower: float, upper: float) -> Tensor:
 
 
 def bound_tensor(values: Sequence[Any], *, upper: bool) -> Tensor:
-    """Compute the minimum (``upper``) or maximum of a tensor and a number that is the same for all columns."""
+    """Compute the minimum (``upper``) or maximum of a tensor and a scalar."""
     weights = [value for value in values if is_weights(value)]
     inputs = [value for value in values if not is_weights(value)]
     if len(inputs) != 1 or len(weights) != 1 or np.ptp(weights[0]) != 0:
-        raise NotAdditiveError("it does not compare one tensor with one number")
+        raise NotAdditiveError("it does not compare a single tensor with a scalar")
     bound = float(weights[0].reshape(-1)[0])
     return clip_tensor(inputs[0], *((-np.inf, bound) if upper else (bound, np.inf)))
 
@@ -205,13 +205,13 @@ def cast_tensor(value: Any, dtype: Any) -> Tensor:
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
         if dtype not in (np.float32, np.float64):
-            raise NotAdditiveError(f"it rounds a mixture of attributes to {dtype}")
+            raise NotAdditiveError(f"it rounds combined attributes to {dtype}")
         return tensor
     return cell.cast_cells(tensor, dtype)
 
 
 def reshape(value: Any, shape: Sequence[int]) -> Tensor:
-    """Change the shape; its first axis is the rows (0, -1 or 1 for their number)."""
+    """Change the shape. Its first axis is the rows (0, -1 or 1 for their number)."""
     if isinstance(value, OutputTensor):
         return value
     tensor = require_features(value)
@@ -225,7 +225,7 @@ def reshape(value: Any, shape: Sequence[int]) -> Tensor:
         raise NotAdditiveError(f"it reshapes rows of shape {tuple(sizes)} to {tuple(shape)}, across rows")
     if isinstance(tensor, LinearTensor):
         if len(inner) > 1:
-            raise NotAdditiveError("it reshapes a mixture of attributes")
+            raise NotAdditiveError("it reshapes combined attributes")
         return tensor
     return tensor.reshape(inner)
 
@@ -250,27 +250,27 @@ def unsqueeze(value: Any, axes: Sequence[int]) -> Tensor:
     rank = cells.ndim + 1 + len(axes)
     inner = [axis + rank - 1 if axis < 0 else axis - 1 for axis in axes]
     if min(inner) < 0:
-        raise NotAdditiveError("it works across rows")
+        raise NotAdditiveError("it operates across rows")
     return np.expand_dims(cells, tuple(inner))
 
 
 def concatenate(values: Sequence[Any], axis: int = 0) -> Tensor:
-    """Join tensors along an axis."""
+    """Concatenate tensors along an axis."""
     if any(isinstance(value, OutputTensor) for value in values):
         if not all(isinstance(value, OutputTensor) for value in values):
-            raise NotAdditiveError("it joins an output with other tensors")
+            raise NotAdditiveError("it concatenates an output with other tensors")
         return answers.pair_columns(values)
     tensors = [require_features(value) for value in values]
     if any(isinstance(tensor, LinearTensor) for tensor in tensors):
         if axis not in (1, -1):
-            raise NotAdditiveError("it works across rows")
+            raise NotAdditiveError("it operates across rows")
         return lin.join_tensors(tensors)
     arrays = [tensor for tensor in tensors if is_cells(tensor)]
     return np.concatenate(arrays, axis=inner_axis(axis, arrays[0]))
 
 
 def lookup_rows(table: Values, places: Any) -> Tensor:
-    """Look up rows of a table by codes (an embedding), or labels by the winner's position."""
+    """Look up table rows by code (an embedding), or labels by the position of the largest score."""
     if isinstance(places, OutputTensor):
         return answers.name_classes(places, table.reshape(-1).tolist(), "label")
     cells = require_cells(places)
@@ -282,7 +282,7 @@ def lookup_rows(table: Values, places: Any) -> Tensor:
 
 
 def select_columns(value: Any, axis: int, places: Values) -> Tensor:
-    """Select columns; a single place removes the axis."""
+    """Select columns. A single position removes the axis."""
     if isinstance(value, OutputTensor):
         if places.size != 1:
             raise NotAdditiveError("it rearranges the model's answers")
@@ -310,13 +310,13 @@ def slice_columns(value: Any, axis: int = 0, start: int | None = 0, end: int | N
 
 
 def compare_tensors(function: Callable[[Values, Values], Values], left: Any, right: Any) -> Tensor:
-    """Compare by a function of NumPy: ``<``, ``<=``, ``>`` or ``>=``."""
+    """Compare with a NumPy function: ``<``, ``<=``, ``>`` or ``>=``."""
     like = require_cells(left if not is_weights(left) else right)
     return cell.compare_cells(function, broadcast_cells(left, like), broadcast_cells(right, like))
 
 
 def apply_per_value(function: Callable[..., Values], values: Sequence[Any]) -> Tensor:
-    """Apply a function by value, to values that depend on one attribute with a listed domain."""
+    """Apply a function to each value of one attribute with a listed domain."""
     like = next(require_cells(value) for value in values if not is_weights(value))
     return cell.apply_elementwise(
         function, *(broadcast_cells(value if is_weights(value) else require_cells(value), like) for value in values)
@@ -324,10 +324,7 @@ def apply_per_value(function: Callable[..., Values], values: Sequence[Any]) -> T
 
 
 def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
-    """Write ``on`` in the column of the code and ``off`` elsewhere, along a new last axis.
-
-    Codes below 0 count from the end.
-    """
+    """Encode codes as ``on`` and ``off`` along a new last axis. Negative codes count from the end."""
 
     def columns(values: Values) -> tuple[Values, ...]:
         values = values.astype(np.int64)
@@ -338,12 +335,12 @@ def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
 
 
 def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
-    """Find the position of the largest along the last axis, the first on a tie."""
+    """Find the position of the largest value along the last axis. Ties: the first."""
     if axis is None:
-        raise NotAdditiveError("it works across rows")
+        raise NotAdditiveError("it operates across rows")
     if not is_cells(value):
         if axis not in (1, -1):
-            raise NotAdditiveError("it works across rows")
+            raise NotAdditiveError("it operates across rows")
         return answers.argmax_output(
             value if isinstance(value, OutputTensor) else lin.as_linear(require_features(value))
         )
@@ -361,8 +358,8 @@ def sigmoid(value: Any) -> OutputTensor:
     logits = lin.as_linear(require_features(value))
     if logits.units != 1:
         raise NotAdditiveError(
-            f"a sigmoid of {logits.units} units: inside a network it is not a ReLU, and at its end it gives "
-            f"{logits.units} yes-or-no answers instead of one label"
+            f"a sigmoid of {logits.units} units is not supported: a hidden layer must be ReLU, and as output it "
+            f"predicts {logits.units} binary labels instead of one label"
         )
     return OutputTensor(logits, "second")
 
@@ -370,8 +367,8 @@ def sigmoid(value: Any) -> OutputTensor:
 def softmax(value: Any, axis: int, *_: Any) -> OutputTensor:
     """Compute one probability per label, or its logarithm."""
     if axis not in (1, -1):
-        raise NotAdditiveError("it works across rows")
+        raise NotAdditiveError("it operates across rows")
     logits = lin.as_linear(require_features(value))
     if logits.units < 2:
-        raise NotAdditiveError("a softmax over one output is always 1")
+        raise NotAdditiveError("a softmax over a single output is always 1")
     return OutputTensor(logits, "probabilities")

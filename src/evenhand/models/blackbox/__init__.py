@@ -1,1 +1,1 @@
-"""Models that are only asked: estimators, functions, HTTP endpoints, ONNX and PyTorch at run time, models of texts."""
+"""Black-box models: estimators, functions, HTTP endpoints, ONNX and PyTorch at run time, text models."""

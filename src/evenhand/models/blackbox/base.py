@@ -1,8 +1,7 @@
 """Base classes of black boxes.
 
-``RowModel`` converts individuals to the rows that a model takes, ``LabelModel`` interprets its answers. When a model is
-loaded, ``settle_input`` finds the form and the column types that it accepts, and ``settle_outputs`` the meaning of its
-numbers.
+``RowModel`` converts individuals to rows, ``LabelModel`` interprets answers. When a model is loaded, ``settle_input``
+determines the form and column types that it accepts, and ``settle_outputs`` the meaning of its numbers.
 """
 
 from __future__ import annotations
@@ -40,31 +39,31 @@ from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing
 
 InputForm: TypeAlias = Literal["frame", "words", "numbers"]
-"""A data frame in the data's own words, an array of the same words, or an array of each attribute's encoding."""
+"""Forms of rows: a data frame of the data's values, an array of these values, or an array of encoded values."""
 
 FORMS: dict[InputForm, str] = {
     "frame": "a data frame",
-    "words": "a bare array of the data's own words",
-    "numbers": "a bare array of numbers",
+    "words": "an array of the data's own values",
+    "numbers": "an array of numbers",
 }
-CANNOT_ASK = "the model cannot be asked: "
+CANNOT_ASK = "the model cannot be queried: "
 
 COMPARED_PEOPLE = 1000
-"""Rows of the user's data on which a model must decide the same before and after encoding by the schema."""
+"""Number of data rows on which decisions must agree before and after encoding by the schema."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelModel(ReplyingScorer):
-    """Model whose answers are labels, numbers for labels, or both.
+    """Model that returns labels, numbers for labels, or both.
 
     Attributes:
         schema: Schema of the individuals.
         name: Name of the model in reports.
         classes: Labels, in the order of the scores.
         favourable: Position of the favourable label in ``classes``.
-        reading: Meaning of the numbers. None if the model returns labels only, or before it is settled.
+        reading: Meaning of the numbers. None for labels only, or before it is determined.
         labelled: Whether the model returns labels together with its numbers.
-        guessed: Whether the model returns 0 and 1, and 1 was taken for the favourable label.
+        guessed: Whether the model returns 0 and 1, and 1 was assumed to be the favourable label.
         caution: Assumptions about inputs and outputs, for reports.
     """
 
@@ -118,10 +117,10 @@ class RowModel(ABC):
         schema: Schema of the individuals.
         name: Name of the model in reports.
         model: The model itself: an estimator, a function, or the URL of an endpoint.
-        like: Frame whose type, column types and passthrough columns the rows take over.
+        like: Template frame for the rows: its type, column types and passthrough columns.
         form: Form of the rows.
         columns: Columns of the rows, in order. None for all columns of the schema.
-        types: Column types that the model expects, where a text table does not state them.
+        types: Column types that the model expects, for text tables.
         ledger: Ledger of the queries.
         caution: Assumptions about inputs and outputs, for reports.
     """
@@ -138,18 +137,18 @@ class RowModel(ABC):
 
     @abstractmethod
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return the decision about each of n rows, then scores if there are any, shape (n, k). Charges the ledger.
+        """Query the decision for each of n rows and scores, if any, shape (n, k). Charges the ledger.
 
         Raises:
             ModelError: The model fails, or its answers cannot be read.
         """
 
     def answer(self, individuals: Floats) -> Floats:
-        """Return decisions and scores of individuals, as ``answer_rows``."""
+        """Query decisions and scores of individuals, like ``answer_rows``."""
         return self.answer_rows(self.input(individuals), len(individuals))
 
     def answer_frame(self, frame: Any) -> Floats:
-        """Return decisions and scores of the rows of a frame as they stand, without encoding by the schema."""
+        """Query decisions and scores for the raw rows of a frame, without encoding by the schema."""
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True).select(list(self.columns or self.schema.columns))
@@ -168,7 +167,7 @@ class RowModel(ABC):
         )
 
     def call(self, function: Callable[[Any], Any], rows: Any) -> Any:
-        """Call a function of the model, and report its exceptions as ``ModelError``."""
+        """Call a function of the model and convert exceptions to ``ModelError``."""
         try:
             return function(rows)
         except EvenhandError:
@@ -177,13 +176,13 @@ class RowModel(ABC):
             raise refusal_error(error, location=self.name, rows=rows) from error
 
     def explain(self, error: ModelError) -> ModelError:
-        """Return an error of the model in terms of the data, if its cause is known."""
+        """Return an error that describes the cause in the data, if known."""
         return error
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowLabelModel(RowModel, LabelModel):
-    """Model that receives rows of a table and answers with labels or numbers."""
+    """Model that receives rows of a table and returns labels or numbers."""
 
     @abstractmethod
     def ask_rows(self, rows: Any, n: int) -> Answers:
@@ -213,7 +212,7 @@ def probe_individuals(schema: Schema) -> Floats:
     return uniform_population(schema).sample(PROBE_COUNT, np.random.default_rng(0))
 
 
-# Rows for a model.
+# Rows of a model.
 
 
 def model_input(
@@ -226,20 +225,20 @@ def model_input(
     types: ColumnTypes = AS_READ,
     location: str,
 ) -> Any:
-    """Convert individuals (n, attributes) into the form that a model takes.
+    """Convert individuals (n, attributes) to the form that a model accepts.
 
     Args:
         schema: Schema of the individuals.
         individuals: The individuals.
         form: Form of the rows.
-        like: Frame whose type and column types are used for ``frame``.
-        columns: Columns of the frame or of the words, in order. By default every attribute.
-        types: Types of the columns of a text table that the model expects.
+        like: Template for the form ``frame``.
+        columns: Columns of the frame or word array, in order. Default: all attributes.
+        types: Column types that the model expects, for text tables.
         location: Name of the model in messages.
 
     Raises:
-        ModelError: An attribute whose encoding has no number for missing values has one, or the passthrough columns
-            that the model takes are not there.
+        ModelError: A value is missing without a code for missing values in the encoding, or required passthrough
+            columns are absent.
     """
     if form == "numbers":
         return plain_numbers(schema, individuals, location=location)
@@ -249,9 +248,10 @@ def model_input(
     if columns is not None:
         if like is None and any(name in schema.passthrough for name in columns):
             raise ModelError(
-                f"the model takes passthrough columns ({', '.join(schema.passthrough)}), which only the data have",
+                f"the model takes passthrough columns ({', '.join(schema.passthrough)}), which are available only in "
+                "the data",
                 location=location,
-                hint="give the data too: `data=FILE`",
+                hint="pass the data as well: `data=FILE`",
             )
         import narwhals as nw
 
@@ -265,7 +265,7 @@ def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floa
     """Convert individuals (n, attributes) into numbers (n, schema.width). Missing numbers and codes are NaN.
 
     Raises:
-        ModelError: An attribute whose encoding has no number for missing values has one.
+        ModelError: A value is missing, and the encoding has no number for missing values.
     """
     for i, attribute in enumerate(schema.attributes):
         if (attribute.encoding == "one-hot" or isinstance(attribute.encoding, tuple)) and np.isnan(
@@ -280,7 +280,7 @@ def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floa
 
 
 def refusal_error(error: BaseException, *, location: str, rows: Any = None) -> ModelError:
-    """Convert the exception of a model into an error with a hint.
+    """Convert a model's exception to an error with a hint.
 
     Args:
         error: Exception that the model raised.
@@ -291,23 +291,23 @@ def refusal_error(error: BaseException, *, location: str, rows: Any = None) -> M
     lower = text.lower()
     if re.search(r"\bnan\b|isnan|missing value", lower):
         hint = (
-            "the model takes no missing values: set `missing: drop` for those attributes in the schema"
+            "the model does not accept missing values: set `missing: drop` for those attributes in the schema"
             if rows is None or _has_missing(rows)
-            else "no value is missing; some columns have other types than in training: give a data frame with the "
-            "types of the training, or a function (module:function) that converts the table as in training"
+            else "no value is missing, but some column types differ from training: pass a data frame with the "
+            "training types, or a function (module:function) that converts the table as in training"
         )
     elif "unknown categor" in lower or "unseen label" in lower:
-        hint = "remove the values that the model has never seen from the schema, or train it to accept any value"
+        hint = "remove values absent from training from the schema, or train the model to accept unseen values"
     elif "could not convert string to float" in lower:
         hint = (
-            "the model was trained on numbers and receives words of the data: set `model_input: number` in the "
+            "the model was trained on numbers but receives strings: set `model_input: number` in the "
             "attribute's `number_format`, or pass a function (module:function) that cleans the table as in training "
             "and calls the model"
         )
     elif "not fitted" in lower:
         hint = "fit the model first"
     else:
-        hint = "a model must answer for everyone that the schema describes: its attributes, their order and encodings"
+        hint = "the model must accept every row of the schema's domain: check attributes, order and encodings"
     return ModelError(f"{CANNOT_ASK}{text}", location=location, hint=hint)
 
 
@@ -321,7 +321,7 @@ def _has_missing(rows: Any) -> bool:
     return any(map(is_missing, np.asarray(rows, dtype=object).ravel().tolist()))
 
 
-# Input of a model, settled when it is loaded.
+# Input of a model, determined when it is loaded.
 
 
 def settle_input(
@@ -333,18 +333,18 @@ def settle_input(
     untyped: bool,
     learnt: InputForm | None = None,
 ) -> RowT:
-    """Set the form and the column types that a model accepts.
+    """Determine the form and column types that a model accepts.
 
     Args:
         model: The model.
-        forms: Forms of its rows, the likeliest first.
-        learnt_inputs: Returns the column types that the model states, by column.
-        probe: Function that queries a model about a few individuals, and returns it, adapted to its answers.
-        untyped: Whether ``like`` is a text table. Column types that are not stated are then found by queries.
-        learnt: Form that the model was fitted on. None if it is not known.
+        forms: Candidate forms of its rows, most likely first.
+        learnt_inputs: Function that returns the model's declared types by column.
+        probe: Function that queries a model about a few individuals and returns it adapted to its answers.
+        untyped: Whether ``like`` is a text table. Undeclared column types are then inferred by queries.
+        learnt: Form that the model was fitted on. None if unknown.
 
     Raises:
-        ModelError: The model refuses every form, or decides people differently before encoding by the schema.
+        ModelError: The model rejects every form, or encoding by the schema changes its decisions.
     """
     refused: list[ModelError] = []
     for form in forms:
@@ -366,25 +366,24 @@ def settle_input(
             return add_caution(candidate, _describe_retry(form, forms[0], refused[0]))
         guessed = len(forms) > 1 and form != "frame" and learnt is None
         return add_caution(candidate, _describe_guess(candidate, forms[1])) if guessed else candidate
-    attempts = [f"asked with {FORMS[form]}: {error.message}" for form, error in zip(forms, refused, strict=True)]
+    attempts = [f"queried with {FORMS[form]}: {error.message}" for form, error in zip(forms, refused, strict=True)]
     message = refused[0].message if len(refused) == 1 else "; ".join(attempts)
     raise ModelError(message, location=model.name, hint=refused[0].hint)
 
 
 def _describe_retry(form: InputForm, likeliest: InputForm, error: ModelError) -> str:
-    """Describe that a model receives another form than the likeliest one.
-
-    The columns of an array are taken by position, and nothing shows whether the model means the same ones.
+    """Describe why a model does not receive the most likely form. Array columns are matched by position, which cannot
+    be verified.
     """
     reason = error.message.removeprefix(CANNOT_ASK)
     return (
-        f"The model was asked with {FORMS[form]}, columns in the order of the schema, because with {FORMS[likeliest]} "
-        f"it failed: {reason}. If it expects other columns, all results about it are wrong."
+        f"The model was queried with {FORMS[form]}, columns in the order of the schema, because it failed with "
+        f"{FORMS[likeliest]}: {reason}. If it expects other columns, all its results are wrong."
     )
 
 
 def _describe_guess(model: RowModel, other: InputForm) -> str:
-    """Describe that a model answers differently in another form. Empty if it does not, or refuses the other form."""
+    """Describe that another form changes a model's answers. Empty if not, or if the model rejects that form."""
     people = probe_individuals(model.schema)
     try:
         differs = _differ(model.answer(people)[:, 0], replace(model, form=other).answer(people)[:, 0])
@@ -393,23 +392,22 @@ def _describe_guess(model: RowModel, other: InputForm) -> str:
     if not differs.any():
         return ""
     return (
-        f"The model was fitted on a bare array, and nothing shows of what: it takes {FORMS['words']} and "
-        f"{FORMS['numbers']}, and answers differently about {differs.sum()} of {len(differs)} individuals. It was "
-        "asked with the words. If it was trained on numbers, all results about it are wrong: fit it on a data frame, "
-        "which names its columns, or give it as module:function, which is asked with a data frame and encodes it "
-        "itself."
+        f"The model was fitted on an array of unknown contents: it accepts {FORMS['words']} and "
+        f"{FORMS['numbers']}, and its answers differ for {differs.sum()} of {len(differs)} individuals. It was "
+        "queried with the data's own values. If it was trained on numbers, all its results are wrong: fit it on a "
+        "data frame, which names its columns, or wrap it as module:function that takes a data frame and encodes it."
     )
 
 
 def _check_same_people(model: RowModel) -> None:
-    """Check that a model decides people the same before and after encoding by the schema.
+    """Check that a model's decisions are the same before and after encoding by the schema.
 
-    A stray space, a capital letter or a marker of missing values that the schema normalises, and the model knows, would
-    otherwise change its answers. Bins change the input on purpose, so nothing is compared then. Only people
-    whose words the schema changes are compared. A noisy model may differ as often as its answers to the same rows do.
+    If the schema normalises spaces, case or missing-value markers that the model distinguishes, its answers change.
+    Binning changes the input by design, so the comparison is skipped. Only rows that the schema changes are compared.
+    A noisy model may differ as often as its answers to identical rows.
 
     Raises:
-        ModelError: Some people are decided differently.
+        ModelError: Some decisions differ.
     """
     import narwhals as nw
 
@@ -422,7 +420,7 @@ def _check_same_people(model: RowModel) -> None:
         people = encode(schema, rows.to_native())
         original = rows[people.rows.tolist()]
         encoded = nw.from_native(decode(schema, people.individuals, like=rows.to_native()), eager_only=True)
-        # Passthrough columns are the data's own.
+        # Passthrough columns come from the data.
         changed = _changed_rows(original.select(list(schema.names)), encoded.select(list(schema.names)))
         if not changed:
             return
@@ -440,16 +438,16 @@ def _check_same_people(model: RowModel) -> None:
     if own and both - own <= STANDARD_ERRORS * math.sqrt(both + own):
         return
     raise ModelError(
-        f"encoded by the schema, {len(different):,} of {len(people):,} people are decided differently than in the "
-        f"data, the first in row {int(people.rows[changed[different[0]]]) + 1}",
+        f"encoding by the schema changes the decision for {len(different):,} of {len(people):,} people, first in row "
+        f"{int(people.rows[changed[different[0]]]) + 1}",
         location=model.name,
-        hint="the schema's values must be the words the model was trained on: check spaces, and markers of missing "
-        "values that it knows as values",
+        hint="the schema's values must match the training categories. Check whitespace, and markers of missing "
+        "values that the model treats as categories",
     )
 
 
 def _differ(answers: Floats, repeated: Floats) -> Booleans:
-    """Compare decisions (n,). Numbers may differ by rounding."""
+    """Return whether decisions (n,) differ by more than rounding."""
     return np.asarray(~np.isclose(answers, repeated, rtol=1e-9, atol=1e-12))
 
 
@@ -465,17 +463,17 @@ def _changed_rows(original: Any, encoded: Any) -> list[int]:
     return [int(row) for row in np.flatnonzero(changed)]
 
 
-# Meaning of a model's outputs, settled when it is loaded.
+# Meaning of a model's outputs, determined when it is loaded.
 
 
 def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: OutputKind | None) -> LabelT:
-    """Set the meaning of a model's outputs.
+    """Determine the meaning of a model's outputs.
 
     Args:
         model: The model.
         outputs: Outputs for individuals, shape (n, k).
         truth: Their true labels (see ``ReferencePeople``), shape (n,).
-        stated: Meaning that the caller states. None to decide it by values and true labels.
+        stated: Meaning that the caller states. None to infer it from values and true labels.
 
     Raises:
         ModelError: As ``read_outputs``.
@@ -492,9 +490,8 @@ def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: Outp
 def ask_reference_rows(
     model: LabelModel, ledger: QuestionLedger, outputs: Floats, data: Any
 ) -> tuple[Floats, Floats, Integers]:
-    """Query a model with a ledger about some rows of the data, to settle the meaning of its outputs.
-
-    There is no query if all its outputs are labels of the target.
+    """Query a model with a ledger about data rows to determine the meaning of its outputs. No query is sent if all
+    outputs are labels of the target.
 
     Args:
         model: The model.

@@ -25,21 +25,21 @@ from evenhand.schema.schema import Schema
 from evenhand.schema.table import list_values
 
 MAX_DOMAIN = 10_000
-"""Maximum number of values of an attribute that are compared with the categories that a model learnt."""
+"""Maximum number of attribute values compared with a model's training categories."""
 
 REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
-"""Libraries whose fitted models give the same person the same answer."""
+"""Libraries whose fitted models are deterministic."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatorModel(RowModel, ReplyingScorer):
-    """A fitted classifier with ``predict`` and ``classes_``. Labels are always its own.
+    """A fitted classifier with ``predict`` and ``classes_``. It always predicts its own labels.
 
     Attributes:
-        classes: Labels in the order of ``classes_``, in the words of the schema's target.
+        classes: Labels in the order of ``classes_``, as values of the schema's target.
         favourable: Position of the favourable label in ``classes``.
-        guessed: Whether it returns 0 and 1, and 1 was taken for the favourable label.
-        scored_by: Method that the scores come from. Decision values are mapped to (0, 1), which keeps their order.
+        guessed: Whether it returns 0 and 1, and 1 was assumed to be the favourable label.
+        scored_by: Method that computes the scores. Decision values are mapped monotonically to (0, 1).
     """
 
     classes: tuple[Value, ...]
@@ -54,7 +54,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
 
     @property
     def can_vary(self) -> bool:
-        """Whether the answers may differ between calls: a part of the estimator is from an unknown library."""
+        """Whether the answers may differ between calls: part of the estimator is from an unknown library."""
         return not is_repeatable(self.model)
 
     def scores(self, individuals: Floats) -> Floats:
@@ -80,7 +80,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
     def reply(self, individuals: Floats) -> Reply:
         """Return scores and labels for the same rows, which are charged once.
 
-        Labels do not come from the scores, since an estimator may decide by another rule than the highest score.
+        Labels are not derived from the scores, since an estimator may not choose the highest score.
         """
         return self._reply_rows(self.input(individuals), len(individuals))
 
@@ -96,7 +96,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
         return Reply(self._score(rows, n), labels, False)
 
     def explain(self, error: ModelError) -> ModelError:
-        """Name the category that an estimator refuses since it did not learn it."""
+        """Return an error that names the unseen category."""
         if not re.search(r"unknown categor|unseen label", error.message, re.IGNORECASE):
             return error
         schema, like = self.schema, self.like
@@ -104,8 +104,8 @@ class EstimatorModel(RowModel, ReplyingScorer):
         unseen = None if like is None else find_unseen(inputs, self.types.convert(like, self.name))
         if unseen is not None:
             column, row, value = unseen
-            message = f"column {column!r}, row {row + 1}: the model did not learn the category {value!r}"
-            hint = f"leave this row out, or train the model with this category of {column!r}"
+            message = f"column {column!r}, row {row + 1}: the model was not trained with the category {value!r}"
+            hint = f"remove this row, or train the model with this category of {column!r}"
             return ModelError(message, location=self.name, hint=hint)
         for attribute in schema.attributes:
             learnt = inputs.get(attribute.name)
@@ -116,19 +116,20 @@ class EstimatorModel(RowModel, ReplyingScorer):
             unseen = find_unseen({attribute.name: learnt}, domain)
             if unseen is not None:
                 return ModelError(
-                    f"attribute {attribute.name!r}: the model did not learn the category {unseen[2]!r}, which is in "
+                    f"attribute {attribute.name!r}: the model was not trained with the category {unseen[2]!r}, which "
+                    "is in "
                     "the domain of the schema",
                     location=self.name,
-                    hint=f"list the categories that the model learnt in the schema: {attribute.name!r} as categorical "
+                    hint=f"list only the training categories in the schema: {attribute.name!r} as categorical "
                     f"with values {list_values(learnt.values)}",
                 )
         return error
 
     def with_estimator(self, model: Any) -> EstimatorModel:
-        """Return another estimator of the same kind, fitted on the same columns, that receives the same form.
+        """Wrap another estimator with the same columns and input form.
 
         Raises:
-            ModelError: The estimator does not know the labels.
+            ModelError: The estimator does not predict these labels.
         """
         labels = _match_classes(model, self.schema, self.name)
         return replace(self, model=model, ledger=QuestionLedger(), caution="", **labels._asdict())
@@ -146,7 +147,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NumberModel(RowModel):
-    """A fitted regressor, or a function of rows, that returns one number per individual.
+    """Fitted regressor or function that returns one number per individual.
 
     Attributes:
         can_vary: Whether the answers may differ between calls.
@@ -179,19 +180,18 @@ def wrap_estimator(
 ) -> EstimatorModel:
     """Wrap a fitted classifier.
 
-    An estimator that was fitted on a data frame receives one: the columns that it was fitted on, in the words of the
-    data. An estimator that was fitted on an array receives the same words in the schema's order, or numbers by each
-    attribute's encoding: the form in which its encoders learnt their categories, or the words if it accepts them. If
-    the form is not known and the answers differ, its ``caution`` states it.
+    An estimator fitted on a data frame receives its training columns as a data frame of the data's values. An estimator
+    fitted on an array receives the values in the schema's order or encoded numbers, whichever its encoders were fitted
+    on; otherwise the values if it accepts them. If the form is ambiguous and the answers differ, ``caution`` states
+    it.
 
     Args:
         model: Estimator with ``predict`` and ``classes_``. Scores come from ``predict_proba`` or ``decision_function``.
         schema: Schema of the individuals.
-        like: The user's data. Its frame type is kept, and the model must decide these people the same before and after
-            encoding by the schema.
+        like: The user's data. Its frame type is kept. Encoding by the schema must not change the decisions.
         name: Name of the model in reports.
-        ledger: Ledger of the queries. By default a new one.
-        untyped: Whether ``like`` is a text table. The types of its columns are then taken from the model, or found by
+        ledger: Ledger of the queries. Default: a new one.
+        untyped: Whether ``like`` is a text table. Its column types are then taken from the model or inferred by
             queries.
 
     Raises:
@@ -223,7 +223,7 @@ def wrap_regressor(
     ledger: QuestionLedger | None = None,
     untyped: bool = False,
 ) -> NumberModel:
-    """Wrap a fitted regressor, or a function, whose answers are numbers. Its input is as for ``wrap_estimator``.
+    """Wrap a fitted regressor or a function that returns numbers. For its input see ``wrap_estimator``.
 
     Args:
         source: Object with ``predict``, or a function.
@@ -238,9 +238,9 @@ def wrap_regressor(
     name = name or (type(source).__name__ if fitted else str(getattr(source, "__name__", type(source).__name__)))
     if learnt_classes(source) is not None:
         raise ModelError(
-            f"the model gives labels, and the target {schema.target.name!r} is a number",
+            f"the model returns labels, but the target {schema.target.name!r} is a number",
             location=name,
-            hint="for labels set `kind=label`; for a score give the function that computes it",
+            hint="for labels set `kind=label`; for a score pass the function that computes it",
         )
     people = probe_individuals(schema)
 
@@ -261,7 +261,7 @@ def wrap_regressor(
 
 
 def _settle_form(model: RowT, probe: Callable[[RowT], RowT], untyped: bool) -> RowT:
-    """Set the form and the column types that an estimator accepts (see ``settle_input``)."""
+    """Determine the form and column types that an estimator accepts (see ``settle_input``)."""
     source, schema = model.model, model.schema
     learnt = None if model.columns else learnt_form(source, schema)
     return settle_input(
@@ -275,13 +275,13 @@ def _settle_form(model: RowT, probe: Callable[[RowT], RowT], untyped: bool) -> R
 
 
 def is_repeatable(model: Any) -> bool:
-    """Return whether an estimator, and every step of it, is from a library whose models repeat their answers."""
+    """Return whether an estimator and all its steps are from libraries of deterministic models."""
     parts = [model, *(part for _, part in nested_parts(model))]
     return all(type(part).__module__.partition(".")[0] in REPEATABLE for part in parts if part != "passthrough")
 
 
 def nested_parts(model: Any) -> list[tuple[str, Any]]:
-    """Return the named parts of a pipeline or union. Others have none, even if ``steps`` is a number."""
+    """Return the named parts of a pipeline or union. Other objects have none, even with a numeric ``steps``."""
     named = (getattr(model, name, None) for name in ("steps", "transformer_list"))
     return [part for parts in named if isinstance(parts, Sequence) for part in parts]
 
@@ -296,27 +296,29 @@ def _match_classes(model: Any, schema: Schema, name: str) -> MatchedLabels:
     classes = learnt_classes(model)
     if classes is None:
         raise ModelError(
-            "the model has no `classes_`: it is not fitted, or no classifier",
+            "the model has no `classes_`: it is not fitted or not a classifier",
             location=name,
             hint="for a regressor, declare that the target is a number: `kind=number`",
         )
     if isinstance(classes, list) or np.ndim(classes) != 1:
-        raise ModelError("the model has several outputs", location=name, hint="wrap the output to audit")
+        raise ModelError(
+            "the model has several outputs", location=name, hint="wrap it to return only the output to audit"
+        )
     labels = match_labels(schema, np.asarray(classes).tolist(), location=name)
     if len(labels.classes) < 2:
-        raise ModelError(f"the model knows one label only: {labels.classes[0]!r}", location=name)
+        raise ModelError(f"the model has only one label: {labels.classes[0]!r}", location=name)
     return labels
 
 
 def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | None:
-    """Return the columns that an estimator was fitted on. None if it does not state them.
+    """Return the columns that an estimator was fitted on. None if unknown.
 
     Raises:
         ModelError: The schema does not describe one of them.
     """
     names = getattr(model, "feature_names_in_", getattr(model, "feature_names_", None))
     if names is None or all(re.fullmatch(r"(Column_)?\d+", str(column)) for column in names):
-        return None  # LightGBM and CatBoost number the columns of an array
+        return None  # LightGBM and CatBoost number array columns
     columns = tuple(str(column) for column in names)
     absent = [column for column in columns if column not in schema.columns]
     if absent:
@@ -324,17 +326,17 @@ def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | No
             f"the model was fitted on a column {absent[0]!r} that the schema does not describe"
             + (f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""),
             location=name,
-            hint="describe it in the schema; if it comes from preprocessing, give the model together with that "
-            "preprocessing, as one Pipeline or as module:function",
+            hint="describe it in the schema; if preprocessing creates it, pass the model with its preprocessing, as "
+            "a Pipeline or as module:function",
         )
     return columns
 
 
 def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputForm]:
-    """Return the forms that an estimator may accept, the likeliest first.
+    """Return the forms that an estimator may accept, most likely first.
 
     Raises:
-        ModelError: It was fitted on another number of columns than the schema gives.
+        ModelError: The schema does not yield the number of columns that it was fitted on.
     """
     if model.columns is not None:
         return ["frame"]
@@ -358,7 +360,7 @@ def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputFor
 
 
 def learnt_form(model: Any, schema: Schema) -> InputForm | None:
-    """Return whether encoders that were fitted on an array learnt words or numbers. None if the form is not known."""
+    """Return whether encoders fitted on an array expect words or numbers. None if unknown."""
     inputs = learnt_inputs(model, schema.names)
     learnt = [
         inputs[attribute.name] for attribute in schema.attributes if attribute.values and attribute.name in inputs
@@ -373,9 +375,8 @@ def _has_text_values(attribute: Attribute) -> bool:
 
 
 def _choose_scoring(estimator: EstimatorModel, people: Floats) -> EstimatorModel:
-    """Query an estimator about some people, and drop decision values that contradict the labels.
-
-    A support vector machine may have one decision value per pair of classes, for instance.
+    """Query an estimator about some people and drop decision values that contradict the labels. For example, a support
+    vector machine may return one value per pair of classes.
     """
     try:
         reply = estimator.reply(people)

@@ -1,8 +1,7 @@
 """Fitted classifiers of fairlearn as scikit-learn classifiers.
 
-``ThresholdOptimizer`` needs ``sensitive_features``: these are read from the protected columns. It and
-``ExponentiatedGradient`` draw some decisions at random. They are drawn with a fixed seed, and their probabilities are
-the scores.
+``ThresholdOptimizer`` needs ``sensitive_features``: these are read from the protected columns. Both it and
+``ExponentiatedGradient`` randomise some decisions. A fixed seed is used, and the probabilities are the scores.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from evenhand.schema.words import word_of
 
 @dataclass(frozen=True, eq=False)
 class FairlearnClassifier:
-    """A fitted classifier of fairlearn that decides about one frame.
+    """Adapter of a fitted fairlearn classifier that takes a single frame.
 
     Attributes:
         model: The classifier.
-        estimator: One of the estimators that it combines.
-        sensitive: Columns of the sensitive features, if it needs them.
-        keys: The classifier's name of each group, by the group's values.
+        estimator: One of its combined estimators.
+        sensitive: Columns of the sensitive features, if required.
+        keys: The classifier's group names by group values.
         caution: Assumption about the sensitive features, for reports.
         classes_: Its labels.
     """
@@ -43,7 +42,7 @@ class FairlearnClassifier:
 
     @property
     def feature_names_in_(self) -> list[str] | None:
-        """Columns of its frame: those of the estimator, then further sensitive features."""
+        """Columns of its frame: the estimator's, then additional sensitive features."""
         names = getattr(self.estimator, "feature_names_in_", None)
         if names is None:
             return None
@@ -102,7 +101,7 @@ def adapt_fairlearn(model: Any, schema: Schema, *, name: str | None) -> Fairlear
         raise ModelError(
             "the model was fitted on an array, which does not name its columns other than the sensitive features",
             location=name,
-            hint="fit it on a data frame, or give a function (module:function) of a data frame that asks it",
+            hint="fit it on a data frame, or wrap it as a function (module:function) of a data frame",
         )
     keys = {_split_key(key): key for key in model.interpolated_thresholder_.interpolation_dict}
     fitting = _fitting_columns(keys, schema)
@@ -111,19 +110,19 @@ def adapt_fairlearn(model: Any, schema: Schema, *, name: str | None) -> Fairlear
             f"the model has thresholds for the groups {', '.join(map(str, keys.values()))}, which are not those of "
             "protected attributes",
             location=name,
-            hint="name the columns of its `sensitive_features`: `protected=[...]`",
+            hint="set the columns of its `sensitive_features`: `protected=[...]`",
         )
     caution = ""
     if len(fitting) > 1:
         caution = (
-            f"The sensitive features of the model were taken from {', '.join(fitting[0])}, but they may also be "
+            f"The sensitive features of the model were read from {', '.join(fitting[0])}, but could also be "
             f"{' or '.join(', '.join(names) for names in fitting[1:])}, which have the same values."
         )
     return FairlearnClassifier(model, estimator, fitting[0], keys, caution)
 
 
 def _split_key(key: Any) -> tuple[str, ...]:
-    """Return the values of a group. Fairlearn joins several by commas and escapes commas within them."""
+    """Return the values of a group. Fairlearn joins values with commas and escapes commas within values."""
     if not isinstance(key, str):
         return (word_of(key),)
     parts = re.split(r"(?<!\\),", key)
@@ -131,7 +130,7 @@ def _split_key(key: Any) -> tuple[str, ...]:
 
 
 def _fitting_columns(keys: Mapping[tuple[str, ...], Any], schema: Schema) -> list[tuple[str, ...]]:
-    """Return the combinations of protected attributes whose values are those of the groups."""
+    """Return the combinations of protected attributes whose values match the groups."""
     values = {attribute.name: _words(attribute) for attribute in schema.attributes if attribute.protected}
     width = len(next(iter(keys)))
     return [

@@ -37,8 +37,8 @@ from evenhand.schema.schema import Schema
 class FunctionModel(RowLabelModel):
     """A function of a batch of individuals.
 
-    It returns one label per individual, or one number for the favourable label, or one number per label, in the order
-    of the target's ``values`` in the schema. Their values decide whether they are probabilities (see
+    It returns one label, one number for the favourable label, or one number per label in the order of the target's
+    ``values``. Whether numbers are probabilities is inferred from their values (see
     ``evenhand.models.outputs``). A bound ``predict_proba`` returns numbers in the order of ``classes_``.
     """
 
@@ -61,20 +61,19 @@ def wrap_function(
     untyped: bool = False,
     output: OutputKind | None = None,
 ) -> FunctionModel:
-    """Wrap a function. It is tried with a data frame in the data's own words, then with an array of numbers.
+    """Wrap a function. Try a data frame of the data's values first, then an array of numbers.
 
     Args:
         function: Function of individuals that returns labels or numbers (see ``FunctionModel``).
         schema: Schema of the individuals.
-        like: The user's data. Its frame type is kept, and the function must decide these people the same before and
-            after encoding by the schema.
+        like: The user's data. Its frame type is kept. Encoding by the schema must not change the decisions.
         name: Name of the model in reports.
         ledger: Ledger of the queries. By default a new one.
-        untyped: Whether ``like`` is a text table. The types of its columns are then found by queries.
-        output: Meaning of the returned numbers. None to decide it by their values.
+        untyped: Whether ``like`` is a text table. Its column types are then inferred by queries.
+        output: Meaning of the returned numbers. None to infer it from their values.
 
     Raises:
-        ModelError: The function fails with both forms, or its answers cannot be read, or their meaning is open.
+        ModelError: The function fails with both forms, its answers cannot be read, or their meaning is ambiguous.
     """
     name = name or str(getattr(function, "__name__", type(function).__name__))
     own = getattr(getattr(function, "__self__", None), "classes_", None)
@@ -113,7 +112,7 @@ def wrap_function(
 
 
 class RememberingScorer(ReplyingScorer, WrappedScorer):
-    """A model whose answers are cached in memory."""
+    """Model wrapper that caches answers in memory."""
 
     def __init__(self, model: Scorer) -> None:
         self.model = model
@@ -125,5 +124,5 @@ class RememberingScorer(ReplyingScorer, WrappedScorer):
 
 
 def remember_answers(scorer: Scorer) -> Scorer:
-    """Add a cache to functions. Endpoints have one, and other models need none."""
+    """Add a cache to functions. Endpoints already have one; other models need none."""
     return RememberingScorer(scorer) if isinstance(scorer, FunctionModel) else scorer

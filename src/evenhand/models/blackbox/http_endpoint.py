@@ -18,12 +18,12 @@ where every prediction is one of
 - an object with ``label``, ``scores`` or both. There, scores may also name their labels:
   ``{"label": ">50K", "scores": {"<=50K": 0.27, ">50K": 0.73}}``.
 
-The values decide whether numbers are probabilities (see ``evenhand.models.outputs``).
+Whether numbers are probabilities is inferred from their values (see ``evenhand.models.outputs``).
 
-All predictions of a response are of the same kind. Each individual is sent once, except for some that are repeated to
-measure noise, and all of them if there is noise. A token in the environment variable ``EVENHAND_HTTP_TOKEN`` is sent as
+All predictions of a response are of the same kind. Each individual is sent once, except that some are repeated to
+measure noise, and all if there is noise. A token in the environment variable ``EVENHAND_HTTP_TOKEN`` is sent as
 ``Authorization: Bearer``; a user and a password in the URL are sent as basic authorization. Statuses 429, 500, 502, 503
-and 504, broken connections and time-outs are retried, and each try is charged to the ledger. Redirections are not
+and 504, broken connections and timeouts are retried, and each attempt is charged to the ledger. Redirects are not
 followed.
 """
 
@@ -63,10 +63,10 @@ from evenhand.schema.table import is_missing, plain_value
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HttpEndpoint(RowLabelModel):
-    """A model that answers over HTTP (see the module for the wire format). ``model`` is its URL with credentials.
+    """Model behind an HTTP endpoint (see the module for the wire format). ``model`` is its URL with credentials.
 
     Attributes:
-        timeout: Time limit for a connection, and again for an answer, in seconds.
+        timeout: Timeout in seconds, for connecting and for each response.
         retries: Maximum number of retries.
         backoff: Seconds before the first retry. It doubles with each retry.
         batch: Individuals per request.
@@ -85,17 +85,17 @@ class HttpEndpoint(RowLabelModel):
         """Return scores and labels. Answers are cached.
 
         Raises:
-            FetchError: The endpoint does not answer.
-            ModelError: Its answer is not a prediction.
+            FetchError: The endpoint does not respond.
+            ModelError: The response is not a valid prediction.
         """
         return replies.reply_once(self, individuals, self.known, self.reply_again, batch=self.batch)
 
     def reply_again(self, individuals: Floats) -> Reply:
-        """Return the answers of one new request, without the cache."""
+        """Send a new request without the cache."""
         return self.read(self.ask(individuals))
 
     def ask_rows(self, rows: NDArray[Any], n: int) -> Answers:
-        """Return the answers of one new request. The connection charges the ledger."""
+        """Send a new request. The connection charges the ledger."""
         columns = self.schema.columns
         instances = [dict(zip(columns, map(_json_cell, row), strict=True)) for row in rows.tolist()]
         return read_predictions(self.connection.predictions(instances), self.classes, self.favourable, self.name)
@@ -123,16 +123,17 @@ def connect_model(
     """Connect to a model behind an ``http://`` or ``https://`` URL and query it about a few individuals.
 
     Args:
-        url: URL of the endpoint. It may hold a user and a password.
+        url: URL of the endpoint. It may contain credentials.
         schema: Schema of the individuals.
-        name: Name of the model in reports. By default the URL without credentials.
+        name: Name of the model in reports. Default: the URL without credentials.
         like, timeout, retries, backoff, batch, ledger: See ``HttpEndpoint``.
-        untyped: Whether ``like`` is a text table. If the endpoint refuses its types, others are tried.
-        output: Meaning of the returned numbers. None to decide it by their values.
+        untyped: Whether ``like`` is a text table. If the endpoint rejects its types, others are tried.
+        output: Meaning of the returned numbers. None to infer it from their values.
 
     Raises:
-        FetchError: The endpoint does not answer.
-        ModelError: The URL is not valid, or the answer is not a prediction, or the meaning of its numbers is open.
+        FetchError: The endpoint does not respond.
+        ModelError: The URL is invalid, the response is not a valid prediction, or the meaning of its numbers is
+            ambiguous.
     """
     classes, favourable = replies.target_labels(schema)
     endpoint = HttpEndpoint(
@@ -151,7 +152,7 @@ def connect_model(
         ledger=QuestionLedger() if ledger is None else ledger,
     )
     people = probe_individuals(schema)
-    accepted: list[Answers] = []  # the last ones belong to the final types
+    accepted: list[Answers] = []  # the last outputs belong to the final types
 
     def probe(candidate: HttpEndpoint) -> HttpEndpoint:
         accepted.append(candidate.ask(people))
@@ -175,7 +176,7 @@ def connect_model(
 
 
 def _json_cell(value: Any) -> Any:
-    """Convert a cell of the data to JSON. A value without a JSON form becomes its text."""
+    """Convert a cell of the data to JSON. Values without a JSON form are converted to text."""
     value = plain_value(value)
     if is_missing(value):
         return None
@@ -185,11 +186,11 @@ def _json_cell(value: Any) -> Any:
 
 
 class Predictions(NamedTuple):
-    """Predictions of an endpoint, sorted by kind.
+    """Predictions of an endpoint, by type.
 
     Attributes:
         values: Labels or numbers, one per instance.
-        labels: Labels that are named as such.
+        labels: Explicit labels.
         scores: Scores of each instance.
     """
 
@@ -199,10 +200,10 @@ class Predictions(NamedTuple):
 
 
 def sort_predictions(predictions: list[Any], name: str) -> Predictions:
-    """Sort the predictions of an endpoint by kind.
+    """Sort the predictions of an endpoint by type.
 
     Raises:
-        ModelError: They are of different kinds, or objects without ``label`` and ``scores``.
+        ModelError: They are of different types, or objects without ``label`` and ``scores``.
     """
     kinds = {dict if isinstance(item, dict) else list if isinstance(item, list) else object for item in predictions}
     if len(kinds) > 1:
@@ -226,7 +227,7 @@ def read_predictions(predictions: list[Any], classes: Sequence[Value], favourabl
     """Read the predictions of an endpoint as labels of the target, numbers, or both.
 
     Raises:
-        ModelError: The predictions have another form.
+        ModelError: The predictions have an unsupported form.
     """
     kinds = sort_predictions(predictions, name)
     if kinds.values is not None:
@@ -249,7 +250,7 @@ def _read_scores(rows: list[Any], classes: Sequence[Value], favourable: int, nam
         numeric = isinstance(values, list) and all(type(score) in (int, float) for score in values)
         if not numeric or len(values) != len(classes):
             raise ModelError(
-                f"the endpoint scored an individual {quote_answer(json.dumps(row))}; expected {len(classes)} numbers",
+                f"expected {len(classes)} scores from the endpoint, got {quote_answer(json.dumps(row))}",
                 location=name,
                 hint=f"one score for each of {', '.join(map(repr, classes))}, in this order",
             )
@@ -267,23 +268,23 @@ EXPECTED_FORMAT = 'it must be {"predictions": [...]}, one label, score or list o
 
 
 HINTS = {
-    401: f"put the token into the environment variable {TOKEN_VARIABLE}",
-    403: f"put the token into the environment variable {TOKEN_VARIABLE}",
+    401: f"set the environment variable {TOKEN_VARIABLE}",
+    403: f"set the environment variable {TOKEN_VARIABLE}",
     404: "check the path of the URL",
-    405: "the URL must take POST: check its path",
-    413: "the endpoint takes smaller requests only: raise its limit",
+    405: "the URL must accept POST: check its path",
+    413: "the request is too large for the endpoint: raise its limit",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class ModelConnection:
-    """Connection to an endpoint that takes ``{"instances": [...]}`` and gives ``{"predictions": [...]}``.
+    """Connection to an endpoint that accepts ``{"instances": [...]}`` and returns ``{"predictions": [...]}``.
 
     Attributes:
         url: URL with credentials.
         name: URL without credentials, for messages.
         timeout, retries, backoff: See ``HttpEndpoint``.
-        ledger: Ledger that is charged for the instances of every try that reached the endpoint.
+        ledger: Ledger charged for the instances of each attempt that reached the endpoint.
     """
 
     url: str = field(repr=False)
@@ -294,30 +295,30 @@ class ModelConnection:
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
 
     def predictions(self, instances: list[dict[str, Any]]) -> list[Any]:
-        """Return the prediction for each instance, in their order.
+        """Request a prediction for each instance, in order.
 
         Raises:
-            FetchError: The endpoint does not answer.
-            ModelError: Its answer is not a list of predictions, one per instance.
-            BudgetError: The budget does not pay for them, or for a retry.
+            FetchError: The endpoint does not respond.
+            ModelError: The response is not a list of one prediction per instance.
+            BudgetError: The budget is too small for the instances or a retry.
         """
         body = self._post(instances)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
             raise ModelError(
-                f"the endpoint's answer is not JSON: {quote_answer(body)}", location=self.name, hint=EXPECTED_FORMAT
+                f"the endpoint's response is not JSON: {quote_answer(body)}", location=self.name, hint=EXPECTED_FORMAT
             ) from None
         predictions = answer.get("predictions") if isinstance(answer, dict) else None
         if not isinstance(predictions, list):
             raise ModelError(
-                f"the endpoint's answer has no list of predictions: {quote_answer(body)}",
+                f"the endpoint's response has no list of predictions: {quote_answer(body)}",
                 location=self.name,
                 hint=EXPECTED_FORMAT,
             )
         if len(predictions) != len(instances):
             raise ModelError(
-                f"asked about {len(instances)} individuals, the endpoint gave {len(predictions)} predictions",
+                f"expected {len(instances)} predictions from the endpoint, got {len(predictions)}",
                 location=self.name,
             )
         return predictions

@@ -1,4 +1,4 @@
-"""Text classifiers that Hugging Face's transformers saved in a folder. No code in it is run."""
+"""Text classifiers saved by Hugging Face's transformers. No code in the folder is run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from evenhand.core.typing import Floats
 from evenhand.errors import MissingExtraError, ModelError, TrustError
 
 TEXTS_PER_BATCH = 32
-"""Texts per call to a network. They are padded to the longest of them."""
+"""Texts per network call. They are padded to the longest text."""
 
 UNBOUNDED = 1_000_000
-"""Lengths from this number of tokens on mean that a tokenizer has no limit."""
+"""Tokenizer limits of at least this many tokens mean no limit."""
 
 DESCRIPTIONS = ("config.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True, eq=False)
 class TextClassifier:
-    """A sequence classification model and its tokenizer.
+    """Sequence classification model with its tokenizer.
 
     Attributes:
         network: The model, in evaluation mode.
         tokenizer: Its tokenizer.
-        classes: Labels in the order of the outputs. None for one output, the score of the favourable label.
+        classes: Labels in the order of the outputs. None for a single output, the score of the favourable label.
         longest: Maximum number of tokens. Longer texts are truncated.
     """
 
@@ -40,8 +40,8 @@ class TextClassifier:
     longest: int | None
 
     def __call__(self, texts: Sequence[str]) -> Floats:
-        """Return one probability per label, shape (n, classes), or of the favourable one, shape (n,)."""
-        # Without a padding token, texts of different lengths cannot be in one batch.
+        """Compute one probability per label, shape (n, classes), or the favourable label's, shape (n,)."""
+        # Without a padding token, a batch cannot mix texts of different lengths.
         size = 1 if self.tokenizer.pad_token is None else TEXTS_PER_BATCH
         parts = [self._ask(list(texts[i : i + size])) for i in range(0, len(texts), size)]
         return np.concatenate(parts)
@@ -60,7 +60,7 @@ class TextClassifier:
 
 
 def is_text_classifier(path: Path) -> bool:
-    """Return whether a folder holds a model of transformers."""
+    """Return whether a folder contains a transformers model."""
     return path.is_dir() and (path / "config.json").is_file()
 
 
@@ -68,7 +68,7 @@ def read_text_classifier(folder: Path) -> TextClassifier:
     """Read a folder of ``config.json``, weights in safetensors, and a tokenizer.
 
     Raises:
-        ModelError: The folder is damaged, holds no text classifier, or weights in another format.
+        ModelError: The folder is damaged, contains no text classifier, or has weights in another format.
         TrustError: The model needs custom code.
         MissingExtraError: transformers or PyTorch is not installed.
     """
@@ -82,19 +82,19 @@ def read_text_classifier(folder: Path) -> TextClassifier:
         )
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
-            "the folder has no weights in safetensors; other files of weights can run code",
+            "the folder has no safetensors weights, and other weight formats can execute code",
             location=name,
             hint="save it again: model.save_pretrained(folder)",
         )
     kinds = [str(kind) for kind in settings[0].get("architectures") or []]
     if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
         raise ModelError(
-            f"expected a model that classifies texts (...ForSequenceClassification), got {', '.join(kinds) or 'none'}",
+            f"expected a text classifier (...ForSequenceClassification), got {', '.join(kinds) or 'none'}",
             location=name,
         )
     if settings[0].get("problem_type") in ("regression", "multi_label_classification"):
         raise ModelError(
-            f"the model gives no single label to a text (problem_type {settings[0]['problem_type']})",
+            f"the model does not assign a single label to each text (problem_type {settings[0]['problem_type']})",
             location=name,
             hint="wrap it as module:function that returns one label or score for each text",
         )
@@ -115,11 +115,11 @@ def _open_network(folder: Path, name: str) -> TextClassifier:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
         network = transformers.AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True, **safe)
-    except Exception as error:  # a damaged folder surfaces as almost any exception of the library
+    except Exception as error:  # the library may raise almost any exception for a damaged folder
         raise ModelError(
             f"the folder cannot be read as a text classifier: {summarize_error(error)}",
             location=name,
-            hint="it needs config.json, safetensors and the tokenizer's files, as save_pretrained writes them",
+            hint="it needs config.json, safetensors and the tokenizer files written by save_pretrained",
         ) from None
     finally:
         if bars_enabled:

@@ -1,4 +1,4 @@
-"""Column types that a fitted estimator learnt: by its encoders, its imputers and the steps that take numbers only."""
+"""Column types of a fitted estimator, inferred from its encoders, imputers and numeric steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from evenhand.schema.table import is_missing
 
 
 class Columns(NamedTuple):
-    """Columns of a table inside an estimator.
+    """Columns of an intermediate table in an estimator.
 
     Attributes:
-        names: The input column that each of them still is; None where it was encoded.
-        aligned: Whether there is one name for each column. Otherwise only input columns that are left unchanged are
-            listed.
+        names: Unchanged input column at each position; None for an encoded column.
+        aligned: Whether there is one name per column. Otherwise only unchanged input columns are listed.
     """
 
     names: list[str | None]
@@ -40,7 +39,7 @@ UNDECIDED = frozenset(
         "TfidfVectorizer",
     }
 )
-"""Steps of scikit-learn that may take any type."""
+"""Scikit-learn steps that accept any type."""
 
 INNER_ESTIMATORS = (
     "best_estimator_",
@@ -51,11 +50,11 @@ INNER_ESTIMATORS = (
     "predictors_",
     "estimator",
 )
-"""Attributes of estimators that hand their table on to another one."""
+"""Attributes that hold a nested estimator."""
 
 
 def learnt_inputs(model: Any, columns: Sequence[str]) -> dict[str, ColumnInput]:
-    """Return the columns of which a fitted estimator states the type.
+    """Return the columns whose types a fitted estimator declares.
 
     Args:
         model: The fitted estimator.
@@ -68,10 +67,10 @@ def learnt_inputs(model: Any, columns: Sequence[str]) -> dict[str, ColumnInput]:
 
 @dataclass
 class _Walk:
-    """A walk through the steps of a fitted estimator.
+    """Traversal of the steps of a fitted estimator.
 
     Attributes:
-        inputs: The stated types, by column.
+        inputs: Declared types by column.
         imputed: Columns whose missing values are replaced.
     """
 
@@ -79,7 +78,7 @@ class _Walk:
     imputed: set[str | None] = field(default_factory=set)
 
     def visit(self, step: Any, columns: Columns) -> Columns:
-        """Visit a step that is given some columns, and return the columns that it gives."""
+        """Visit a step with its input columns and return its output columns."""
         if step is None or isinstance(step, str):
             return Columns([], aligned=True) if step == "drop" else columns
         kind, library = type(step).__name__, type(step).__module__.partition(".")[0]
@@ -124,7 +123,7 @@ class _Walk:
     def _visit_column_transformer(self, step: Any, columns: Columns) -> Columns:
         if not columns.aligned:
             return Columns([], aligned=False)
-        # The columns may be given in many ways; this is how scikit-learn itself understood them when fitted.
+        # Columns can be specified in several ways. These are the columns as scikit-learn resolved them during ``fit``.
         places = step._transformer_to_input_indices
         return _side_by_side(
             [
@@ -164,7 +163,7 @@ def _side_by_side(parts: Sequence[Columns]) -> Columns:
 
 
 def _inner_estimator(step: Any) -> Any:
-    """Return the first estimator that another one passes its table to. None without one."""
+    """Return the first nested estimator, or None."""
     for attribute in INNER_ESTIMATORS:
         inner = getattr(step, attribute, None)
         estimator = next(iter(inner), None) if isinstance(inner, list | tuple) else inner
@@ -176,7 +175,7 @@ def _inner_estimator(step: Any) -> Any:
 
 
 def _classify(values: Sequence[Any], closed: bool) -> ColumnInput | None:
-    """Return the type of the values that an encoder learnt; None if there are several types."""
+    """Return the type of an encoder's categories. None for mixed types."""
     present = tuple(value for value in values if not is_missing(value))
     missing = len(present) < len(values)
     if all(isinstance(value, str) for value in present):

@@ -1,7 +1,7 @@
 """Black boxes of ONNX, run by onnxruntime.
 
-The graph names the attribute of each input and, in some models, the labels. The values of the scores decide whether
-they are probabilities (see ``evenhand.models.outputs``).
+The graph names the attribute of each input and, in some models, the labels. Whether scores are probabilities is
+inferred from their values (see ``evenhand.models.outputs``).
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ from evenhand.schema.schema import Schema
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OnnxModel(LabelModel):
-    """An ONNX model. It takes one tensor with all attributes, or one input per attribute, by name.
-
-    One tensor of numbers gets each attribute by its encoding in the schema; one of strings gets the data's own words.
-    An input of one attribute gets its word or number, or, if the input is numeric and the values are words, the number
-    of the encoding. Labels are the model's own if it gives them; otherwise the scores decide.
+    """An ONNX model. It takes one tensor with all attributes, or one named input per attribute. A numeric tensor
+    receives encoded attributes; a string tensor receives the data's values. A single-attribute input receives the
+    value, or its code if the input is numeric and the values are words. Labels are the model's own, if any; otherwise
+    they follow from the scores.
 
     Attributes:
         source: File, or its content.
-        session: Running model.
-        reads: Outputs with labels and scores.
-        rows: Number of individuals per run if the model was exported for a fixed number.
+        session: Inference session.
+        reads: Names of the label and score outputs.
+        rows: Batch size of a model exported with a fixed batch size.
     """
 
     source: Path | bytes
@@ -62,14 +61,14 @@ class OnnxModel(LabelModel):
 
     @property
     def encoded_attributes(self) -> Sequence[Attribute]:
-        """Attributes that the model receives as numbers by their encoding."""
+        """Attributes that the model receives as encoded numbers."""
         return encoded_attributes(self.session, self.schema)
 
     def ask(self, individuals: Floats) -> Answers:
-        """Return labels and scores of one run, as far as the model gives them.
+        """Run the model once and return its labels and scores, if any.
 
         Raises:
-            ModelError: The model fails, or gives scores that are not finite.
+            ModelError: The model fails or returns non-finite scores.
         """
         results = ask_in_batches(self._run, individuals, self.rows)
         check_finite(results[:, 1:], location=self.name)
@@ -79,7 +78,7 @@ class OnnxModel(LabelModel):
         )
 
     def _run(self, individuals: Floats) -> Floats:
-        """Return label positions (0 if the model gives none) and scores, shape (n, 1 + scores)."""
+        """Run the model and return label positions (0 without labels) and scores, shape (n, 1 + scores)."""
         feeds = input_feeds(self.session, self.schema, individuals, self.name)
         names = [name for name in (self.reads.label, self.reads.score) if name is not None]
         try:
@@ -110,7 +109,9 @@ class OnnxModel(LabelModel):
         array = np.asarray(scores, dtype=np.float64)
         array = array.reshape(n, -1) if array.size and (n == 1 or array.shape[0] == n) else array
         if array.ndim != 2 or array.shape[0] != n:
-            raise ModelError(f"the model gave scores of shape {array.shape} for {n} individuals", location=self.name)
+            raise ModelError(
+                f"the model returned scores of shape {array.shape} for {n} individuals", location=self.name
+            )
         return array
 
 
@@ -129,11 +130,11 @@ def open_onnx(
         schema: Schema of the individuals.
         data: Data frame on which the outputs are inspected, in addition to the domain of the schema.
         name: Name of the model in reports.
-        output: Meaning of its scores. None to decide it by their values.
+        output: Meaning of its scores. None to infer it from their values.
 
     Raises:
-        ModelError: The model is damaged, takes other inputs than the schema describes, or gives other labels; or the
-            meaning of its scores is open.
+        ModelError: The model is damaged, or its inputs or labels do not match the schema; or the
+            meaning of its scores is ambiguous.
         MissingExtraError: onnx or onnxruntime is not installed.
     """
     name = name or (source.name if isinstance(source, Path) else "ONNX model")
@@ -148,7 +149,7 @@ def open_onnx(
             str(source) if isinstance(source, Path) else source,
             options,
             providers=["CPUExecutionProvider"],
-            enable_fallback=0,  # which would print
+            enable_fallback=0,  # onnxruntime would otherwise print warnings
         )
         reads = find_outputs(_read_graph(source), session, name)
         check_inputs(session, schema, name)
@@ -157,7 +158,7 @@ def open_onnx(
         raise
     except Exception as error:
         raise ModelError(
-            f"onnxruntime cannot run it: {summarize_error(error)}",
+            f"onnxruntime cannot run the model: {summarize_error(error)}",
             location=name,
             hint="the file may be truncated, or newer than onnxruntime: export it again, with an older opset",
         ) from error
@@ -182,13 +183,13 @@ def open_onnx(
         return model
     people = reference_people(schema, data)
     answers = model.ask(people.individuals)
-    assert answers.outputs is not None  # there is an output with scores
+    assert answers.outputs is not None  # find_outputs ensures an output with scores
     count = answers.outputs.shape[1]
     if reads.names is None:
         classes, favourable = replies.labels_of_outputs(schema, count, location=name)
         model = replace(model, classes=classes, favourable=favourable)
     if count != len(model.classes) and not (count == 1 and len(model.classes) == 2):
-        raise ModelError(f"the model gives {count} scores for its {len(model.classes)} labels", location=name)
+        raise ModelError(f"the model returns {count} scores for its {len(model.classes)} labels", location=name)
     if answers.labels is not None:
         return _explain_labels(model, answers.labels, answers.outputs)
     truth = people.truth if reads.names is None else np.full_like(people.truth, -1)
@@ -196,22 +197,21 @@ def open_onnx(
 
 
 def _gives_numbers(session: Any, label: str | None) -> bool:
-    """Return whether the output with the labels holds numbers."""
+    """Return whether the label output is numeric."""
     kinds = {output.name: output.type for output in session.get_outputs()}
     return kinds.get(label) not in (None, "tensor(string)", "tensor(bool)")
 
 
 def _lacks_zero_one(classes: Sequence[Value]) -> bool:
-    """Return whether there are two labels, neither of which is 0 or 1."""
+    """Return whether there are exactly two labels, neither of them 0 or 1."""
     return len(classes) == 2 and not any(same_label(number, label) for number in (0, 1) for label in classes)
 
 
 def _explain_labels(model: OnnxModel, labels: Integers, scores: Floats) -> OnnxModel:
-    """Set the reading of the scores of a model with a label output, so that it explains the labels.
-
-    Margins of another order than the labels, as of a support vector machine exported by skl2onnx, are left out.
+    """Interpret scores consistently with the label output. Margins in a different order, as from support vector
+    machines exported by skl2onnx, are dropped.
     """
-    evidence = "the labels that the model gives"
+    evidence = "the labels returned by the model"
     for reading in (OutputReading("probability", evidence), OutputReading("score", evidence)):
         try:
             explained = reading.reply(scores, model.classes, model.output_class, location=model.name).labels

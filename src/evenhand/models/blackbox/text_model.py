@@ -1,8 +1,8 @@
-"""Models of texts: a list of texts in, labels or scores out.
+"""Text models: functions from a list of texts to labels or scores.
 
 A model behind an HTTP endpoint receives ``{"instances": [{"text": "I have two children."}, ...]}``, at most 1,000 texts
-per request, and replies as a model of people does (see ``http_endpoint``). The labels are the names in its replies, or
-the positions of its scores.
+per request, and replies in the format of ``http_endpoint``. Labels are the names in its replies or the positions of its
+scores.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from evenhand.models.replies import Reply, label_reply, read_answers
 from evenhand.stats.repetition import Repetition, confirm_repeats
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
-"""Two texts, each with its label."""
+"""Two texts with their labels."""
 
 CHECK_SHARE = 0.1
-"""Share of a time limit for asking some texts twice, if that takes more than one batch."""
+"""Fraction of the time limit for repeating queries in more than one batch."""
 
 TEXT_BATCH = 4096
 """Texts per call to a model."""
@@ -45,19 +45,19 @@ TEXT_BATCH = 4096
 ENDPOINT_BATCH = 1000
 """Texts per request to an endpoint."""
 
-REPLY_HINT = "let the model reply with labels, or with probabilities of the favourable label"
+REPLY_HINT = "let the model return labels, or probabilities of the favourable label"
 
 
 @dataclass(frozen=True, eq=False)
 class TextModel:
-    """A model that is called with a list of texts.
+    """Model that is called with a list of texts.
 
     Attributes:
         ask: Function of a list of texts that returns an array: labels, scores from 0 to 1, or one score per label.
-        known: Labels, if the model names them from the start.
+        known: Labels, if known in advance.
         name: Name of the model in messages.
         batch: Texts per call.
-        ledger: Counts the texts that an endpoint was sent. None for a model in this process.
+        ledger: Ledger of the texts sent to an endpoint. None for a model in this process.
         can_vary: Whether the answers may differ between calls.
     """
 
@@ -70,14 +70,14 @@ class TextModel:
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
-        """Labels, if the model names them. A service may do so in its answers only."""
+        """Labels, if the model names them. A service may name them only in its replies."""
         return self.known or getattr(self.ask, "classes", None)
 
     def replies(self, texts: Sequence[str]) -> NDArray[np.generic]:
-        """Return the reply to each text, shape (n,) or (n, classes).
+        """Query the model for each text, shape (n,) or (n, classes).
 
         Raises:
-            ModelError: The model fails, or does not reply once per text.
+            ModelError: The model fails or does not return one reply per text.
         """
         parts = [self._batch(list(texts[i : i + self.batch])) for i in range(0, len(texts), self.batch)]
         return np.concatenate(parts)
@@ -89,22 +89,22 @@ class TextModel:
             raise
         except Exception as error:
             raise ModelError(
-                f"asked about a list of {len(texts):,} texts, the model fails: {summarize_error(error)}",
+                f"the model fails for a list of {len(texts):,} texts: {summarize_error(error)}",
                 location=self.name,
-                hint="a model of texts takes a list of texts and replies with one label or score for each",
+                hint="a text model must accept a list of texts and return one label or score for each",
             ) from error
         array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
         if array.ndim not in (1, 2) or len(array) != len(texts):
             raise ModelError(
-                f"asked about {len(texts):,} texts, the model replied with shape {array.shape}",
+                f"the model returned shape {array.shape} for {len(texts):,} texts",
                 location=self.name,
-                hint="reply with one label or score per text, or with one score per label",
+                hint="return one label or score per text, or one score per label",
             )
         return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
-    """Load a model of texts: an object, a file of scikit-learn's, a folder, a URL, or ``module:function``.
+    """Load a text model: an object, a scikit-learn file, a folder, a URL, or ``module:function``.
 
     Args:
         source: An estimator or pipeline with ``predict_proba`` or ``predict``, any function of a list of texts, or the
@@ -113,7 +113,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
         trust: Whether to load files that can run code.
 
     Raises:
-        ModelError: There is no such model, or it does not take texts.
+        ModelError: The model does not exist or does not accept texts.
         TrustError: Loading it could run code, and it is not trusted.
     """
     if isinstance(source, TextModel):
@@ -134,9 +134,9 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
             return TextModel(asker, asker.classes, path.name, TEXT_QUESTIONS, asker.ledger, asker.can_vary)
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(
-                "this is not a model of texts",
+                "this is not a text model",
                 location=name,
-                hint=f"give a scikit-learn pipeline in a file ({', '.join(OBJECT_LOADERS)}), a folder of a "
+                hint=f"pass a scikit-learn pipeline in a file ({', '.join(OBJECT_LOADERS)}), a folder of a "
                 "Hugging Face text classifier, the .yaml of a language model, a URL or module:function",
             )
         source = load_stored_object(path, trust=trust)
@@ -148,14 +148,14 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
     if callable(source):
         return TextModel(source, None, name)
     raise ModelError(
-        f"a {type(source).__name__} is not a model of texts",
+        f"a {type(source).__name__} is not a text model",
         location=name,
-        hint="give an estimator with predict, or a function of a list of texts",
+        hint="pass an estimator with predict, or a function of a list of texts",
     )
 
 
 def reads_texts(model: Any) -> bool:
-    """Return whether the first step of a scikit-learn model splits texts into words, so that it cannot take rows."""
+    """Return whether the first step of a scikit-learn model tokenises texts, so it cannot accept rows."""
     model = getattr(model, "best_estimator_", model)
     parts = nested_parts(model)
     return reads_texts(parts[0][1]) if parts else hasattr(model, "build_analyzer")
@@ -164,15 +164,15 @@ def reads_texts(model: Any) -> bool:
 def interpret_replies(
     replies: NDArray[np.generic], model: TextModel, labels: Sequence[Any] | None, favourable: Any
 ) -> tuple[Reply, tuple[Any, ...], int]:
-    """Interpret replies as scores and labels, and return these, the names of the labels, and the favourable position.
+    """Interpret replies as scores and labels. Return them, the label names and the favourable position.
 
-    The names come from ``labels``, from the model, or from the replies: the distinct ones in order, or ``no`` and
-    ``yes`` if the replies are scores. By default the last label is favourable.
+    The names come from ``labels``, from the model, or from the replies: the distinct replies in order, or ``no`` and
+    ``yes`` for scores. Default: the last label is favourable.
 
     Raises:
         ModelError: The replies are neither labels nor scores.
     """
-    # The same 0.0 or 1.0 for everything is a score too: as a label it would be the favourable one either way.
+    # A constant 0.0 or 1.0 is a score: as a label, it would be favourable in both cases.
     numbers = replies.dtype.kind == "f" and (
         not np.isin(replies, (0, 1)).all() or (favourable is None and len(np.unique(replies)) == 1)
     )
@@ -198,10 +198,10 @@ def interpret_replies(
         return label_reply(np.zeros(len(replies), dtype=np.int64), 1), classes, 0
     positions, outputs = read_answers(replies, len(replies), classes, position, location=model.name)
     if outputs is None:
-        assert positions is not None  # one of the two is there
+        assert positions is not None  # a reply has labels or scores
         return label_reply(positions, len(classes)), classes, position
     unknown = np.full(len(outputs), -1, dtype=np.int64)
-    # A model of texts replies with probabilities: the same one for every text is one too.
+    # Text models return probabilities, so a constant value is also a probability.
     stated: OutputKind | None = (
         "probability" if outputs.shape[1] == 1 and 0 < outputs.min() == outputs.max() < 1 else None
     )
@@ -212,13 +212,13 @@ def interpret_replies(
 
 
 def check_texts(texts: Iterable[str]) -> list[str]:
-    """Check texts, and return them as a list.
+    """Check texts and return them as a list.
 
     Raises:
         DataError: The list is empty, or an item is not text.
     """
     if isinstance(texts, str):
-        raise DataError("expected a list of texts, got one text", hint="put the text into a list")
+        raise DataError("expected a list of texts, got a single text", hint="put the text into a list")
     checked = list(texts)
     if not checked:
         raise DataError("there are no texts")
@@ -229,17 +229,16 @@ def check_texts(texts: Iterable[str]) -> list[str]:
 
 
 class TextAnswers:
-    """Answers of a model about texts. They are cached, and end with the time limit or the budget.
+    """Cached answers of a text model, within a time limit and a budget.
 
     Args:
         model: The model.
-        labels, favourable: The labels and the favourable one. None if the caller does not know them.
-        limit: Time limit for questions.
+        labels, favourable: Labels and the favourable label. None if unknown.
+        limit: Time limit for queries.
         budget: Maximum number of texts. None disables the limit.
 
     Attributes:
-        stopped: Whether a limit or an interrupt ended all questions.
-        interrupted: Whether an interrupt did.
+        stopped: Whether a limit or an interrupt stopped all queries. interrupted: Whether an interrupt stopped them.
     """
 
     def __init__(
@@ -264,17 +263,17 @@ class TextAnswers:
 
     @property
     def queries(self) -> int:
-        """Number of texts in queries so far."""
+        """Number of texts queried so far."""
         return len(self) if self.model.ledger is None else self.model.ledger.sent
 
     @property
     def left(self) -> float:
-        """Number of texts within the budget that are left."""
+        """Remaining number of texts in the budget."""
         return 0 if self.stopped else np.inf if self.budget is None else max(0, self.budget - self.queries)
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
-        """Limit the budget and the time limit to a share, so that the rest is left for later questions."""
+        """Temporarily restrict the budget and the time limit to a fraction."""
         limit, budget = self.limit, self.budget
         self.limit, self.budget = limit.share(share), None if budget is None else int(share * budget)
         try:
@@ -283,29 +282,28 @@ class TextAnswers:
             self.limit, self.budget, self.stopped = limit, budget, False
 
     def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
-        """Query the model about new texts. A limit or an interrupt ends all queries."""
+        """Query the model about new texts. A limit or an interrupt stops all queries."""
         new = [text for text in dict.fromkeys(texts) if text not in self._position]
         self._ask(new, new, progress)
 
     def ask_again(self, texts: Sequence[str]) -> Integers:
-        """Query the model about each text once more, and return the position of the new answer, or -1 without one.
-
-        The last text comes first: a generator that is seeded per call would repeat its numbers by position.
+        """Query each text again and return the position of its new answer, or -1. The order is reversed, since a
+        generator seeded per call would repeat its numbers by position.
         """
         keys = [(len(self._position), i) for i in range(len(texts))]
         self._ask(keys[::-1], texts[::-1], lambda share: None)
         return np.array([self._position.get(key, -1) for key in keys], dtype=np.int64)
 
     def check_noise(self, texts: Iterable[str], *, confidence: float = 0.95) -> NoiseCheck | None:
-        """Repeat the queries about some texts and count changed labels, as ``models.check_noise`` does for people.
+        """Repeat queries about some texts and count changed labels, like ``models.check_noise``.
 
         Args:
-            texts: Texts in random order. At most ``CHECKED`` of them are used, at most as many as a twentieth of the
-                budget pays for, and after the before_repeat batch none once a tenth of the time has passed.
+            texts: Texts in random order. At most ``CHECKED`` of them are used, at most a twentieth of the budget, and
+                only the first batch once a tenth of the time has passed.
             confidence: Confidence level of the interval.
 
         Returns:
-            The counts. None for a model whose answers always repeat, or if no query was repeated.
+            The counts. None for a deterministic model, or if no query was repeated.
         """
         if not self.model.can_vary:
             return None
@@ -323,21 +321,21 @@ class TextAnswers:
         return NoiseCheck.of_counts(int((labels[before_repeat] != labels[again]).sum()), len(before_repeat), confidence)
 
     def confirm_flips(self, flips: Sequence[TextFlip], *, confidence: float = 0.95) -> tuple[Repetition, int]:
-        """Repeat the queries about both texts of each flip, and test whether the labels repeat.
+        """Repeat the queries about both texts of each flip and test whether the labels are reproduced.
 
         Args:
             flips: Pairs of texts with their labels, most important first.
             confidence: 1 minus the false discovery rate.
 
         Returns:
-            The confirmed flips, within budget and time limit, and the number of texts asked about.
+            The confirmed flips and the number of queried texts.
         """
         queries, direction = 0, 1
 
         def repeat(which: Integers) -> Booleans:
             nonlocal queries, direction
             sides = [side for k in which.tolist() for side in flips[k]]
-            # Each round reverses the order: a generator that is seeded per call would repeat its answers by position.
+            # Each round reverses the order: a generator seeded per call would repeat its answers by position.
             positions = self.ask_again([text for text, _ in sides[::direction]])[::direction]
             direction = -direction
             queries += int((positions >= 0).sum())
@@ -372,17 +370,17 @@ class TextAnswers:
                 self._replies.append(self.model.replies([text for _, text in part]))
                 self._position.update({key: len(self._position) + i for i, (key, _) in enumerate(part)})
         except BudgetError:
-            self.stopped = True  # retries after failures cost more than expected
+            self.stopped = True  # retries may exceed the expected cost
         except KeyboardInterrupt:
             self.stopped = self.interrupted = True
         self.stopped |= len(affordable) < len(new)
 
     def positions(self, texts: Iterable[str]) -> Integers:
-        """Return the position in ``answers`` of each text, or -1 without an answer."""
+        """Return the position of each text in ``answers``, or -1."""
         return np.array([self._position.get(text, -1) for text in texts], dtype=np.int64)
 
     def answers(self) -> tuple[Reply, tuple[Any, ...], int]:
-        """Return all answers, the names of the labels, and the position of the favourable one.
+        """Return all answers, the label names and the position of the favourable label.
 
         Raises:
             LimitError: There are no answers.
@@ -390,7 +388,7 @@ class TextAnswers:
         """
         if not self._replies:
             raise LimitError(
-                "the search was stopped before the first question", hint="increase the time limit or the budget"
+                "the search was stopped before the first query", hint="increase the time limit or the budget"
             )
         if self._read is None or self._read[0] != len(self._replies):
             answers = interpret_replies(np.concatenate(self._replies), self.model, self.labels, self.favourable)
@@ -400,18 +398,18 @@ class TextAnswers:
 
 @dataclass(eq=False)
 class TextEndpoint:
-    """A service that classifies texts.
+    """Service that classifies texts.
 
     Attributes:
         connection: Connection to the service.
-        classes: Labels, once the service named them together with its scores.
+        classes: Labels, once the service has named them with its scores.
     """
 
     connection: ModelConnection
     classes: tuple[str, ...] | None = None
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.generic]:
-        """Return the labels or scores, shape (n,), or one score per label, shape (n, classes).
+        """Request labels or scores, shape (n,), or one score per label, shape (n, classes).
 
         Raises:
             FetchError: The endpoint does not answer.
@@ -426,9 +424,9 @@ class TextEndpoint:
             differ = np.array(self.classes)[np.argmax(numbers, axis=1)] != np.array([str(label) for label in labels])
             if differ.any():
                 raise self._format_error(
-                    f"the endpoint gave the label {labels[int(np.argmax(differ))]!r}, and another one has the highest "
-                    "score",
-                    hint="reply with labels alone, or with scores alone",
+                    f"the endpoint returned the label {labels[int(np.argmax(differ))]!r}, but another label has the "
+                    "highest score",
+                    hint="return only labels or only scores",
                 )
         return numbers
 
@@ -436,7 +434,7 @@ class TextEndpoint:
         if all(isinstance(row, dict) for row in scores):
             self.classes = classes = self.classes or tuple(scores[0])
             if any(set(row) != set(classes) for row in scores):
-                raise self._format_error("the endpoint does not score the same labels each time")
+                raise self._format_error("the endpoint's responses score different labels")
             scores = [[row[label] for label in classes] for row in scores]
         numeric = all(isinstance(row, list) and all(type(score) in (int, float) for score in row) for row in scores)
         if not numeric or len({len(row) for row in scores}) > 1:
@@ -448,13 +446,13 @@ class TextEndpoint:
 
 
 def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5) -> TextEndpoint:
-    """Connect to a model of texts behind an ``http://`` or ``https://`` URL.
+    """Connect to a text model behind an ``http://`` or ``https://`` URL.
 
     Args:
         url: URL of the model. It may hold a user and a password.
         timeout, retries, backoff: See ``HttpEndpoint``.
 
     Raises:
-        ModelError: The URL is not valid.
+        ModelError: The URL is invalid.
     """
     return TextEndpoint(ModelConnection(url, redact_url(url), timeout, retries, backoff))

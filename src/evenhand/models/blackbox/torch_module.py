@@ -28,15 +28,14 @@ from evenhand.schema.schema import Schema
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TorchModule(LabelModel):
-    """A network that takes plain numbers, one input per attribute by its encoding.
-
-    One output is of the favourable label; several are one per label, in the order of the target's ``values``. Their
-    values decide whether they are probabilities (see ``evenhand.models.outputs``).
+    """Network that takes encoded attributes as numbers. A single output refers to the favourable label; several outputs
+    follow the order of the target's ``values``. Whether they are probabilities is inferred from their values (see
+    ``evenhand.models.outputs``).
 
     Attributes:
-        source: Module or exported program, as it was given.
-        run: Module that is called.
-        rows: Number of individuals per call if a program was exported for a fixed number.
+        source: Original module or exported program.
+        run: Callable module.
+        rows: Batch size of a program exported with a fixed batch size.
     """
 
     source: Any
@@ -45,14 +44,14 @@ class TorchModule(LabelModel):
 
     @property
     def encoded_attributes(self) -> Sequence[Attribute]:
-        """Attributes that the network receives as numbers by their encoding."""
+        """Attributes that the network receives as encoded numbers."""
         return self.schema.attributes
 
     def ask(self, individuals: Floats) -> Answers:
         """Return the outputs of the network."""
         if np.isnan(individuals).any():
             raise ModelError(
-                "an individual has a missing value, and a network has no input for that",
+                "an individual has a missing value, which the network does not accept",
                 location=self.name,
                 hint="set `missing: drop` for the attribute in the schema",
             )
@@ -61,7 +60,7 @@ class TorchModule(LabelModel):
         outputs = array[:, None] if array.ndim == 1 else array
         if outputs.ndim != 2 or len(outputs) != len(individuals):
             raise ModelError(
-                f"asked about {len(individuals)} individuals, the network gave outputs of shape {array.shape}",
+                f"the network returned shape {array.shape} for {len(individuals)} individuals",
                 location=self.name,
             )
         check_finite(outputs, location=self.name)
@@ -79,25 +78,27 @@ class TorchModule(LabelModel):
         if isinstance(outputs, tuple | list) and len(outputs) == 1:
             outputs = outputs[0]
         if not isinstance(outputs, torch.Tensor):
-            raise ModelError(f"the network gave a {type(outputs).__name__}, not one tensor", location=self.name)
+            raise ModelError(
+                f"expected a single tensor from the network, got a {type(outputs).__name__}", location=self.name
+            )
         return np.asarray(outputs.to("cpu", torch.float64).numpy())
 
 
 def wrap_module(
     source: Any, schema: Schema, *, data: Any = None, name: str | None = None, output: OutputKind | None = None
 ) -> TorchModule:
-    """Wrap a ``torch.nn.Module`` (asked in evaluation mode) or a ``torch.export.ExportedProgram``.
+    """Wrap a ``torch.nn.Module`` (queried in evaluation mode) or a ``torch.export.ExportedProgram``.
 
     Args:
         source: Module or program.
         schema: Schema of the individuals.
         data: Data frame on which the outputs are inspected, in addition to the domain of the schema.
         name: Name of the model in reports.
-        output: Meaning of its outputs. None to decide it by their values.
+        output: Meaning of its outputs. None to infer it from their values.
 
     Raises:
         ModelError: Its inputs do not fit the schema or its outputs the target, or it was exported in training mode; or
-            the meaning of its outputs is open.
+            the meaning of its outputs is ambiguous.
     """
     import torch
 
@@ -109,7 +110,7 @@ def wrap_module(
     module.ask(probe_individuals(schema))
     people = reference_people(schema, data)
     outputs = module.ask(people.individuals).outputs
-    assert outputs is not None  # a network gives nothing else
+    assert outputs is not None  # a network returns only numbers
     classes, favourable = replies.labels_of_outputs(schema, outputs.shape[1], location=name)
     return settle_outputs(replace(module, classes=classes, favourable=favourable), outputs, people.truth, output)
 
@@ -153,7 +154,7 @@ def input_type(source: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def evaluation_mode(run: Any) -> Iterator[None]:
-    """Put a module into evaluation mode, and restore its mode at the end."""
+    """Put a module into evaluation mode and restore its mode on exit."""
     training = [module for module in run.modules() if module.training]
     for module in training:
         module.training = False

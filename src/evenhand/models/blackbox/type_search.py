@@ -1,7 +1,7 @@
-"""Column types of a text table that a black box expects: stated by schema or model, or found by queries.
+"""Column types that a black box expects of a text table: declared by schema or model, or inferred by queries.
 
-A model that refuses a type raises an exception. A comparison such as ``level == "2"`` is never true for numbers and
-raises none: the answers of such a model do not depend on the column until it holds words.
+A model may raise an exception for a wrong type. A comparison such as ``level == "2"`` raises none but is never true for
+numbers, so the model ignores the column until it contains strings.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class TypedModel(Protocol):
 ModelT = TypeVar("ModelT", bound=TypedModel)
 
 MAX_ROWS = 1000
-"""Rows of the data on which reactions to a column are checked."""
+"""Number of data rows used to check reactions to a column."""
 
 MIN_ROWS = 50
-"""If the table is too wide for this many rows, or the budget too small, reactions are not checked."""
+"""Minimum number of rows. If table width or budget allow fewer, reactions are not checked."""
 
 MAX_CELLS = 10_000_000
 """Maximum number of cells in queries that check reactions."""
@@ -54,31 +54,31 @@ MAX_QUESTIONS = 40
 """Calls for each of the three checks."""
 
 MAX_COMPARED = 16
-"""Columns of which the answers with both types are compared."""
+"""Maximum number of columns compared with both types."""
 
 COMPARED_ROWS = 200
-"""Rows on which answers with both types are compared."""
+"""Number of rows compared with both types."""
 
 MAX_ENDPOINT_QUESTIONS = 8
-"""Calls to an endpoint, which may cost money."""
+"""Maximum number of calls to an endpoint, which may cost money."""
 
 BUDGET_SHARE = 0.25
-"""Share of a budget of questions that the checks may spend."""
+"""Maximum fraction of the query budget for the checks."""
 
 REFUSED_STATUSES = (400, 422)
-"""Statuses of an endpoint that refuses its input."""
+"""HTTP statuses of rejected inputs."""
 
 
 def apply_stated_types(model: ModelT, inputs: Mapping[str, ColumnInput], frame: Any) -> ModelT:
-    """Give a model the column types of a text table that the schema and the model state.
+    """Apply the column types that the schema and the model declare.
 
     Args:
         model: The model.
-        inputs: Column types that the model states, by column.
+        inputs: The model's declared types by column.
         frame: The text table.
 
     Raises:
-        ModelError: A value of the table has no equivalent in a stated type.
+        ModelError: A value of the table cannot be converted to its declared type.
     """
     schema = model.schema
     stated = _stated_inputs(schema, inputs, frame)
@@ -99,17 +99,17 @@ def search_types(
     *,
     compare: bool,
 ) -> ModelT:
-    """Find the column types of a text table that are not stated, by queries.
+    """Infer the undeclared column types of a text table by queries.
 
     Args:
-        model: The model, with the types that are stated.
-        inputs: Column types that the model states, by column.
+        model: Model with the declared types.
+        inputs: The model's declared types by column.
         frame: The text table.
-        probe: Asks a model about a few individuals.
-        compare: Whether answers about rows of the table are compared. Otherwise only refusals count.
+        probe: Function that queries a model about a few individuals.
+        compare: Whether answers for rows of the table are compared. Otherwise only rejections count.
 
     Raises:
-        ModelError: The model refuses every combination of types that was tried.
+        ModelError: The model rejects every tested combination of types.
     """
     schema = model.schema
     stated = _stated_inputs(schema, inputs, frame)
@@ -128,13 +128,13 @@ def search_types(
 
 
 def _stated_inputs(schema: Schema, inputs: Mapping[str, ColumnInput], frame: Any) -> dict[str, ColumnInput]:
-    """Return the types that the schema and the model state, of the columns of a frame."""
+    """Return the column types of a frame that the schema and the model declare."""
     stated = _schema_inputs(schema, frame) | dict(inputs)
     return {name: column for name, column in stated.items() if name in frame.columns}
 
 
 def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
-    """Return the types that a schema states: words for numbers that it lists as words, and ``model_input: number``."""
+    """Return the types that a schema declares: strings for numbers listed as strings, and ``model_input: number``."""
     stated = {}
     for attribute in schema.attributes:
         words = attribute.values if attribute.edges is None else None
@@ -147,7 +147,7 @@ def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
 
 
 def _kept_rows(schema: Schema, frame: Any) -> Any:
-    """Return the positions of the rows that a schema keeps; None if it does not describe the frame."""
+    """Return the positions of the rows that a schema keeps. None if the frame does not fit it."""
     try:
         return encode(schema, frame).rows
     except DataError:
@@ -161,9 +161,9 @@ class _TypeSearch:
     Attributes:
         model: Model with the types that are stated.
         frame: Text table.
-        others: The other type that each column may have.
-        probe: Asks a model about a few individuals.
-        questions: Number of calls up to now.
+        others: Alternative type of each column.
+        probe: Function that queries a model about a few individuals.
+        questions: Number of calls so far.
     """
 
     model: Any
@@ -173,13 +173,13 @@ class _TypeSearch:
     questions: int = 0
 
     def switch(self, names: Iterable[str], model: Any = None) -> Any:
-        """Return the model with the other type of some columns."""
+        """Return the model with the alternative type of some columns."""
         model = model or self.model
         inputs = {name: self.others[name] for name in names}
         return replace(model, types=model.types.with_inputs(inputs, model.schema, self.frame))
 
     def refusal(self, model: Any) -> ModelError | FetchError | None:
-        """Ask a model about a few individuals. Return its refusal, or None if it answers."""
+        """Query a model about a few individuals. Return its rejection, or None."""
         self.questions += 1
         try:
             self.probe(model)
@@ -195,14 +195,14 @@ class _TypeSearch:
         """Return the model with the types that it accepts.
 
         Args:
-            error: Refusal of the types as they are.
-            limit: Maximum number of calls, twice that in the last step.
+            error: Rejection of the current types.
+            limit: Maximum number of calls; twice as many in the last step.
 
         Raises:
-            ModelError: The model refuses every combination that was tried.
+            ModelError: The model rejects every tested combination.
         """
         refusal_as_read, switched = error, list[str]()
-        # Columns that the message names come first.
+        # Try columns named in the message first.
         order = sorted(self.others, key=lambda name: name not in str(error))
         pending = order
         while pending and self.questions < limit:
@@ -213,7 +213,7 @@ class _TypeSearch:
             if refusal.message != error.message:
                 switched, error = [*switched, name], refusal
                 pending = [other for other in order if other not in switched]
-        # The same message may come from one column after the other, so they are also switched together.
+        # Several columns may cause the same message, so they are also switched together.
         for kinds in ({"words"}, {"numbers", "booleans"}, {"words", "numbers", "booleans"}):
             names = [name for name, other in self.others.items() if other.type in kinds]
             if names and self.refusal(self.switch(names)) is None:
@@ -221,7 +221,7 @@ class _TypeSearch:
         raise refusal_as_read
 
     def _find_needed(self, names: Sequence[str], limit: int) -> list[str]:
-        """Return the columns that must be switched, among those with which the model answers."""
+        """Return the columns that must be switched, out of an accepted set."""
         needed, size = list(names), max(1, len(names) // 2)
         while self.questions < limit:
             for start in range(0, len(needed), size):
@@ -236,16 +236,15 @@ class _TypeSearch:
         return needed
 
     def find_used(self) -> Any:
-        """Return the model with the types on which its answers depend.
-
-        A column that the model ignores as it was read gets its other type if the model answers then and depends on it.
+        """Return the model with the types on which its answers depend. A column that it ignores gets its alternative
+        type if the model accepts that type and depends on it.
         """
         rows = self._sample_rows()
         if rows is None:
             return replace(
                 self.model,
-                caution=f"The types of {', '.join(self.others)} were taken from the table: the budget or the width of "
-                "the table is too small to check them with the model.",
+                caution=f"The types of {', '.join(self.others)} were taken from the table: the budget is too small, "
+                "or the table too wide, to check them with the model.",
             )
         reactions = _Reactions(rows)
         depends = reactions.measure(self.model, list(self.others), confirm=False)
@@ -259,13 +258,13 @@ class _TypeSearch:
         other = "; ".join(f"{name} as {self.others[name].type}" for name in differing)
         return replace(
             model,
-            caution=f"The model answers differently if it receives {other}. The types of the table were kept. If the "
-            "model was trained on other types, give the data as a data frame or a Parquet file with the types of the "
-            "training.",
+            caution=f"The model's answers change if it receives {other}. The types of the table were kept. If the "
+            "model was trained on other types, pass the data as a data frame or Parquet file with the "
+            "training types.",
         )
 
     def _sample_rows(self) -> Any:
-        """Sample rows of the table that the schema keeps. None if there may be too few of them."""
+        """Sample rows of the table that the schema keeps. None if there may be too few."""
         ledger, blocks = self.model.ledger, len(self.others) + 4
         limit = min(MAX_ROWS, MAX_CELLS // (blocks * len(self.frame.columns)))
         if ledger.budget is not None:
@@ -278,7 +277,7 @@ class _TypeSearch:
         return None if positions is None else sample.iloc[positions].reset_index(drop=True)
 
     def _accepted_columns(self, names: list[str]) -> list[str]:
-        """Return the columns whose other types the model accepts, found by halving."""
+        """Return the columns whose alternative types the model accepts, by bisection."""
         self.questions, accepted, pending = 0, list[str](), [names]
         while pending and self.questions < MAX_QUESTIONS:
             group = pending.pop()
@@ -291,13 +290,13 @@ class _TypeSearch:
         return accepted
 
     def _find_differing(self, model: Any, ignored: Sequence[str], reactions: _Reactions) -> list[str]:
-        """Return the columns whose types both remain possible, although the answers differ."""
+        """Return the columns for which both types remain possible although the answers differ."""
         differing = []
         for name in [name for name in self.others if name not in model.types.conversions][:MAX_COMPARED]:
             other = self.switch([name], model)
             if not reactions.differ(model, other):
                 continue
-            # A model that ignores the column in its other type was not trained on it.
+            # A model that ignores the column in its alternative type was not trained on that type.
             if name in ignored or reactions.measure(other, [name], confirm=True)[0]:
                 differing.append(name)
         return differing
@@ -305,21 +304,17 @@ class _TypeSearch:
 
 @dataclass
 class _Reactions:
-    """Answers of models about rows of a table, and their differences beyond noise.
-
-    Attributes:
-        rows: The rows.
-    """
+    """Answers of models for rows of a table, and their differences beyond noise. Attributes: rows: The rows."""
 
     rows: Any
 
     def measure(self, model: Any, names: Sequence[str], *, confirm: bool) -> list[bool]:
-        """Return for each column whether the answers change if its cells are permuted among the rows.
+        """Measure for each column whether permuting its cells changes the answers.
 
         Args:
             model: The model.
             names: The columns.
-            confirm: Whether to ask again, so that the noise of a model is not taken for a reaction.
+            confirm: Whether to repeat queries to exclude noise.
         """
         import pandas as pd
 
@@ -345,7 +340,7 @@ class _Reactions:
         return [answers[at : at + size] for at in range(0, len(answers), size)]
 
     def differ(self, model: Any, other: Any) -> bool:
-        """Return whether two models answer differently. False if the second refuses."""
+        """Return whether the answers of two models differ. False if the second model rejects the rows."""
         rows = self.rows.head(COMPARED_ROWS)
         try:
             other_answers = [_ask_batches(other, rows) for _ in range(2)]
@@ -368,5 +363,5 @@ def _count_changes(answers: Floats, other_answers: Floats) -> int:
 
 
 def _is_clear(changes: int, noise: int) -> bool:
-    """Return whether there are more changes than a noisy model makes by itself."""
+    """Return whether there are more changes than noise explains."""
     return changes > 0 if noise == 0 else changes - noise > STANDARD_ERRORS * math.sqrt(changes + noise)

@@ -17,12 +17,12 @@ from evenhand.models.language.budget import Tokens
 
 
 def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
-    """Return the key of a question: the SHA-256 of its service, its whole body in canonical JSON, and its draw.
+    """Return the key of a question: the SHA-256 of the service, the request body in canonical JSON, and the draw.
 
     Args:
         url: URL of the service. The port of a local service is ignored, as it changes often.
         body: Body of the request.
-        draw: Number of the answer, if the same question is asked several times.
+        draw: Repetition number, if the same question is asked several times.
     """
     parts = urlsplit(url)
     host = parts.hostname if parts.hostname in ("127.0.0.1", "localhost", "::1") else parts.netloc
@@ -33,7 +33,7 @@ def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
 
 
 _BEGINS = b'{"key":'
-"""Beginning of each line of the file."""
+"""Prefix of each line of the file."""
 
 
 def _to_line(key: str, reply: ModelReply) -> bytes:
@@ -41,17 +41,17 @@ def _to_line(key: str, reply: ModelReply) -> bytes:
 
 
 class AnswerStore:
-    """Replies by the key of their question, in memory and optionally in a file.
+    """Replies by question key, in memory and optionally in a file.
 
-    The file has one line of JSON per answer. An answer is written and flushed before it is used, so that a process that
-    is killed loses only the calls in flight. Incomplete lines are skipped. Prompts are not stored.
+    The file has one line of JSON per answer. Each answer is written and flushed before it is used, so a killed process
+    loses only the calls in flight. Incomplete lines are skipped. Prompts are not stored.
 
     Args:
         path: The file. None keeps answers in memory only.
         most: Maximum number of answers. The least recently used answers are removed first. None disables the limit.
 
     Raises:
-        DataError: The file cannot be read or written, or it is not a file of answers.
+        DataError: The file cannot be read or written, or it is not an answers file.
     """
 
     def __init__(self, path: Path | None, *, most: int | None = None) -> None:
@@ -89,7 +89,7 @@ class AnswerStore:
             self._forget()
 
     def charge(self, key: str, maximum: Tokens) -> None:
-        """Record a call without an answer, which may have been charged up to these tokens."""
+        """Record a call that returned no answer but may have been charged for up to this many tokens."""
         with self._lock:
             self._charges.setdefault(key, []).append(maximum)
             if self._file is not None:
@@ -98,11 +98,11 @@ class AnswerStore:
                 self._lines += 1
 
     def charges(self, key: str) -> list[Tokens]:
-        """Return the maximum tokens of the calls for a question that brought no answer."""
+        """Return the maximum number of tokens of each unanswered call for a question."""
         return self._charges.get(key, [])
 
     def _forget(self) -> None:
-        """Remove the oldest answers beyond the limit, and rewrite the file when half of its lines are removed."""
+        """Remove the oldest answers beyond the limit, and rewrite the file once half of its lines are obsolete."""
         if self._most is None:
             return
         while len(self._known) > self._most:
@@ -133,18 +133,18 @@ class AnswerStore:
                 and not all(line.startswith(_BEGINS[: len(line)]) for line in lines)
             ):
                 raise DataError(
-                    "this is not a file of answers", location=str(path), hint="name a file that Evenhand may write"
+                    "this is not an answers file", location=str(path), hint="choose a file that Evenhand may write"
                 )
             self._file, self._lines = path.open("ab"), len(lines)
             if lines[-1]:
-                self._file.write(b"\n")  # an incomplete line stays separate
+                self._file.write(b"\n")  # do not append to an incomplete line
                 self._file.flush()
             self._forget()
         except OSError as error:
             raise DataError(
-                f"the file of answers cannot be used: {error.strerror or error}",
+                f"the answers file cannot be used: {error.strerror or error}",
                 location=str(path),
-                hint="name a file in a folder that exists and can be written",
+                hint="choose a file in an existing, writable folder",
             ) from None
 
     def _read(self, line: bytes) -> None:

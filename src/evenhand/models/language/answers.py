@@ -1,4 +1,4 @@
-"""Read the outcome of a reply: a choice, a number, a place in a ranking, or the reason why there is none."""
+"""Read the outcome of a reply: a choice, a number, a place in a ranking, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "
 NAN = float("nan")
 
 TOP_TOKENS = 20
-"""Number of tokens whose probabilities are requested."""
+"""Number of most likely tokens requested with their probabilities."""
 
 LEAST_MASS = 0.5
-"""Minimum total probability of the choices as the first token. Below it, the answer is unreadable."""
+"""Minimum total probability of the choices as the first token. Answers below it are unreadable."""
 
 
 class ModelReply(NamedTuple):
@@ -27,10 +27,10 @@ class ModelReply(NamedTuple):
 
     Attributes:
         text: Text of the answer or of the refusal.
-        refused: Whether the service reports a refusal.
+        refused: Whether the service reported a refusal.
         finish: Reason why the answer ended, such as ``stop`` or ``length``.
-        chances: Log-probabilities of the first token by token. Empty if they were not requested.
-        tokens: Tokens read and written. None if the service did not report them.
+        chances: Log-probabilities of the candidates for the first token. Empty if they were not requested.
+        tokens: Input and output tokens. None if the service did not report them.
     """
 
     text: str
@@ -44,12 +44,12 @@ class ChatOutcome(NamedTuple):
     """The outcome of an answer.
 
     Attributes:
-        kind: Kind of the answer; only ``choice`` is a decision of the model.
-        value: 1 for the favourable choice and 0 for others, its chance, the number, or the place scaled from 0 (last)
-            to 1 (first); as refused answers count where the model gave none. NaN: left out.
+        kind: Type of the answer; only ``choice`` is a decision.
+        value: 1 for the favourable choice and 0 for others, its probability, the number, or the place scaled from 0
+            (last) to 1 (first). Without a decision: the value of refused answers. NaN if excluded.
         label: Choice, number, or order of the candidates, such as ``2,1,3``.
         text: Text of the answer.
-        tokens: Tokens read and written.
+        tokens: Input and output tokens.
     """
 
     kind: OutcomeKind
@@ -70,7 +70,7 @@ def parse_reply(answer: Mapping[str, Any], chat: ChatService) -> ModelReply:
     refusal = message.get("refusal")
     text = refusal if isinstance(refusal, str) and refusal else content_text(message.get("content"))
     return ModelReply(
-        (text or "").encode(errors="replace").decode(),  # half a surrogate pair could not be written anywhere
+        (text or "").encode(errors="replace").decode(),  # an unpaired surrogate cannot be encoded
         is_refused(choice),
         finish,
         _first_chances(choice.get("logprobs")),
@@ -79,7 +79,7 @@ def parse_reply(answer: Mapping[str, Any], chat: ChatService) -> ModelReply:
 
 
 def read_tokens(answer: Mapping[str, Any]) -> Tokens | None:
-    """Read the numbers of tokens read and written from an answer. None if it does not state both."""
+    """Read the input and output token counts of an answer. None if either is missing."""
     tokens_in, tokens_out = (read_usage(answer).get(name) for name in ("prompt_tokens", "completion_tokens"))
     if type(tokens_in) is not int or type(tokens_out) is not int or min(tokens_in, tokens_out) < 0:
         return None
@@ -87,18 +87,18 @@ def read_tokens(answer: Mapping[str, Any]) -> Tokens | None:
 
 
 def refusal_reply(error: ContentRefusedError) -> ModelReply:
-    """Convert the refusal of a request by a content filter to a reply."""
+    """Convert a request rejected by a content filter to a reply."""
     return ModelReply(error.message, True, "content_filter", {}, None)
 
 
 def _first_chances(content: Any) -> dict[str, float]:
-    """Read the log-probabilities of the first token; empty if the format is invalid."""
+    """Read the first token's log-probabilities. Empty if the format is invalid."""
     try:
         token = content["content"][0]
         logprobs = {str(entry["token"]): float(entry["logprob"]) for entry in [token, *token["top_logprobs"]]}
     except (TypeError, KeyError, IndexError, ValueError):
         return {}
-    # A chance above 1 is none, but for rounding.
+    # A probability above 1 is invalid unless it is a rounding error.
     return logprobs if all(chance < 0.01 for chance in logprobs.values()) else {}
 
 
@@ -107,7 +107,7 @@ def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> Chat
 
     Args:
         reply: Reply of the service.
-        file: Model file with the rules for reading answers.
+        file: Model file with the rules for parsing answers.
         place: Number of the candidate, for rankings.
     """
     form = file.answers
@@ -121,14 +121,14 @@ def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> Chat
 
 
 def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str, float] | None:
-    """Read the label and the value of a reply; None if it has none."""
+    """Read the label and value of a reply. None if it has neither."""
     if form.read == "logprobs":
         return _read_chances(reply.chances, form)
     text, cut_off = reply.text, reply.finish == "length"
     if form.read == "number":
         assert form.range is not None
         number = read_answer(text, number_parser(*form.range), entry=form.entry, cut_off=cut_off)
-        # The next token could have been another digit.
+        # The next token may continue the number.
         return None if number is None or (cut_off and text[-1:].isalnum()) else (f"{number:.15g}", number)
     if form.read == "ranking":
         many = int(form.candidates or 0)
@@ -141,7 +141,7 @@ def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str,
 def _read_chances(chances: Mapping[str, float], form: AnswerFormat) -> tuple[str, float] | None:
     """Compute the most likely choice and the probability of the favourable one, from the first token.
 
-    A token counts for the one choice that it begins; if it begins several, or none, for none.
+    A token counts towards a choice only if it is the beginning of exactly one choice.
     """
     mass = dict.fromkeys(form.choices, 0.0)
     for token, chance in chances.items():

@@ -1,4 +1,4 @@
-"""Count the calls to a service and their cost, and keep them within limits."""
+"""Calls to a service and their cost, with limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.core.text import format_count, format_significant
 from evenhand.errors import BudgetError
 
 Tokens: TypeAlias = tuple[int, int]
-"""Tokens read and written."""
+"""Input and output tokens."""
 
 
 class ServiceUsage(ResultPart):
@@ -20,13 +20,13 @@ class ServiceUsage(ResultPart):
 
     Attributes:
         calls: Calls that were charged or may have been charged, including calls in flight.
-        tokens_in, tokens_out: Tokens read and written by these calls, as the service counts them; the maximum of a call
-            if the service did not report them.
+        tokens_in, tokens_out: Tokens of these calls as reported by the service, or the maximum of a call if it reported
+            none.
         money: Cost of these tokens. None if the file has no prices.
         assumed: Calls whose tokens the service did not report, such as late answers. They are part of ``calls``.
         assumed_money: Maximum cost of these calls. It is part of ``money``.
-        remembered: Answers from a file of answers, which cost nothing in this run.
-        remembered_money: Cost of these answers, and of calls without an answer, in earlier runs.
+        remembered: Answers from the answers file, which are free in this run.
+        remembered_money: Cost of these answers and of unanswered calls in earlier runs.
         failed: Questions without an answer.
     """
 
@@ -56,16 +56,16 @@ class ServiceUsage(ResultPart):
 
 @dataclass(eq=False)
 class CallBudget:
-    """Limits of calls and money that hold for any number of threads.
+    """Thread-safe limits on calls and cost.
 
-    The maximum cost of a call is reserved before the call; the actual cost is settled afterwards. If the service counts
-    more tokens than the maximum, all later reservations are raised by the largest ratio seen. Answers of earlier runs
-    count towards the limits, once each, so that a run that is resumed spends no more than one without interruption.
+    The maximum cost of a call is reserved before the call; the actual cost is settled afterwards. If the service
+    reports more tokens than the maximum, later reservations are raised by the largest ratio so far. Answers of earlier
+    runs count towards the limits once, so a resumed run costs no more than an uninterrupted one.
 
     Attributes:
         calls: Maximum number of calls. None disables the limit.
         money: Maximum cost. None disables the limit.
-        price: Price of a million tokens read and of a million written.
+        price: Prices per million input tokens and per million output tokens.
     """
 
     calls: int | None
@@ -83,15 +83,15 @@ class CallBudget:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether money is not limited, or the service has reported the tokens of a call."""
+        """Whether cost is unlimited or the service has reported the tokens of a call."""
         return self.money is None or self._known != (0, 0) or self._earlier != (0, 0)
 
     def reserve(self, maximum: Tokens, calls: int = 1) -> bool:
-        """Reserve calls that together use at most these tokens.
+        """Reserve calls that use at most these tokens in total.
 
         Returns:
-            Whether the calls are reserved. If not, calls in flight may use less than was reserved for them; try again
-            when one of them is settled.
+            Whether the calls are reserved. If not, retry when a call in flight is settled, since it may use less than
+            its reservation.
 
         Raises:
             BudgetError: The limits do not allow the calls, and no call is in flight.
@@ -100,11 +100,11 @@ class CallBudget:
             all_calls = self._counts.calls + self._earlier_calls + self._in_flight + calls
             most_money = self.cost(*add_tokens(self._known, self._earlier, self._uncounted(maximum)))
             if self.calls is not None and all_calls > self.calls:
-                message, hint = f"the limit of {self.calls:,} calls is reached", "raise calls, or ask about less"
+                message, hint = f"the limit of {self.calls:,} calls is reached", "raise calls, or ask fewer questions"
             elif self.money is not None and most_money > self.money:
                 next_calls = "question" if calls == 1 else f"{calls:,} questions"
-                message = f"the next {next_calls} may cost more than is left of {self.money:g}"
-                hint = "raise money, lower max_tokens, or ask about less"
+                message = f"the next {next_calls} may exceed the remaining part of {self.money:g}"
+                hint = "raise money, lower max_tokens, or ask fewer questions"
             else:
                 self._reserved, self._in_flight = add_tokens(self._reserved, maximum), self._in_flight + calls
                 return True
@@ -113,7 +113,8 @@ class CallBudget:
         raise BudgetError(message, hint=hint)
 
     def _uncounted(self, *more: Tokens) -> Tokens:
-        """Return the maximum of the calls that the service did not count: late answers, calls in flight, and more."""
+        """Return the maximum tokens of calls that the service did not report: late answers, calls in flight, and the
+        given calls."""
         tokens_in, tokens_out = add_tokens(self._unknown, self._reserved, *more)
         return math.ceil(tokens_in * self._excess[0]), math.ceil(tokens_out * self._excess[1])
 
@@ -122,7 +123,7 @@ class CallBudget:
         self._in_flight -= calls
 
     def settle(self, reserved: Tokens, used: Tokens | None) -> None:
-        """Charge a reserved call: the tokens that the service counted, or the maximum if it did not."""
+        """Charge a reserved call for the reported tokens, or for the maximum if none were reported."""
         with self._lock:
             self._land(reserved)
             if used is None:
@@ -147,7 +148,7 @@ class CallBudget:
             self._land(reserved, calls)
 
     def count_earlier(self, maximum: Tokens, used: Tokens | None) -> None:
-        """Count a call of an earlier run towards the limits."""
+        """Count an earlier run's call towards the limits."""
         with self._lock:
             self._earlier = add_tokens(self._earlier, maximum if used is None else used)
             self._earlier_calls += 1
@@ -155,7 +156,7 @@ class CallBudget:
                 self._calibrate(maximum, used)
 
     def count(self, *, remembered: int = 0, failed: int = 0) -> None:
-        """Count answers that cost nothing, and questions without an answer."""
+        """Count free answers and unanswered questions."""
         with self._lock:
             counts = self._counts
             self._counts = counts.model_copy(
@@ -164,7 +165,7 @@ class CallBudget:
 
     @property
     def spent(self) -> ServiceUsage:
-        """The calls so far and their cost; calls in flight count with their maximum."""
+        """Calls so far and their cost. Calls in flight count at their maximum."""
         with self._lock:
             unknown = self._uncounted()
             total = add_tokens(self._known, unknown)
@@ -181,11 +182,11 @@ class CallBudget:
             return self._counts.model_copy(update=usage)
 
     def cost(self, tokens_in: float, tokens_out: float) -> float:
-        """Return the price of tokens read and written."""
+        """Compute the cost of input and output tokens."""
         price = self.price or (0.0, 0.0)
         return (tokens_in * price[0] + tokens_out * price[1]) / 1e6
 
 
 def add_tokens(*parts: Tokens) -> Tokens:
-    """Add the tokens of several calls."""
+    """Sum the tokens of several calls."""
     return sum(tokens_in for tokens_in, _ in parts), sum(tokens_out for _, tokens_out in parts)

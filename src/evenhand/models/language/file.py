@@ -1,4 +1,4 @@
-"""Model files of language models: service, prompt, rules for reading answers, and limits."""
+"""Model files of language models: service, prompt, answer format and limits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from evenhand.core.services import ServiceConnection, check_reserved_options
 from evenhand.errors import OptionError
 
 RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top_logprobs")
-"""Options of requests that Evenhand sets itself."""
+"""Request options that are set by Evenhand."""
 
 DEFAULT_TOKENS = 256
-"""Default maximum number of tokens of an answer."""
+"""Default maximum number of tokens per answer."""
 
 
 def _as_tuple(value: object) -> object:
@@ -35,13 +35,13 @@ class ScreeningService(_Entries):
     """Service of a language model.
 
     Attributes:
-        url: Base URL of a service with OpenAI's interface, such as ``http://127.0.0.1:11434/v1``.
+        url: Base URL of an OpenAI-compatible service, such as ``http://127.0.0.1:11434/v1``.
         model: Name of the model at the service.
-        key: Environment variable that holds the key. None if the service needs none.
-        timeout: Time limit of an answer in seconds.
-        retries: Maximum number of retries after late or broken answers and transient errors.
-        backoff: Seconds before the first retry. Each further pause is twice as long.
-        options: Further entries of requests, such as ``{temperature: 1, max_tokens: 8}``.
+        key: Environment variable that contains the key. None if the service requires no key.
+        timeout: Timeout of a request in seconds.
+        retries: Maximum number of retries after timeouts, malformed responses and transient errors.
+        backoff: Seconds before the first retry. The pause doubles with each retry.
+        options: Additional request options, such as ``{temperature: 1, max_tokens: 8}``.
     """
 
     url: str
@@ -59,18 +59,18 @@ class ScreeningService(_Entries):
         return self
 
     def connect(self) -> ServiceConnection:
-        """Connect to the service without automatic retries, because each attempt is charged to the budget."""
+        """Connect to the service without automatic retries, because the budget is charged for each attempt."""
         return ServiceConnection(self.url, self.key, self.timeout, retries=0, repeatable=True)
 
     @property
     def request_options(self) -> dict[str, Any]:
-        """Options of requests, with the default limit of tokens if they have none."""
+        """Request options, with the default token limit if none is set."""
         limited = self.options.keys() & {"max_tokens", "max_completion_tokens"}
         return self.options if limited else {"max_tokens": DEFAULT_TOKENS, **self.options}
 
     @property
     def most_tokens(self) -> int | None:
-        """Maximum number of tokens of an answer. None if the options set no limit."""
+        """Maximum number of tokens per answer. None if the options set none."""
         limits = [self.request_options.get(name) for name in ("max_completion_tokens", "max_tokens")]
         counts = [limit for limit in limits if limit is not None]
         valid = counts and all(type(count) is int and count > 0 for count in counts)
@@ -82,12 +82,12 @@ class AnswerFormat(_Entries):
 
     Attributes:
         read: ``text`` (one of the choices, as the whole answer or its last line), ``json`` (the same in an entry of an
-            object), ``logprobs`` (the chance of each choice as the first token), ``number`` or ``ranking``.
-        choices: Answers that the prompt asks for.
-        favourable: Favourable choice; for numbers, ``high`` or ``low``.
-        entry: Entry of the JSON object that contains the answer.
+            object), ``logprobs`` (the probability of each choice as the first token), ``number`` or ``ranking``.
+        choices: Answers requested by the prompt.
+        favourable: Favourable choice. For numbers, ``high`` or ``low``.
+        entry: Key of the answer in the JSON object.
         range: Smallest and largest number.
-        candidates: Number of people that a prompt ranks.
+        candidates: Number of people ranked per prompt.
         refusals: Beginnings of refusals, in addition to the usual phrases.
     """
 
@@ -105,21 +105,21 @@ class AnswerFormat(_Entries):
         needed = {"number": "range", "ranking": "candidates"}.get(self.read, "choices")
         for name, is_set in present.items():
             if is_set and name != needed:
-                raise OptionError(f"`{name}` has no meaning where answers are read as {self.read}", location="answers")
+                raise OptionError(f"`{name}` is not used when answers are read as {self.read}", location="answers")
         if not present[needed]:
             raise OptionError(f"`{needed}` is missing", location="answers", hint=_ANSWER_HINTS[needed])
         if needed == "choices":
             self._check_choices()
         elif self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
             raise OptionError(
-                "the range begins with its least number, and ends with a larger one",
+                "range must have a minimum below its maximum",
                 location="answers.range",
                 hint="range: [0, 10]",
             )
         elif self.favourable not in (None, "high", "low") or (self.read == "ranking" and self.favourable):
             expected = "high or low" if self.read == "number" else "nothing: the first place is"
             raise OptionError(
-                f"favourable is {expected}, not {self.favourable!r}", location="answers.favourable", hint="leave it out"
+                f"favourable is {expected}, not {self.favourable!r}", location="answers.favourable", hint="omit it"
             )
         return self
 
@@ -131,7 +131,8 @@ class AnswerFormat(_Entries):
             )
         if ambiguous := find_ambiguous(self.choices):
             raise OptionError(
-                f"choices must differ in more than case, spaces and marks, got {ambiguous[0]!r} and {ambiguous[1]!r}",
+                f"choices must differ in more than case, spaces and punctuation, got {ambiguous[0]!r} and "
+                f"{ambiguous[1]!r}",
                 location="answers.choices",
                 hint="Rename or remove one of them.",
             )
@@ -140,7 +141,7 @@ class AnswerFormat(_Entries):
             raise OptionError(problem, location="answers.favourable", hint=f"one of: {', '.join(self.choices)}")
         if self.read == "logprobs" and any(a != b and a.startswith(b) for a in folded for b in folded):
             raise OptionError(
-                "no choice may begin with another one where chances of first tokens are read",
+                "with `read: logprobs`, no choice may begin with another choice",
                 location="answers.choices",
             )
 
@@ -152,8 +153,8 @@ class AnswerFormat(_Entries):
 
 _ANSWER_HINTS = {
     "choices": 'choices: ["yes", "no"]',
-    "range": "range: [0, 10], the least and the greatest number",
-    "candidates": "candidates: 4, how many people a prompt ranks",
+    "range": "range: [0, 10], the minimum and the maximum",
+    "candidates": "candidates: 4, the number of people ranked per prompt",
 }
 
 
@@ -164,7 +165,7 @@ class ScreeningPlan(_Entries):
         half_width: Target half-width of the interval of a gap.
         calls: Maximum number of calls. None disables the limit.
         money: Maximum cost. None disables the limit.
-        price: Prices of a million input tokens and of a million output tokens, in any currency.
+        price: Prices per million input tokens and per million output tokens, in any currency.
         at_once: Maximum number of concurrent questions.
         seeds: ``paired`` sends the same ``seed`` for both sides of a pair, ``none`` sends none.
         seed: Seed of the random draws.
@@ -184,9 +185,9 @@ class ScreeningPlan(_Entries):
             raise OptionError("a price is negative or not finite", location="plan.price", hint="price: [0.15, 0.60]")
         if self.money is not None and self.price is None:
             raise OptionError(
-                "a limit of money needs prices",
+                "a limit on money requires prices",
                 location="plan.price",
-                hint="price: [0.15, 0.60], of a million tokens read and written",
+                hint="price: [0.15, 0.60], per million input tokens and per million output tokens",
             )
         return self
 
@@ -200,12 +201,12 @@ class ScreeningFile(_Entries):
         system: Template of the system prompt.
         answers: Rules for reading answers.
         refused: Whether refused, unreadable and cut-off answers count as ``unfavourable`` or are ``excluded``.
-        people: Name list and compared groups, for the audit of language models.
-        plan: Aims and limits.
-        asks: Number of answers whose mean is the score of a model of rows or texts.
-        consensus: Number of answers whose majority is the decision in audits.
-        blind: Whether names, words and pronouns of ``person`` are hidden from the prompt.
-        answers_file: File of answers, relative to this file. None stores none.
+        people: Name list and compared groups for audits of language models.
+        plan: Goals and limits.
+        asks: Number of answers averaged to a score of a row or text.
+        consensus: Number of answers per majority decision in audits.
+        blind: Whether the prompt hides the name, terms and pronouns of ``person``.
+        answers_file: Answers file, relative to this file. None stores no answers.
         path: Path of the file.
     """
 
@@ -226,27 +227,29 @@ class ScreeningFile(_Entries):
     def _check_limits(self) -> ScreeningFile:
         if self.plan.money is not None and self.service.most_tokens is None:
             raise OptionError(
-                "a limit of money needs a limit of tokens", location="service.options", hint="options: {max_tokens: 64}"
+                "a limit on money requires a limit on tokens",
+                location="service.options",
+                hint="options: {max_tokens: 64}",
             )
         if self.consensus > 1 and not self.answers.choices:
-            raise OptionError("a majority needs choices to vote for", location="consensus", hint="leave it out")
+            raise OptionError("a majority requires choices", location="consensus", hint="omit it")
         return self
 
     @property
     def name(self) -> str:
-        """Name in reports: that of the file, or otherwise of the model."""
+        """Name in reports: the file name, or otherwise the model name."""
         return self.path.name if self.path else self.service.model
 
     @property
     def outcome(self) -> Literal["rate", "score", "number", "rank"]:
-        """Kind of value of an answer: a favourable answer, its probability, a number, or a scaled place."""
+        """Type of an answer's value: a favourable answer, its probability, a number, or a scaled place."""
         kinds: dict[str, Literal["score", "number", "rank"]]
         kinds = {"logprobs": "score", "number": "number", "ranking": "rank"}
         return kinds.get(self.answers.read, "rate")
 
     @property
     def kept_answers(self) -> Path | None:
-        """Path of the file of answers. None if there is none."""
+        """Path of the answers file, or None."""
         if self.answers_file is None:
             return None
         return (self.path.parent if self.path else Path()) / self.answers_file
@@ -260,9 +263,9 @@ class ScreeningFile(_Entries):
 _HINTS = {
     "service": 'service: {url: "http://127.0.0.1:11434/v1", model: qwen3}',
     "url": "for example http://127.0.0.1:11434/v1",
-    "prompt": "the text that the model is asked, with {{ column }} where a value stands",
+    "prompt": "text of the prompt, with {{ column }} in place of a value",
     "answers": 'answers: {choices: ["yes", "no"], favourable: "yes"}',
-    "choices.*": 'texts stand in quotes: ["1", "2"]',
+    "choices.*": 'write texts in quotes: ["1", "2"]',
 }
 
 

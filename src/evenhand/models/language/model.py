@@ -36,17 +36,17 @@ from evenhand.models.language.prompts import Prompt, candidate_list, compile_tem
 from evenhand.models.ledger import QuestionLedger
 
 CHARACTERS_PER_TOKEN = 4.0
-"""Assumed number of characters per token, until the service has reported tokens."""
+"""Assumed number of characters per token until the service has reported token counts."""
 
 
 class ChatQuestion(NamedTuple):
-    """Prompt to ask.
+    """Prompt and options of a question.
 
     Attributes:
         prompt: The prompt.
-        draw: Number of the repetition of the same prompt, from 0.
+        draw: Repetition number of the prompt, from 0.
         seed: Seed for the service. If None, no seed is sent.
-        place: In a ranking, number of the candidate in question, from 1.
+        place: In a ranking, number of the assessed candidate, from 1.
     """
 
     prompt: Prompt
@@ -59,10 +59,10 @@ class CallForecast(NamedTuple):
     """Forecast of the cost of questions.
 
     Attributes:
-        calls: Number of questions without a kept answer.
-        tokens_in: Estimated number of tokens read.
-        tokens_out: Maximum number of tokens written. None if the file sets no limit.
-        money: Cost of these tokens. None if the file has no prices, or no limit of tokens.
+        calls: Number of questions without a stored answer.
+        tokens_in: Estimated number of input tokens.
+        tokens_out: Maximum number of output tokens. None if the file sets no limit.
+        money: Cost of these tokens. None if the file has no prices or no token limit.
     """
 
     calls: int
@@ -76,13 +76,13 @@ class LanguageModel:
 
     Args:
         file: Model file.
-        answers: File that stores answers. Default: that of the model file.
-        calls, money: Maximum number of calls, and maximum cost. Default: those of the plan.
-        at_once: Maximum number of concurrent questions. Default: that of the plan.
+        answers: Answers file. Default: from the model file.
+        calls, money: Maximum number of calls and maximum cost. Default: from the plan.
+        at_once: Maximum number of concurrent questions. Default: from the plan.
 
     Raises:
-        DataError: The file of answers cannot be used.
-        OptionError: The cost is limited, but the file has no prices or no limit of tokens.
+        DataError: The answers file cannot be used.
+        OptionError: The cost is limited, but the file has no prices or no token limit.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class LanguageModel:
         limits = {"calls": calls, "money": money, "at_once": at_once}
         changed = {name: value for name, value in limits.items() if value is not None}
         if changed:
-            # The limits are validated like entries of the file.
+            # Limits are validated like entries of the file.
             entries = file.model_dump() | {"plan": plan.model_dump() | changed, "path": file.path}
             file = check_configuration(lambda: ScreeningFile.model_validate(entries), ScreeningFile, location=file.name)
             plan = file.plan
@@ -120,7 +120,7 @@ class LanguageModel:
 
     @classmethod
     def of(cls, file: ScreeningFile | Path | str, **limits: Any) -> LanguageModel:
-        """Load a model from a model file or its path, with limits as for the class.
+        """Load a model from a model file or its path. For the limits see the class.
 
         Raises:
             OptionError: The file cannot be read.
@@ -139,12 +139,12 @@ class LanguageModel:
 
         Args:
             row: Values by column.
-            person: Person whose name, words and pronouns are used.
+            person: Person whose name, terms and pronouns are used.
             others: Other candidates of a ranking.
             place: Position of this candidate in a ranking, from 1.
 
         Raises:
-            OptionError: A value of the template is missing.
+            OptionError: A template value is missing.
         """
         visible = self._person_for_prompt(person)
         values = plain_row(row) | ({} if visible is None else {"person": visible})
@@ -174,16 +174,16 @@ class LanguageModel:
     ) -> list[ChatOutcome]:
         """Ask questions, and return their outcomes in the same order. Stored answers cost nothing.
 
-        With ``consensus: k`` in the file, the outcome of a question is the majority of k answers.
+        With ``consensus: k`` in the file, the outcome is the majority of k answers.
 
         Args:
             questions: The questions.
-            progress: Called with the completed share of questions.
+            progress: Called with the completed fraction of questions.
             ledger: Ledger that is charged for each call.
 
         Raises:
             BudgetError: The limits or the ledger do not allow all calls. All received answers are stored.
-            FetchError: The service is unavailable or cannot be used.
+            FetchError: The service is unavailable or unusable.
         """
         votes = self.file.consensus
         keys, bodies = [], {}
@@ -231,7 +231,7 @@ class LanguageModel:
         return read_outcome(reply, self.file, question.place)
 
     def forecast(self, questions: Iterable[ChatQuestion]) -> CallForecast:
-        """Forecast the cost of questions without asking them. Tokens read are estimated from earlier prompts."""
+        """Forecast the cost of questions without asking them. Input tokens are estimated from earlier prompts."""
         size = calls = 0
         for question in questions:
             for vote in range(self.file.consensus):
@@ -247,11 +247,11 @@ class LanguageModel:
 
     @property
     def spent(self) -> ServiceUsage:
-        """Calls and their cost."""
+        """Calls and their cost so far."""
         return self._budget.spent
 
     def write_batch(self, questions: Sequence[ChatQuestion], path: Path) -> int:
-        """Write the questions without an answer to a batch file in the format of large providers.
+        """Write unanswered questions to a batch file in the format of large providers.
 
         Each line is a request whose ``custom_id`` is the question's key. Return the number of lines.
 
@@ -268,7 +268,7 @@ class LanguageModel:
                     lines[key] = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
         maximum = add_tokens(*(self._pool.most_of(line["body"]) for line in lines.values()))
         if not self._budget.reserve(maximum, len(lines)):
-            raise BudgetError("the limits do not allow the batch as long as other questions are in flight")
+            raise BudgetError("the limits do not allow the batch while other questions are in flight")
         self._budget.release(maximum, len(lines))
         try:
             path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines.values()), "utf-8")
@@ -279,8 +279,8 @@ class LanguageModel:
     def read_batch(self, path: Path) -> int:
         """Store the answers of a provider's result or error file, in any order, and return their number.
 
-        Requests that a content filter refused are answers too. Other failed requests are left open: ``ask`` or the next
-        batch asks them again.
+        Requests rejected by a content filter count as answers. Other failed requests are sent again by ``ask`` or the
+        next batch.
 
         Raises:
             DataError: The file cannot be read, or a line of it is not a result.
@@ -304,16 +304,16 @@ class LanguageModel:
                 reply = parse_reply(body, self._chat) if refusal is None else refusal_reply(refusal)
             except (ValueError, KeyError, TypeError, AttributeError, ModelError):
                 raise DataError(
-                    "this line is not the result of a request",
+                    "this line is not a request result",
                     location=f"{path}, line {number + 1}",
-                    hint="give the result file as the provider wrote it",
+                    hint="pass the provider's result file unmodified",
                 ) from None
             self._store.keep(key, reply)
             count += 1
         return count
 
     def close(self) -> None:
-        """Close the connections and the file of answers."""
+        """Close the connections and the answers file."""
         self._chat.wire.close()
         self._store.close()
 
@@ -325,9 +325,8 @@ class LanguageModel:
 
 
 def _majority(votes: Sequence[ChatOutcome]) -> ChatOutcome:
-    """Select an outcome with the most frequent label; the earliest one in case of a tie.
-
-    Votes without a label only count if no vote has a label.
+    """Select an outcome with the most frequent label. Ties: the earliest. Unlabelled votes only count if no vote has a
+    label.
     """
     labels = Counter(vote.label for vote in votes if vote.kind == "choice")
     if not labels:
@@ -338,29 +337,29 @@ def _majority(votes: Sequence[ChatOutcome]) -> ChatOutcome:
     return winner._replace(tokens=tokens)
 
 
-# Many questions at the same time: a pool with retries, rate control and a budget.
+# Pool of concurrent questions with retries, rate control and a budget.
 
 
 MAX_WAIT_SECONDS = 3600.0
-"""Maximum pause requested by a service. A longer one ends the run."""
+"""Maximum pause that a service may request. A longer one ends the run."""
 
 MAX_BACKOFF_SECONDS = 60.0
-"""Default number of seconds between two attempts."""
+"""Default number of seconds between attempts."""
 
 LEAST_FAILURES = 20
-"""Consecutive questions without an answer, at least two per thread, after which the service counts as down."""
+"""Consecutive unanswered questions, at least two per thread, after which the service is considered down."""
 
 _UNUSABLE = (401, 403, 404, 405)
-"""Status codes that concern the service rather than a single question."""
+"""Status codes caused by the service rather than by a single question."""
 
 
 @dataclass(eq=False)
 class RateGate:
-    """Limit of the questions in flight: halved when the service reports an overload, then raised slowly.
+    """Limit on questions in flight, halved when the service is overloaded and then raised slowly.
 
     Attributes:
         most: Maximum number of questions in flight.
-        cautious: Whether to start with one question and double the limit with each round of answers.
+        cautious: Whether to start with one question and double the limit after each round of answers.
         limit: Current limit.
     """
 
@@ -377,7 +376,7 @@ class RateGate:
         self.limit = 1 if self.cautious else self.maximum
 
     def enter(self, reserve: Callable[[], bool] = lambda: True) -> bool:
-        """Wait for a slot that can be reserved. Return False if the pool was stopped.
+        """Wait for a slot and reserve the call. Return False if the pool was stopped.
 
         Raises:
             BudgetError: Raised by ``reserve``.
@@ -388,12 +387,13 @@ class RateGate:
                 if pause <= 0 and self._active < self.limit and reserve():
                     self._active += 1
                     return True
-                # Another pool may share the budget, and releases no slot of this one.
+                # Another pool that shares the budget does not wake this one.
                 self._changed.wait(pause if pause > 0 else 1.0)
             return False
 
     def leave(self, *, answered: bool) -> None:
-        """Release the slot. After ``limit`` answers, or after each during a cautious start, raise the limit by one."""
+        """Release the slot. Raise the limit by one after ``limit`` answers, or after each answer during a cautious
+        start."""
         with self._changed:
             self._active -= 1
             self._answered += answered
@@ -402,7 +402,7 @@ class RateGate:
             self._changed.notify_all()
 
     def slow_down(self, seconds: float) -> None:
-        """Halve the limit and admit no request for some seconds; simultaneous calls halve it once."""
+        """Halve the limit and admit no request for some seconds. Simultaneous calls halve it only once."""
         with self._changed:
             now = time.monotonic()
             if now >= self._until:
@@ -410,7 +410,7 @@ class RateGate:
             self._until = max(self._until, now + seconds)
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless the pool is stopped."""
+        """Wait until the time has passed or the pool is stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)
 
@@ -425,9 +425,9 @@ class Attempt(NamedTuple):
     """Result of one call.
 
     Attributes:
-        reply: The answer. None without one.
-        error: The error. None without one.
-        tokens: Tokens that the service counted. None if it did not report them.
+        reply: The answer, or None.
+        error: The error, or None.
+        tokens: Tokens reported by the service, or None.
         charged: Whether the service may have charged the call.
     """
 
@@ -439,16 +439,14 @@ class Attempt(NamedTuple):
 
 @dataclass(eq=False)
 class QuestionPool:
-    """Asks a service many questions, and stores all answers.
+    """Pool that sends questions to a service and stores all answers.
 
     Attributes:
-        chat: Connection to the service.
-        store: Store of the answers.
-        budget: Budget of the calls.
+        chat: Connection to the service. store: Store of answers. budget: Budget for calls.
         at_once: Maximum number of concurrent questions.
         retries: Maximum number of retries per question.
         backoff: Seconds before the first retry. Each further pause is twice as long.
-        most_tokens: Maximum number of tokens of an answer. None if it is unknown.
+        most_tokens: Maximum number of tokens per answer. None if unknown.
     """
 
     chat: ChatService
@@ -468,22 +466,22 @@ class QuestionPool:
         progress: Callable[[float], None],
         ledger: QuestionLedger | None = None,
     ) -> None:
-        """Ask questions and store their answers; failed questions remain without an answer.
+        """Ask questions and store their answers. Failed questions remain unanswered.
 
         Args:
             bodies: Requests by key.
-            progress: Called with the share of questions that are done.
-            ledger: Is charged for all questions first, and then for each retry of a call that may have been charged.
+            progress: Called with the completed fraction of questions.
+            ledger: Ledger charged for all questions first, then for each retry of a call that may have been charged.
 
         Raises:
             BudgetError: The limits or the ledger do not allow all calls. All received answers are stored.
-            FetchError: The service is down, or cannot be used.
+            FetchError: The service is down or unusable.
         """
         if not bodies:
             return
         if ledger is not None:
             ledger.charge(len(bodies))
-        # The first answer shows whether the service keeps to the maximum of tokens.
+        # The first answer shows whether the service respects the token limit.
         gate = RateGate(self.at_once, cautious=not self.budget.is_calibrated)
         try:
             with ThreadPoolExecutor(min(self.at_once, len(bodies)), thread_name_prefix="ask") as threads:
@@ -497,7 +495,7 @@ class QuestionPool:
                             future.result()
                         progress(1 - len(waiting) / len(bodies))
                 finally:
-                    gate.stop()  # calls in flight are paid for: wait for them and keep their answers
+                    gate.stop()  # calls in flight are charged, so wait for their answers
         except EvenhandError as error:
             spent = self.budget.spent
             if spent.calls or spent.remembered_money:
@@ -508,7 +506,7 @@ class QuestionPool:
             raise
 
     def most_of(self, body: Mapping[str, Any]) -> Tokens:
-        """Bound the tokens of a request and its answer. Without a limit, the longest previous answer is used."""
+        """Bound the tokens of a request and its answer. Without a limit, use the longest previous answer."""
         return upper_tokens(body), self.most_tokens or 1
 
     def _ask_one(self, gate: RateGate, ledger: QuestionLedger | None, key: str, body: Mapping[str, Any]) -> None:
@@ -534,7 +532,7 @@ class QuestionPool:
             raise
 
     def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], maximum: Tokens, pause: float) -> Attempt:
-        """Ask once, and settle the call. An overload delays all questions."""
+        """Send a question once and settle the call. Overload delays all questions."""
         answered = False
         try:
             attempt = self._attempt(key, body, maximum)
@@ -545,7 +543,7 @@ class QuestionPool:
             elif error is not None and error.status == 429:
                 delay = max(error.retry_after or 0.0, pause)
                 if delay > MAX_WAIT_SECONDS:
-                    error.hint = f"it wants a pause of {delay / 3600:.0f} hours: run again later; answers are kept"
+                    error.hint = f"it requests a pause of {delay / 3600:.0f} hours. Run again later; answers are stored"
                     raise error
                 gate.slow_down(delay)
             return attempt
@@ -553,7 +551,7 @@ class QuestionPool:
             gate.leave(answered=answered)
 
     def _attempt(self, key: str, body: Mapping[str, Any], maximum: Tokens) -> Attempt:
-        """Send a question, settle the call and store its answer, if there is one."""
+        """Send a question, settle the call and store the answer, if any."""
         attempt = Attempt()
         try:
             attempt = self._post(key, body)
@@ -586,7 +584,7 @@ class QuestionPool:
         return Attempt(reply=reply, tokens=tokens, charged=True)
 
     def _fail(self, error: EvenhandError) -> None:
-        """Count a question without an answer.
+        """Count an unanswered question.
 
         Raises:
             FetchError: The service is considered unavailable.
@@ -603,7 +601,7 @@ class QuestionPool:
 def upper_tokens(body: Mapping[str, Any]) -> int:
     """Compute an upper bound on the input tokens of a request.
 
-    No part of a request has more tokens than bytes. The bytes around the messages leave room for the tokens that
-    templates of models add to a conversation.
+    No part of a request has more tokens than bytes. The byte allowance per message covers the tokens added by chat
+    templates.
     """
     return len(json.dumps(body, ensure_ascii=False).encode(errors="replace"))

@@ -1,7 +1,7 @@
 """Prompts from templates: a safe subset of Jinja with values, conditions and loops over lists.
 
-A template comes from a file that may be written by others. So nothing in it can reach Python's internals, files
-or the network, and nothing can take time or memory without end: there are no assignments, macros or nested loops,
+Templates may come from untrusted files. They cannot access Python's internals, files or the network, and their time and
+memory are bounded: there are no assignments, macros or nested loops,
 values have the methods listed here, and the result has a limited size.
 """
 
@@ -26,7 +26,7 @@ UNKNOWN = "unknown"
 """Text of a missing value in a prompt."""
 
 _BRACED = re.compile(r"(?<!\{)\{\s*(\w[^{}\"':,.]*?)\s*(?:\.\w+\s*)?\}(?!\})")
-"""A name in single braces, which a template does not replace."""
+"""Name in single braces, which templates do not replace."""
 
 _NODES = [
     "Template",
@@ -107,18 +107,18 @@ _METHODS = frozenset(
         "values",
     ]
 )
-"""Methods of texts, numbers, lists and mappings that templates may call."""
+"""Methods that templates may call."""
 
 
 class Prompt(NamedTuple):
-    """A system prompt and a question."""
+    """System prompt and question."""
 
     system: str
     text: str
 
 
 Template = Callable[[Mapping[str, Any]], str]
-"""Returns the text for values by name."""
+"""Render the text from values by name."""
 
 
 @cache
@@ -127,11 +127,11 @@ def compile_template(source: str, location: str) -> Template:
 
     Args:
         source: Text of the template.
-        location: Entry of the file, for error messages.
+        location: Entry of the file in error messages.
 
     Raises:
-        OptionError: The text is not a template, or uses a forbidden feature. The function raises it for a name
-            without a value, and for a name in single braces that has one.
+        OptionError: The text is not a template or uses a forbidden feature. The function raises it for an undefined
+            name and for a defined name in single braces.
     """
     from jinja2 import StrictUndefined, TemplateError, nodes
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -144,7 +144,7 @@ def compile_template(source: str, location: str) -> Template:
             return super().is_safe_attribute(obj, attr, value) and (attr in _METHODS or not is_basic)
 
         def wrap_str_format(self, value: Any) -> None:
-            """Leave ``format`` to the rule above: widths in it would take memory without end."""
+            """Reject ``format``, since its widths could exhaust memory."""
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             if not isinstance(left, int | float) or not isinstance(right, int | float):
@@ -155,7 +155,7 @@ def compile_template(source: str, location: str) -> Template:
         return OptionError(message, location=location if line is None else f"{location}, line {line}")
 
     if len(source) > MAX_TEMPLATE:
-        raise fail(f"a template has at most {MAX_TEMPLATE:,} characters, this one has {len(source):,}")
+        raise fail(f"a template may have at most {MAX_TEMPLATE:,} characters, got {len(source):,}")
     environment = Environment(undefined=StrictUndefined, finalize=_show, keep_trailing_newline=False, loader=None)
     environment.globals.clear()
     try:
@@ -163,9 +163,9 @@ def compile_template(source: str, location: str) -> Template:
         for node in _walk(tree):
             kind = type(node).__name__
             if kind not in _NODES:
-                raise fail(f"a prompt can show values, choose, and go through lists; it has no {kind}", node.lineno)
+                raise fail(f"prompts support values, conditions and loops, but no {kind}", node.lineno)
             if isinstance(node, nodes.For) and (node.recursive or node.find(nodes.For)):
-                raise fail("a prompt has no loop within a loop", node.lineno)
+                raise fail("nested loops are not supported in prompts", node.lineno)
             if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
                 hint = f"{suggest_name(node.name, _FILTERS)}known: {', '.join(_FILTERS)}"
                 error = fail(f"there is no filter {node.name!r} in prompts", node.lineno)
@@ -175,7 +175,7 @@ def compile_template(source: str, location: str) -> Template:
         template = environment.from_string(tree)
     except (TemplateError, RecursionError) as error:
         wrong = fail(f"this is not a template: {error}", getattr(error, "lineno", None))
-        wrong.hint = "in braces, a column has a name of letters, digits and _: rename others"
+        wrong.hint = "in braces, column names may contain only letters, digits and _. Rename other columns"
         raise wrong from None
 
     braced = {name.casefold(): name for text in texts for name in _BRACED.findall(text)}
@@ -196,15 +196,15 @@ def compile_template(source: str, location: str) -> Template:
             for part in template.generate(values):
                 length += len(part)
                 if length > MAX_PROMPT:
-                    raise fail(f"a prompt has at most {MAX_PROMPT:,} characters, this one is longer")
+                    raise fail(f"a prompt may have at most {MAX_PROMPT:,} characters, but this one is longer")
                 parts.append(part)
         except OptionError:
             raise
         except TemplateError as error:
             wrong = fail(str(error))
-            wrong.hint = f"there are: {', '.join(sorted(values))}"
+            wrong.hint = f"available: {', '.join(sorted(values))}"
             raise wrong from None
-        except Exception as error:  # expressions of others may raise any error
+        except Exception as error:  # template expressions may raise any error
             raise fail(f"the template fails: {type(error).__name__}: {error}") from None
         return "".join(parts)
 
@@ -218,9 +218,8 @@ def _walk(node: Any) -> Any:
 
 
 def _show(value: object) -> object:
-    """Format a value for a prompt: a word for a missing cell, and whole floats without decimals.
-
-    A column of whole numbers with missing cells holds floats, in which 1.0 and 1 are the same.
+    """Format a value for a prompt: a word for a missing cell, and integral floats without decimals. Integer columns
+    with missing cells are stored as floats.
     """
     if value is None or value != value:
         return UNKNOWN
@@ -228,16 +227,15 @@ def _show(value: object) -> object:
 
 
 def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Convert the cells of a row to Python values; missing cells are None."""
+    """Convert the cells of a row to Python values. Missing cells become None."""
     return {str(name): None if is_missing(value) else plain_value(value) for name, value in row.items()}
 
 
 def candidate_list(
     subject: tuple[Mapping[str, Any], object], others: Sequence[tuple[Mapping[str, Any], object]], place: int
 ) -> list[dict[str, Any]]:
-    """List the candidates of a ranking, with the given one at its position (from 1).
-
-    Each has the columns of its row, ``person``, and ``number``.
+    """List the candidates of a ranking, with the assessed one at its position (from 1). Each has its row's columns,
+    ``person`` and ``number``.
     """
     order = [*others[: place - 1], subject, *others[place - 1 :]]
     return [{**plain_row(row), "person": person, "number": n + 1} for n, (row, person) in enumerate(order)]

@@ -1,4 +1,4 @@
-"""Language models as models of rows or texts, whose score is a probability or the mean of several answers."""
+"""Language models as scorers of rows or texts. A score is a probability or the mean of several answers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TEXT_QUESTIONS = 256
 
 @dataclass(eq=False)
 class RepeatedAsker:
-    """Asks each prompt several times and averages the answers. Repeated prompts get new answers.
+    """Query of each prompt several times, with averaged answers. Repeated prompts get new answers.
 
     Attributes:
         model: Language model.
-        ledger: Ledger that is charged for each answer that was not stored.
+        ledger: Ledger charged for each new answer.
     """
 
     model: LanguageModel
@@ -44,16 +44,16 @@ class RepeatedAsker:
 
     @property
     def asks(self) -> int:
-        """Number of answers per prompt; 1 if probabilities are read."""
+        """Number of answers per prompt. 1 if probabilities are read."""
         return 1 if self.model.file.answers.read == "logprobs" else self.model.file.asks
 
     def means(self, prompts: Sequence[Prompt]) -> Floats:
-        """Ask each prompt, and compute the mean value of the new answers, scaled from 0 to 1, shape (n,).
+        """Ask each prompt and compute the mean of the new answers, scaled to 0 to 1, shape (n,).
 
         Raises:
-            BudgetError: The limits do not allow all answers; those so far are stored.
-            FetchError: the service is down, or a prompt stayed without an answer.
-            ModelError: no answer to a prompt can be read, and such answers are excluded.
+            BudgetError: The limits do not allow all answers. Received answers are stored.
+            FetchError: the service is down, or a prompt was not answered.
+            ModelError: no answer to a prompt is readable, and unreadable answers are excluded.
         """
         questions = []
         with self._lock:
@@ -68,16 +68,16 @@ class RepeatedAsker:
     def _mean(self, outcomes: Sequence[ChatOutcome], form: AnswerFormat) -> float:
         if any(outcome.kind == "failed" for outcome in outcomes):
             raise FetchError(
-                "the service left a question without an answer",
+                "the service did not answer a question",
                 location=self.model.file.name,
-                hint="run it again: answers that are kept cost nothing",
+                hint="run it again; stored answers are free",
             )
         values = np.array([outcome.value for outcome in outcomes if outcome.value == outcome.value])
         if not len(values):
             raise ModelError(
                 f"no answer to a prompt can be read: {outcomes[0].text[:200]!r} ({outcomes[0].kind})",
                 location=self.model.file.name,
-                hint="refused: unfavourable counts such answers; or ask for shorter ones in the prompt",
+                hint="set refused: unfavourable to count such answers, or ask for shorter answers in the prompt",
             )
         if form.range is not None:
             low, high = form.range
@@ -88,11 +88,11 @@ class RepeatedAsker:
 
 @dataclass(frozen=True, eq=False)
 class LanguageScorer(ReplyingScorer):
-    """A language model as a model of rows.
+    """Language model as a scorer of rows.
 
     Attributes:
         schema: Schema of the individuals.
-        asker: Asker of the prompts.
+        asker: Sender of the prompts.
         classes: Labels of the target.
         favourable: Position of the favourable label in ``classes``.
         name: Name in reports.
@@ -111,7 +111,7 @@ class LanguageScorer(ReplyingScorer):
 
     @property
     def ledger(self) -> QuestionLedger:
-        """Ledger of the answers."""
+        """Ledger of new answers."""
         return self.asker.ledger
 
     @property
@@ -120,7 +120,7 @@ class LanguageScorer(ReplyingScorer):
         return can_vary(self.asker)
 
     def reply(self, individuals: Floats) -> Reply:
-        """Compute scores and labels, with one question per individual."""
+        """Compute scores and labels with one question per individual."""
         scores = ask_once(individuals, self.known, self._ask, batch=self.batch, width=1)
         return self._as_reply(scores[:, 0])
 
@@ -140,13 +140,13 @@ class LanguageScorer(ReplyingScorer):
 
 @dataclass(eq=False)
 class TextAsker:
-    """A language model as a function from a list of texts to their scores, shape (n,).
+    """Language model as a function that maps texts to scores, shape (n,).
 
     Attributes:
         model: Language model.
-        classes: Unfavourable choices, and the favourable one.
+        classes: Unfavourable choices, then the favourable one.
         ledger: Ledger that counts paid answers.
-        asker: Asker of the prompts.
+        asker: Sender of the prompts.
     """
 
     model: LanguageModel
@@ -173,14 +173,14 @@ class TextAsker:
 
 
 def can_vary(asker: RepeatedAsker) -> bool:
-    """Check whether repeated answers may differ, which is not the case if probabilities are read."""
+    """Return whether repeated answers may differ. Probabilities never do."""
     return asker.model.file.answers.read != "logprobs"
 
 
 def open_screening_file(
     path: Path, schema: Schema, *, name: str | None = None, ledger: QuestionLedger | None = None
 ) -> LanguageScorer:
-    """Load a model file as a model of rows, without asking any question.
+    """Load a model file as a scorer of rows without sending a query.
 
     Raises:
         ModelError: the file cannot be read, it ranks people, or the target has more than two labels.
@@ -189,16 +189,16 @@ def open_screening_file(
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values
     if len(classes) != 2:
         raise ModelError(
-            f"a language model gives one score, and the target {schema.target.name!r} has {len(classes)} labels",
+            f"a language model returns one score, but the target {schema.target.name!r} has {len(classes)} labels",
             location=str(path),
-            hint="name a target with two labels",
+            hint="choose a target with two labels",
         )
     asker = RepeatedAsker(model, QuestionLedger() if ledger is None else ledger)
     return LanguageScorer(schema, asker, classes, classes.index(schema.target.favourable), name or path.name)
 
 
 def open_text_file(path: Path) -> TextAsker:
-    """Load a model file as a model of texts, without asking any question.
+    """Load a model file as a scorer of texts without sending a query.
 
     Raises:
         ModelError: the file cannot be read, or it ranks people.
@@ -213,8 +213,8 @@ def _open_model(path: Path) -> LanguageModel:
         raise ModelError(error.message, location=error.location, hint=error.hint) from None
     if model.file.answers.read == "ranking":
         raise ModelError(
-            "a ranking compares people, and gives no score of one",
+            "a ranking compares people and does not score them individually",
             location=model.file.name,
-            hint="evenhand llm audit takes rankings",
+            hint="use evenhand llm audit for rankings",
         )
     return model

@@ -1,1 +1,1 @@
-"""From files to white boxes, one module for each format; nothing in a file is run."""
+"""Readers that convert files to white boxes, one module per format. No code in a file is run."""

@@ -15,7 +15,7 @@ from evenhand.schema.schema import Schema
 
 
 def booster_library(model: Any) -> str | None:
-    """Return the library of boosted trees that a model belongs to; None for any other model."""
+    """Return the boosting library of a model. None for any other model."""
     library = type(model).__module__.partition(".")[0]
     return library if library in ("catboost", "lightgbm", "xgboost") else None
 
@@ -25,11 +25,11 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
 
     Args:
         model: ``xgboost.Booster``, ``XGBClassifier``, ``lightgbm.Booster``, ``LGBMClassifier``,
-            ``CatBoostClassifier`` or the like.
+            ``CatBoostClassifier`` or similar.
         schema: Schema of the inputs.
 
     Raises:
-        ModelError: the model is of another library, not fitted, or does not fit the schema.
+        ModelError: the model is from another library, is not fitted, or does not fit the schema.
     """
     name = type(model).__name__
     library = booster_library(model)
@@ -49,18 +49,18 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
         return parse_lightgbm(text, schema, location=name, answers=None if answers is None else list(answers))
     if library == "catboost":
         if not model.is_fitted():
-            raise ModelError("the model is not fitted", location=name, hint="call fit first")
+            raise ModelError("the model is not fitted", location=name, hint="call fit before passing the model")
         return parse_catboost_object(model, schema, location=name)
-    raise ModelError(f"a {name} is not a model of XGBoost, LightGBM or CatBoost", location=name)
+    raise ModelError(f"a {name} is not an XGBoost, LightGBM or CatBoost model", location=name)
 
 
 def _fitted_booster(model: Any, attribute: str, method: str, name: str) -> Any:
-    """Return the booster inside an estimator; a booster unchanged."""
+    """Return the booster of an estimator. A booster is returned unchanged."""
     try:
         inside = getattr(model, attribute, None)
         booster = model if inside is None else inside() if callable(inside) else inside
-    except ValueError:  # base class of both libraries' errors about unfitted models
+    except ValueError:  # both libraries derive their errors about unfitted models from it
         booster = None
     if not hasattr(booster, method):
-        raise ModelError("the model is not fitted", location=name, hint="call fit first")
+        raise ModelError("the model is not fitted", location=name, hint="call fit before passing the model")
     return booster

@@ -32,7 +32,7 @@ MAX_DEPTH = 16
 """Maximum depth of a symmetric tree in CatBoost."""
 
 MAX_CONVERSION_SECONDS = 300
-"""Time limit of CatBoost for one file, since it may hang on a damaged one."""
+"""Time limit for CatBoost per file, since it may hang on a damaged one."""
 
 LINKS: dict[str, Link] = {
     "Logloss": "logistic",
@@ -40,26 +40,25 @@ LINKS: dict[str, Link] = {
     "MultiClass": "softmax",
     "MultiClassOneVsAll": "one-vs-rest",
 }
-"""Losses of classifiers, and how their raw values become probabilities."""
+"""Classification losses and the links from raw values to probabilities."""
 
 
 def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
-    """Read a model saved by CatBoost (``save_model``), with symmetric trees or others.
+    """Read a model saved by CatBoost (``save_model``), with symmetric or other trees.
 
     CatBoost converts a ``.cbm`` file to JSON, in a separate process. It compares in float32 (``x > border``); the
-    ensemble's thresholds are the float64 numbers that give the same branch. It adds in float64. With
-    ``MultiClassOneVsAll`` its probabilities need not add up to 1; the ensemble divides them by their sum. Categories
-    that are compared one by one (``one_hot_max_size``) are hashes of their words, which CatBoost computes for the
-    schema's values and for the numbers that represent them.
+    ensemble's float64 thresholds select the same branches. Sums are in float64. With
+    ``MultiClassOneVsAll`` probabilities need not sum to 1; the ensemble normalises them. One-hot categories
+    (``one_hot_max_size``) are stored as hashes, which CatBoost computes for the schema's values and their numbers.
 
     Args:
         path: A ``.cbm`` or ``.json`` file.
         schema: Schema of the inputs. A model with feature names is matched by name.
 
     Raises:
-        NotAdditiveError: the model also uses statistics of categories (CTR), texts or embeddings.
-        ModelError: the file is damaged, of another kind, no classifier, or does not fit the schema.
-        MissingExtraError: CatBoost is needed and not installed.
+        NotAdditiveError: the model also uses category statistics (CTR), texts or embeddings.
+        ModelError: the file is damaged, is not a CatBoost classifier, or does not fit the schema.
+        MissingExtraError: CatBoost is required but not installed.
     """
     path = Path(path)
     data = read_file(path)
@@ -72,7 +71,7 @@ def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
 
 
 def is_catboost(data: bytes) -> bool:
-    """Return whether the bytes of a file look like a CatBoost model in either format."""
+    """Return whether file contents look like a CatBoost model in either format."""
     return data[: len(MAGIC)] == MAGIC or (b'"features_info"' in data and b'"model_info"' in data)
 
 
@@ -105,13 +104,12 @@ def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeE
 
 
 class _UnknownHashError(ModelError):
-    """Raised when the file lacks the words behind the hashes of categories."""
+    """Raised when the file lacks the words of category hashes."""
 
 
 def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
-    """Convert a file to JSON with the words of its categories, in CatBoost.
-
-    CatBoost's loader can crash on damaged files, so it runs in a separate process.
+    """Convert a file to JSON with its category words. CatBoost runs in a separate process, since its loader can crash
+    on damaged files.
     """
     installed = False
     with suppress(ImportError):
@@ -120,7 +118,7 @@ def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
         purpose = (
             "to read a .cbm file (a model saved with save_model('model.json', format='json') needs no CatBoost)"
             if file_format == "cbm"
-            else "to find the words behind the hashes of categories (save_model(..., pool=POOL) writes them)"
+            else "to find the words of category hashes (save_model(..., pool=POOL) stores them)"
         )
         raise MissingExtraError("catboost", extra="catboost", purpose=purpose)
     with TemporaryDirectory() as folder:
@@ -136,7 +134,7 @@ def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
             reason = f"no result after {MAX_CONVERSION_SECONDS} seconds"
         if not target.exists() or run.returncode:
             raise ModelError(
-                f"the file is damaged, or no such model: CatBoost cannot read it ({reason})",
+                f"the file is damaged or not a CatBoost model: CatBoost cannot read it ({reason})",
                 location=path.name,
                 hint=SAVE_AGAIN_HINT,
             )
@@ -144,13 +142,13 @@ def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
 
 
 def _list_words(schema: Schema) -> list[str]:
-    """List every text that may represent a category of an attribute in a model."""
+    """List all strings that may represent a category of an attribute in a model."""
     words: dict[str, None] = {}
     for column in range(schema.width):
         try:
             words |= dict.fromkeys(category_texts(schema, column, ""))
         except ModelError:
-            continue  # a model cannot use this attribute as categories
+            continue  # a model cannot use this attribute as categorical
     return list(words)
 
 
@@ -181,7 +179,7 @@ def _parse_document(document: Fields, schema: Schema) -> TreeEnsemble:
     categorical = info.parts("categorical_features", "feature", optional=True)
     described = {part.integer("flat_feature_index"): part for part in (*numeric, *categorical)}
     if sorted(described) != list(range(len(numeric) + len(categorical))):
-        raise ValueError("its features are not numbered one by one")
+        raise ValueError("its features are not numbered consecutively")
     names = [str(part.fields.get("feature_id", "")) for _, part in sorted(described.items())]
     if all(name in ("", str(i)) for i, name in enumerate(names)):
         names = []
@@ -198,12 +196,12 @@ def _parse_document(document: Fields, schema: Schema) -> TreeEnsemble:
             return _Split(feature.integer("flat_feature_index"), border, nan_passes=nan_passes)
         if kind == "OneHotFeature":
             return _Split(category_index[part.integer("cat_feature_index")], category=part.integer("value"))
-        raise _statistics_error("statistics of categories (CTR)" if kind == "OnlineCtr" else f"a {kind}", location)
+        raise _statistics_error("category statistics (CTR)" if kind == "OnlineCtr" else f"a {kind}", location)
 
     scale, biases = document.items("scale_and_bias")
     base = np.array(biases, dtype=float)
     if not np.isfinite(float(scale)) or not np.isfinite(base).all():
-        raise ValueError("its scale or bias is not finite")
+        raise ValueError("its scale or bias is not a finite number")
     link, answers = _read_objective(document.part("model_info"), len(base), schema)
     if "oblivious_trees" in document:
         trees = [_symmetric_nodes(part, read_split, len(base)) for part in document.parts("oblivious_trees", "tree")]
@@ -224,7 +222,7 @@ def _parse_document(document: Fields, schema: Schema) -> TreeEnsemble:
 
 
 def _read_objective(info: Fields, outputs: int, schema: Schema) -> tuple[Link, Sequence[Any]]:
-    """Read how raw values become probabilities, and the labels of the outputs."""
+    """Read the link from raw values to probabilities, and the labels of the outputs."""
 
     def decoded(key: str) -> Fields:
         value = info.fields.get(key, {})
@@ -238,9 +236,9 @@ def _read_objective(info: Fields, outputs: int, schema: Schema) -> tuple[Link, S
     threshold = float(info.fields.get("binclass_probability_threshold", 0.5))
     if threshold != 0.5:
         raise NotAdditiveError(
-            f"the model predicts its second label above a probability of {threshold:g}, and only 1/2 can be read",
+            f"only the probability threshold 1/2 is supported, got {threshold:g}",
             location=info.location,
-            hint="undo set_probability_threshold, save the model again, and give evenhand the threshold instead",
+            hint="reset set_probability_threshold, save the model again, and pass the threshold to evenhand instead",
         )
     labels = decoded("class_params").fields.get("class_names") or list(range(max(outputs, 2)))
     if len(labels) != max(outputs, 2):
@@ -252,8 +250,8 @@ def _statistics_error(feature: str, location: str) -> NotAdditiveError:
     return NotAdditiveError(
         f"the model uses {feature} in addition to its trees",
         location=location,
-        hint="for a white box train with one_hot_max_size at least as large as the number of an attribute's values; "
-        "for a black box `trust=True` lets CatBoost itself answer (its loader does not check damaged files)",
+        hint="for a white box, train with one_hot_max_size at least the number of values of each attribute; for a "
+        "black box, `trust=True` runs CatBoost itself (its loader does not check damaged files)",
     )
 
 
@@ -286,7 +284,7 @@ def _symmetric_nodes(part: Fields, read_split: Callable[[Fields], _Split], outpu
         for level, split in enumerate(splits)
         for node in range(2**level - 1, 2 ** (level + 1) - 1)
     ]
-    # The first split is at the root: it is the highest bit of a leaf's place from the left.
+    # The first split is at the root and is the highest bit of a leaf's position from the left.
     numbers = [int(f"{place:0{depth}b}"[::-1], 2) for place in range(2**depth)]
     return nodes + [_Node(None, values=leaves[number]) for number in numbers]
 
@@ -294,18 +292,18 @@ def _symmetric_nodes(part: Fields, read_split: Callable[[Fields], _Split], outpu
 def _category_numbers(
     trees: Sequence[Sequence[_Node]], info: Fields, positions: Integers, schema: Schema
 ) -> Mapping[tuple[int, int | None], Integers]:
-    """Find the input numbers behind each hash of a category that a split compares, by feature and hash."""
+    """Find the input numbers of each category hash in a split, by feature and hash."""
     hashes: dict[int, set[int]] = {}
     for split in (node.split for nodes in trees for node in nodes):
         if split is not None and split.category is not None:
             hashes.setdefault(split.feature, set()).add(split.category)
-    # The hashes of splits have the same 32 bits with a sign.
+    # Hashes in splits are the same 32 bits as signed integers.
     words = {
         (part.integer("hash") + 2**31) % 2**32 - 2**31: part.text("value")
         for part in info.parts("cat_features_hash", "hash", optional=True)
     }
     if hashes and not words:
-        raise _UnknownHashError("the file holds hashes of categories without their words", location=info.location)
+        raise _UnknownHashError("the file contains category hashes without their words", location=info.location)
     numbers: dict[tuple[int, int | None], Integers] = {}
     for feature, categories in hashes.items():
         listed = sorted(categories)
@@ -334,7 +332,7 @@ def _build_tree(
         output=0,
         feature=positions[[split.feature for split in splits]],
         threshold=at_most_float32(np.array([split.border for split in splits])),
-        # A category in the set of a node goes left; a number above the border goes right.
+        # A category in a node's set goes left. A number above the border goes right.
         left=np.where(leaf, -1, np.where(by_category, yes, no)),
         right=np.where(leaf, -1, np.where(by_category, no, yes)),
         default_left=~leaf & ~by_category & ~np.array([split.nan_passes for split in splits]),

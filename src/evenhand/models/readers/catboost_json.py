@@ -1,7 +1,7 @@
 """Conversion of CatBoost models to JSON in CatBoost.
 
-Run as ``python catboost_json.py SOURCE FORMAT TARGET``, it converts a file; the words of categories are read from
-standard input as JSON. It imports nothing of Evenhand.
+Run as ``python catboost_json.py SOURCE FORMAT TARGET``, it converts a file. Category words are read from standard input
+as JSON. Evenhand is not imported.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 
 def write_json(model: Any, path: str, words: Sequence[str]) -> None:
-    """Write a CatBoost model as JSON, with the hashes of the words that may be categories."""
+    """Write a CatBoost model as JSON with the hashes of possible category words."""
     import catboost
 
     categorical = model.get_cat_feature_indices()
     pool = None
     if categorical and words and not model.get_text_feature_indices() and not model.get_embedding_feature_indices():
-        # CatBoost writes the hashes of the categories that occur in a pool of data.
+        # CatBoost stores the hashes of the categories in a data pool.
         rows = [[word if i in categorical else 0.0 for i in range(len(model.feature_names_))] for word in words]
         pool = catboost.Pool(rows, cat_features=categorical)
     model.save_model(path, format="json", pool=pool)

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators, and boosted trees behind scikit-learn's preprocessing, as white boxes."""
+"""Scikit-learn estimators and pipelines with boosted trees as white boxes."""
 
 from __future__ import annotations
 
@@ -49,26 +49,25 @@ LINEAR_MODELS = frozenset(
     }
 )
 MAX_LISTED_CURVE = 2**20
-"""Maximum number of values of a whole number behind a curve, each of which is compared with the thresholds."""
+"""Maximum number of integer values behind a curve, all of which are compared with the thresholds."""
 
 NETWORK_TOLERANCE = 1e-6
 TREE_TOLERANCE = 1e-5
-"""Maximum difference from the estimator's scores, or from its numbers in units of their size; XGBoost adds in
-float32."""
+"""Maximum difference from the estimator's scores, or relative difference from its numbers. XGBoost sums in float32."""
 
 
 def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeEnsemble:
-    """Convert a fitted estimator, alone, last in a ``Pipeline``, or the best one of a search.
+    """Convert a fitted estimator: standalone, the last step of a ``Pipeline``, or the best estimator of a search.
 
     A linear model or a perceptron (relu or identity) becomes a network; a tree, a forest or boosted trees become an
-    ensemble. Steps before it must act on one attribute at a time: scalers, encoders, binning, imputation, selection of
-    columns, ``ColumnTransformer``. The estimator's ledger is charged for a comparison of answers.
+    ensemble. Earlier steps must act on one attribute at a time: scalers, encoders, binning, imputation, column
+    selection, ``ColumnTransformer``. Comparing the answers charges the estimator's ledger.
 
     Raises:
-        NotAdditiveError: a step or the estimator is of another kind; the message names it.
-        ModelError: the estimator does not fit the schema, or the steps before it.
+        NotAdditiveError: a step or the estimator is not supported; the message names it.
+        ModelError: the estimator does not fit the schema or the earlier steps.
     """
-    model = getattr(box.model, "__self__", box.model)  # of a bound method, its object
+    model = getattr(box.model, "__self__", box.model)  # the object of a bound method
     steps: list[tuple[str, Any]] = []
     model = getattr(model, "best_estimator_", model)
     while is_kind(model, {"Pipeline"}):
@@ -79,7 +78,7 @@ def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeE
     columns = estimator_columns(box)
     takes_inputs = box.form == "numbers" or (box.form == "frame" and library is not None)
     if has_trees and takes_inputs and not steps and not box.schema.target.is_number:
-        # The library's own categories are matched by name.
+        # The library's categories are matched by name.
         refuse_passthrough(columns)
         return _read_trees(model, box.schema)
     for step_name, step in steps:
@@ -96,7 +95,7 @@ def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeE
 
 
 def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
-    """Compute the outputs of a linear model or a perceptron, before its last activation."""
+    """Compute the outputs of a linear model or perceptron before the last activation."""
     kind = type(model).__name__
     with locate_errors(f"the estimator {kind}", location=name):
         refuse_passthrough(columns)
@@ -109,7 +108,7 @@ def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
             return outputs
     activation = f" with {model.activation} activation" if hasattr(model, "activation") else ""
     raise NotAdditiveError(
-        f"a {kind}{activation} is not a linear model, a ReLU network or a tree model that can be read",
+        f"a {kind}{activation} is not a supported linear model, ReLU network or tree model",
         location=name,
         hint=BLACK_BOX_HINT,
     )
@@ -122,10 +121,10 @@ def _read_trees(model: Any, schema: Schema, *, encoded: bool = False) -> TreeEns
 
 
 def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | NumberModel) -> TreeEnsemble:
-    """Convert trees whose input columns are functions of one attribute each."""
+    """Convert trees whose input columns each depend on one attribute."""
     categorical = getattr(model, "is_categorical_", None)
     if categorical is not None:
-        # Histogram boosting numbers the categories itself and puts their columns first.
+        # Histogram boosting encodes categories itself and puts their columns first.
         encoder = model._preprocessor.named_transformers_["encoder"]
         codes = transform_columns(encoder, columns[categorical], "the model's encoder", box.name)
         columns = np.concatenate([codes, columns[~categorical]])
@@ -139,7 +138,7 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
     target_name = box.schema.target.name
     while target_name in names:
         target_name += "_"
-    # The trees are read over plain numbers first, and these are then replaced by the columns.
+    # Read the trees over plain numbers first, then replace these by the columns.
     attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1, "encoding": "value"} for name in names]
     target = box.schema.target.model_dump() | {"name": target_name}
     plain_schema = Schema.parse({"target": target, "attributes": attributes})
@@ -154,7 +153,7 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
 
 
 def _list_curves(columns: Cells, trees: TreeEnsemble, schema: Schema, name: str) -> Cells:
-    """Replace each curve of a whole number by bins of values that no threshold separates.
+    """Replace each curve over integers by bins of values that no threshold separates.
 
     Args:
         columns: Input columns of the trees.
@@ -163,7 +162,7 @@ def _list_curves(columns: Cells, trees: TreeEnsemble, schema: Schema, name: str)
         name: Name of the model.
 
     Raises:
-        NotAdditiveError: the number behind a curve has fractions or too many values.
+        NotAdditiveError: the numeric column of a curve is not integer or has too many values.
     """
     columns = columns.copy()
     nodes = trees.nodes
@@ -175,9 +174,9 @@ def _list_curves(columns: Cells, trees: TreeEnsemble, schema: Schema, name: str)
         too_large = attribute.size is None or attribute.size > MAX_LISTED_CURVE
         if too_large or (nodes.set_start[splits] >= 0).any():
             raise NotAdditiveError(
-                "the trees compare a curve of a number (a logarithm, a power, quantiles): rounding of the curve leaves "
-                "open on which side of a threshold some values are, unless the number is an integer of at most "
-                f"{MAX_LISTED_CURVE:,} values",
+                "the trees compare a transformed number (logarithm, power, quantiles): rounding makes the side of a "
+                f"threshold ambiguous for some values, unless it is an integer with at most {MAX_LISTED_CURVE:,} "
+                "values",
                 location=name,
             )
         entries = attribute.domain()
@@ -194,7 +193,7 @@ def _list_curves(columns: Cells, trees: TreeEnsemble, schema: Schema, name: str)
 
 
 def _check_same_answers(white_box: AdditiveNetwork | TreeEnsemble, box: EstimatorModel | NumberModel) -> None:
-    """Compare the answers of a white box and its estimator on rows drawn from the domain.
+    """Check that a white box and its estimator agree on rows drawn from the domain.
 
     Raises:
         NotAdditiveError: they differ.
@@ -211,8 +210,8 @@ def _check_same_answers(white_box: AdditiveNetwork | TreeEnsemble, box: Estimato
         same = bool(np.abs(white_box.scores(people) - box.scores(people)).max() <= tolerance)
     if not same:
         raise NotAdditiveError(
-            "the white box gives other answers than the estimator, whose scores may not be the sigmoid or softmax of a "
-            "sum over attributes (one against the rest, perhaps)",
+            "the white box and the estimator disagree; the scores may not be the sigmoid or softmax of a sum over "
+            "attributes (one-vs-rest, for example)",
             location=box.name,
             hint=BLACK_BOX_HINT,
         )

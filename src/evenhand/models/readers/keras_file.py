@@ -1,6 +1,6 @@
-"""Keras files of dense networks as additive networks, read with h5py; neither Keras nor TensorFlow runs.
+"""Keras files of dense networks as additive networks, read with h5py without Keras or TensorFlow.
 
-Layers may join several inputs and branches, as long as no hidden layer meets an earlier one.
+Layers may join several inputs and branches, but no skip connections.
 """
 
 from __future__ import annotations
@@ -32,16 +32,14 @@ from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 
 MODELS = ("Sequential", "Functional", "Model")
-OWN_CODE_HINT = (
-    "offer it as module:function, so that Keras runs in your own code: then it can be audited, but not certified"
-)
+OWN_CODE_HINT = "wrap it as module:function that runs Keras in your own code; it can then be audited but not certified"
 SAVED_ORDER = {
     "Dense": ("kernel", "bias"),
     "BatchNormalization": ("gamma", "beta", "moving_mean", "moving_variance"),
     "Normalization": ("mean", "variance", "count"),
     "Embedding": ("embeddings",),
 }
-"""Order in which the ``.keras`` format numbers the weights of a layer."""
+"""Order of the weights of a layer in the ``.keras`` format."""
 WIDENING = ("CategoryEncoding", "Concatenate", "Embedding")
 """Layers without a kernel that change the number of columns."""
 
@@ -51,12 +49,12 @@ class KerasLayer:
     """A layer in a file.
 
     Attributes:
-        path: Names of the models around it and its own.
+        path: Names of the enclosing models and its own.
         kind: Its class.
         config: Its settings.
-        before: Keys of the layers whose outputs it takes, in order; empty at an input of the model.
+        before: Keys of its input layers, in order. Empty for an input of the model.
         weights: Its arrays by their names in Keras, e.g. ``kernel``.
-        places: Place of each array in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
+        places: Location of each array in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
     """
 
     path: tuple[str, ...]
@@ -77,7 +75,7 @@ class KerasLayer:
         return "/".join(self.path)
 
     def with_weights(self, arrays: dict[str, Values], keys: dict[str, str], folder: str) -> KerasLayer:
-        """Return the layer with the arrays under the keys of its weights in a folder of the file."""
+        """Return a copy of the layer with its weights read from a folder of the file."""
         weights = {weight: arrays[key] for weight, key in keys.items()}
         return replace(self, weights=weights, places={weight: f"{folder}/{key}" for weight, key in keys.items()})
 
@@ -87,25 +85,25 @@ def read_keras(
 ) -> AdditiveNetwork:
     """Read a whole model saved by Keras 2 or 3, ``.keras`` or ``.h5``, as an additive network.
 
-    It takes plain numbers, each attribute by its encoding in the schema: as one tensor (n, inputs), or as several, each
-    named after its attribute. If no input has the name of an attribute, they hold the schema's columns in the order of
-    the model's inputs. A single output is for the favourable label; several outputs are for the labels of the schema's
-    target, in order. The values of the outputs decide whether they are probabilities (see ``evenhand.models.outputs``).
+    Its inputs are encoded attributes: one tensor (n, inputs), or one tensor per attribute, matched by name. If no input
+    has an attribute's name, inputs follow the order of the schema's columns. A single output refers to the favourable
+    label; several outputs follow the order of the target's labels. Whether outputs are probabilities is inferred from
+    their values (see ``evenhand.models.outputs``).
 
     Dense, ReLU, Activation, Softmax, Flatten, Reshape, Dropout, BatchNormalization, Normalization, Rescaling,
-    Embedding, CategoryEncoding, Concatenate and Add layers can be read, with relu between the layers and sigmoid or
+    Embedding, CategoryEncoding, Concatenate and Add layers are supported, with relu between layers and sigmoid or
     softmax at the end.
 
     Args:
         path: The file.
         schema: Schema of the inputs.
-        data: Data frame on which the outputs are read, in addition to the domain of the schema.
-        output: Meaning of the outputs. If None, their values decide.
+        data: Data frame used with the schema's domain to inspect the outputs.
+        output: Meaning of the outputs. If None, it is inferred from their values.
 
     Raises:
         ModelError: the file cannot be read, its inputs or outputs do not fit the schema, or the meaning of its outputs
             is ambiguous.
-        NotAdditiveError: a layer is of another kind; the message names it.
+        NotAdditiveError: a layer is not supported; the message names it.
         TrustError: a layer is a Lambda, which is code inside the file.
         MissingExtraError: h5py is not installed.
     """
@@ -124,11 +122,11 @@ def read_keras(
 
 
 def read_keras_layers(path: str | Path) -> list[KerasLayer]:
-    """Read the layers of a whole model, in the order of the computation.
+    """Read the layers of a whole model in computation order.
 
     Raises:
-        ModelError: the file is missing, damaged or holds no whole model.
-        NotAdditiveError: a layer is used more than once, or the file lacks the computation of the model.
+        ModelError: the file is missing, damaged or not a whole model.
+        NotAdditiveError: a layer is used more than once, or the file does not describe the model's computation.
         TrustError: a layer is code inside the file.
         MissingExtraError: h5py is not installed.
     """
@@ -158,12 +156,12 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
 
 
 def network_from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: str) -> AdditiveNetwork:
-    """Build the network of layers in the order of their computation; raises as ``read_keras``."""
+    """Build the network of layers in computation order. Errors as in ``read_keras``."""
     return network_from_outputs([_apply_layers(layers, schema, name)], schema, name=name)
 
 
 def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> LinearTensor | OutputTensor:
-    """Compute the output of layers in the order of their computation."""
+    """Compute the output of layers in computation order."""
     values: dict[str, Tensor] = dict(_enter_inputs(layers, schema, name))
     value: Tensor = np.zeros(0)
     for layer in layers:
@@ -199,12 +197,12 @@ def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> It
                 problem = (
                     "is not an attribute of the schema"
                     if attribute is None
-                    else f"takes {width} numbers, and the attribute gives {attribute.width}"
+                    else f"takes {width} numbers, but the attribute has {attribute.width}"
                 )
                 raise ModelError(
                     f"the model's input {layer.name!r} {problem}",
                     location=name,
-                    hint=f"the attributes are: {', '.join(schema.names)}; mind their encodings",
+                    hint=f"the attributes are: {', '.join(schema.names)}; check their encodings",
                 )
             start = sum(previous.width for previous in schema.attributes[: schema.position(attribute.name)])
         yield layer.key, columns[start : start + width]
@@ -222,7 +220,7 @@ def _read_hdf5(file: Any, name: str) -> list[KerasLayer]:
         description = file.attrs.get("model_config")
         if description is None:
             raise ModelError(
-                "this HDF5 file holds no whole model (weights do not tell how they are connected)",
+                "this HDF5 file does not contain a whole model (weights alone do not define the connections)",
                 location=name,
                 hint="save the model itself: model.save('model.keras')",
             )
@@ -267,7 +265,7 @@ def _has_weight(config: dict[str, Any], weight: str) -> bool:
 def _storage_folders(
     model: dict[str, Any], names: tuple[str, ...] = (), parent: str = ""
 ) -> dict[tuple[str, ...], str]:
-    """Find the folder in which the ``.keras`` format stores each layer: by class and number, not by name."""
+    """Find the folder of each layer in the ``.keras`` format, named by class and number."""
     folders: dict[tuple[str, ...], str] = {}
     counts: Counter[str] = Counter()
     for layer in _layers_of(model):
@@ -316,7 +314,7 @@ def _name_of(layer: dict[str, Any]) -> str:
 
 
 def _list_layers(model: dict[str, Any], name: str) -> list[KerasLayer]:
-    """List every layer of a model in a file, in the order of the computation, without weights."""
+    """List the layers of a model in computation order, without weights."""
     layers: list[KerasLayer] = []
     _collect_layers(model, name, (), (), layers)
     return layers
@@ -325,10 +323,9 @@ def _list_layers(model: dict[str, Any], name: str) -> list[KerasLayer]:
 def _collect_layers(
     model: dict[str, Any], name: str, parents: tuple[str, ...], inputs: tuple[str, ...], collected: list[KerasLayer]
 ) -> str:
-    """Add the layers of a model, or of a model inside it that takes the outputs of ``inputs``; return the last key.
+    """Add the layers of a model, or of a nested model applied to ``inputs``, and return the last key.
 
-    Files list layers in any order, so they are followed from the inputs, then from the output back along their
-    references.
+    Files list layers in any order, so follow the inputs, then trace references back from the output.
     """
     if model["class_name"] not in MODELS:
         raise NotAdditiveError(
@@ -362,12 +359,12 @@ def _collect_layers(
             if finished is None:
                 raise ModelError(f"layer {current!r} comes before itself", location=name)
             return finished
-        keys[current] = None  # until its key is known: a layer that is reached again before comes before itself
+        keys[current] = None  # placeholder until its key is known, to detect cycles
         layer = by_name[current]
         calls = layer.get("inbound_nodes", [])
         problem = None
         if _is_training(calls):
-            problem = "is always in training mode: its output is random, or depends on the other rows"
+            problem = "is always in training mode: its output is random or depends on other rows"
         elif len(calls) > 1:
             problem = "is used more than once"
         if problem is not None:
@@ -408,7 +405,7 @@ def _is_training(part: Any) -> bool:
 
 def _apply_layer(layer: KerasLayer, inputs: Sequence[Tensor]) -> Tensor:
     config, kind, value = layer.config, layer.kind, inputs[0]
-    # The type is a word or a nested policy; half precision rounds more than the proofs allow for.
+    # The type is a string or a nested policy. The proofs do not cover half precision.
     if "float16" in json.dumps(config.get("dtype")):
         raise NotAdditiveError("it computes in half precision")
     if kind in ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization"):
@@ -418,7 +415,7 @@ def _apply_layer(layer: KerasLayer, inputs: Sequence[Tensor]) -> Tensor:
     if kind == "Add":
         return reduce(partial(tensors.apply_arithmetic, "Add"), inputs)
     if len(inputs) > 1:
-        raise NotAdditiveError("this kind of layer cannot be read with several inputs")
+        raise NotAdditiveError("this type of layer is not supported with several inputs")
     if kind == "Flatten":
         return tensors.reshape(value, [0, -1])
     if kind == "Reshape":
@@ -451,14 +448,14 @@ def _apply_layer(layer: KerasLayer, inputs: Sequence[Tensor]) -> Tensor:
         scaled = tensors.apply_arithmetic("Mul", value, np.asarray(config["scale"], dtype=np.float32))
         return tensors.apply_arithmetic("Add", scaled, np.asarray(config.get("offset", 0.0), dtype=np.float32))
     if kind in ("Lambda", "TFOpLambda", "SlicingOpLambda"):
-        raise TrustError("it is code inside the file, which is never run", hint=OWN_CODE_HINT)
-    raise NotAdditiveError("this kind of layer cannot be read")
+        raise TrustError("it contains code, which is never run", hint=OWN_CODE_HINT)
+    raise NotAdditiveError("this type of layer is not supported")
 
 
 def _apply_activation(activation: Any, value: Tensor) -> Tensor:
     if isinstance(activation, dict):
         if activation.get("class_name") in (None, "__lambda__"):
-            raise TrustError("its activation is code inside the file, which is never run", hint=OWN_CODE_HINT)
+            raise TrustError("its activation is code, which is never run", hint=OWN_CODE_HINT)
         own = ">" in str(activation.get("registered_name"))
         activation = activation["registered_name"] if own else activation.get("config")
     if activation in (None, "linear"):
@@ -469,18 +466,14 @@ def _apply_activation(activation: Any, value: Tensor) -> Tensor:
         return tensors.sigmoid(value)
     if activation in ("softmax", "log_softmax"):
         return tensors.softmax(value, -1)
-    raise NotAdditiveError(
-        f"the activation {activation!r} is neither linear nor relu, nor a sigmoid or softmax at the end"
-    )
+    raise NotAdditiveError(f"the activation {activation!r} is not linear or relu, or a final sigmoid or softmax")
 
 
 def _layer_weight(layer: KerasLayer, key: str) -> Values:
     if key not in layer.weights:
-        raise ModelError(f"its {key} is missing in the file")
+        raise ModelError(f"its {key} is missing from the file")
     if layer.weights[key].dtype not in (np.float32, np.float64):
-        raise NotAdditiveError(
-            f"its {key} is stored as {layer.weights[key].dtype}: the model does not compute in floats"
-        )
+        raise NotAdditiveError(f"its {key} is stored as {layer.weights[key].dtype}: floats are required")
     return layer.weights[key]
 
 

@@ -1,4 +1,4 @@
-"""LightGBM models from text files of LightGBM, without the library."""
+"""LightGBM text files, read without the library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evenhand.schema.schema import Schema
 SAVE_AGAIN_HINT = "save the model again with save_model('model.txt')"
 
 VERSIONS = ("v3", "v4")
-"""Supported versions of the file format; all are read as LightGBM 4 reads them."""
+"""Supported versions of the file format, all interpreted as in LightGBM 4."""
 
 LINKS: dict[str, Link] = {
     "binary": "logistic",
@@ -30,13 +30,13 @@ LINKS: dict[str, Link] = {
     "multiclass": "softmax",
     "multiclassova": "one-vs-rest",
 }
-"""Objectives of classifiers, and how their raw scores become probabilities."""
+"""Classification objectives and the links from raw scores to probabilities."""
 
 NUMBERS = frozenset({"regression", "regression_l1", "huber", "fair", "quantile", "mape"})
 """Objectives whose raw score is the predicted number."""
 
 NONE, ZERO, NAN = range(3)
-"""Missing values of a node: none (NaN is then 0), zero and NaN, or NaN."""
+"""Missing values of a node: none (NaN is read as 0), zero and NaN, or NaN."""
 
 MAX_OUTPUTS = 100_000
 
@@ -44,17 +44,17 @@ MAX_OUTPUTS = 100_000
 def read_lightgbm(path: str | Path, schema: Schema) -> TreeEnsemble:
     """Read a model saved by LightGBM 3 or 4 (``save_model``), boosted (gbdt, dart, goss) or bagged (rf).
 
-    LightGBM compares in float64 (``x <= threshold`` goes left) and adds in float64, as the ensemble does. With
-    ``multiclassova`` its probabilities need not add up to 1; the ensemble divides them by their sum.
+    LightGBM compares in float64 (``x <= threshold`` goes left) and sums in float64, like the ensemble. With
+    ``multiclassova`` probabilities need not sum to 1; the ensemble normalises them.
 
     Args:
         path: A ``.txt`` file.
-        schema: Schema of the inputs. A model with feature names is matched by name, and so are its categories. The
-            outputs 0 and 1 are the unfavourable and the favourable label, those of k classes the target's ``values`` in
-            order, unless the labels are these numbers.
+        schema: Schema of the inputs. A model with feature names is matched by name, and so are its categories. Unless
+            the labels are numbers, outputs 0 and 1 are the unfavourable and favourable label, and k classes follow the
+            order of the target's ``values``.
 
     Raises:
-        ModelError: the file is damaged, of another kind, no classifier or regressor, has linear trees, or does not fit
+        ModelError: the file is damaged, is not a LightGBM classifier or regressor, has linear trees, or does not fit
             the schema.
     """
     path = Path(path)
@@ -71,7 +71,7 @@ def parse_lightgbm(text: str, schema: Schema, *, location: str, answers: Sequenc
     """Parse the text of a file.
 
     Args:
-        text: Text that LightGBM writes.
+        text: Text of a LightGBM file.
         schema: Schema of the inputs.
         location: Name of the model.
         answers: Labels of the outputs. Default: 0, 1, ...
@@ -95,7 +95,7 @@ def parse_lightgbm(text: str, schema: Schema, *, location: str, answers: Sequenc
     if not 1 <= outputs <= MAX_OUTPUTS:
         raise head.error(f"{outputs} trees per iteration")
     if len(sections) % outputs or ("tree_sizes" in head and len(head.numbers("tree_sizes")) != len(sections)):
-        raise head.error(f"{len(sections)} trees are not all of the model")
+        raise head.error(f"the file has only {len(sections)} trees of the model")
     columns = _match_columns(schema, head, _read_categories(tail, head))
     return build_ensemble(
         schema,
@@ -137,7 +137,7 @@ def _read_fields(text: str, location: str) -> Fields:
 
 
 def _read_categories(tail: str, head: Fields) -> list[list[Any]]:
-    """Read the categories of each categorical column of the training data frame, in its order."""
+    """Read the categories of each categorical column of the training data, in order."""
     line = re.search(r"^pandas_categorical:(.*)$", tail, flags=re.MULTILINE)
     try:
         categories = json.loads(line[1]) if line else None
@@ -154,7 +154,7 @@ def _match_columns(schema: Schema, head: Fields, categories: list[list[Any]]) ->
     features, names = head.integer("max_feature_idx") + 1, head.text("feature_names").split(" ")
     if not categories:
         return match_features(schema, features, names, {}, location=head.location)
-    # Ordered categories are numbers to the model, so only the schema tells that they are categories.
+    # The model treats ordered categories as numbers, so only the schema identifies them as categories.
     infos = head.text("feature_infos").split()
     named = [i for i, info in enumerate(infos) if not info.startswith("[") and info != "none"]
     if len(named) != len(categories):
@@ -162,9 +162,10 @@ def _match_columns(schema: Schema, head: Fields, categories: list[list[Any]]) ->
         named = [i for i, column in enumerate(positions) if column_attribute(schema, int(column)).is_discrete]
     if len(named) != len(categories) or named[-1] >= features:
         raise ModelError(
-            f"the model names the categories of {len(categories)} features, and the file does not tell which",
+            f"the model names the categories of {len(categories)} features, but the file does not identify these "
+            "features",
             location=head.location,
-            hint="train it on codes (positions in the schema's values), or give it as module:function",
+            hint="train it on codes (positions in the schema's values), or wrap it as module:function",
         )
     return match_features(schema, features, names, dict(zip(named, categories, strict=True)), location=head.location)
 
@@ -190,11 +191,11 @@ def _read_tree(section: Fields, columns: FeatureColumns, output: int) -> Decisio
     children = [section.integers(key, inner) for key in ("left_child", "right_child")]
     missing = (decision >> 2) & 3
     if not ((feature >= 0) & (feature < len(columns.positions)) & (decision >= 0) & (missing <= NAN)).all():
-        raise section.error("a node compares a feature that does not exist, or in an unknown way")
+        raise section.error("a node uses an unknown feature or comparison")
     if np.min(children) < -leaves:
-        raise section.error("a node has a child that does not exist")
+        raise section.error("a node has an unknown child")
     by_category = decision & 1 == 1
-    # NaN is read as 0 if nothing is missing; a missing category always goes right.
+    # NaN is read as 0 if a node has no missing values. A missing category always goes right.
     default_left = np.where(missing == NONE, threshold >= 0, decision & 2 > 0) & ~by_category
     left_categories = {
         node: columns.input_numbers(int(feature[node]), categories)
@@ -223,17 +224,17 @@ def _read_tree(section: Fields, columns: FeatureColumns, output: int) -> Decisio
 
 
 def _left_categories(section: Fields, nodes: Integers, threshold: Floats) -> Iterator[tuple[int, Integers]]:
-    """Yield the categories that go left at each node; its threshold is the number of its list of bits."""
+    """Yield the categories that go left at each node. Its threshold is the index of its bitset."""
     if len(nodes) == 0:
         return
     boundaries, words = section.integers("cat_boundaries"), section.integers("cat_threshold")
     if len(boundaries) < 2 or boundaries[0] != 0 or (np.diff(boundaries) < 0).any() or boundaries[-1] > len(words):
-        raise section.error("the lists of categories are damaged")
+        raise section.error("the category sets are damaged")
     if not ((words >= 0) & (words < 2**32)).all():
         raise section.error("'cat_threshold' holds more than 32 bits")
     for node in nodes.tolist():
         if not 0 <= threshold[node] < len(boundaries) - 1:
-            raise section.error("a node compares a list of categories that does not exist")
+            raise section.error("a node refers to an unknown category set")
         start, end = boundaries[int(threshold[node])], boundaries[int(threshold[node]) + 1]
         # Category c is bit c % 32 of word c // 32.
         yield node, np.flatnonzero(((words[start:end, None] >> np.arange(32)) & 1).ravel())

@@ -24,13 +24,13 @@ def read_npz(path: str | Path, schema: Schema) -> AdditiveNetwork:
     """Read a network from a ``.npz`` file with the arrays ``W0, b0, W1, b1, ...``.
 
     It computes ``x @ W0 + b0``, then ReLU before every further layer. Attribute i of the schema is input i (several
-    inputs if its encoding is one-hot). A single output is a logit, favourable if > 0; several outputs are for the
-    labels of the schema's target, in order. If the target is a number, the single output is that number. Nothing in the
+    inputs if its encoding is one-hot). A single output is a logit, favourable if > 0; several outputs follow the order
+    of the target's labels. If the target is a number, the single output is that number. Nothing in the
     file is executed (no pickles).
 
     Raises:
-        ModelError: the file is missing, truncated or no such archive; an array is missing, has the wrong shape or holds
-            NaN; inputs or outputs do not fit the schema.
+        ModelError: the file is missing, truncated or not such an archive; an array is missing, has the wrong shape or
+            contains NaN; inputs or outputs do not fit the schema.
     """
     name = Path(path).name
     layers = _pair_layers(_read_arrays(Path(path)), name)
@@ -46,16 +46,14 @@ def _read_arrays(path: Path) -> dict[str, Floats]:
     try:
         archive = np.load(io.BytesIO(content), allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ModelError(
-                "the file holds a single array, expected an archive", location=path.name, hint=EXPECTED_ARRAYS
-            )
+            raise ModelError("expected an archive, got a single array", location=path.name, hint=EXPECTED_ARRAYS)
         return {key: np.asarray(archive[key]) for key in archive.files if re.fullmatch(r"[Wb]\d{1,4}", key)}
-    # zipfile raises NotImplementedError for a compression that it does not know.
+    # zipfile raises NotImplementedError for unsupported compression methods.
     except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(
-            f"the file cannot be read as a NumPy archive ({error}): it may be truncated, or hold Python objects",
+            f"the file cannot be read as a NumPy archive ({error}): it may be truncated or contain Python objects",
             location=path.name,
             hint=EXPECTED_ARRAYS,
         ) from None
@@ -69,9 +67,9 @@ def _pair_layers(arrays: dict[str, Floats], name: str) -> list[tuple[Floats, Flo
             if key not in arrays:
                 raise ModelError(f"the array {key} is missing", location=name, hint=EXPECTED_ARRAYS)
             if arrays[key].dtype.kind not in "fiu":
-                raise ModelError(f"the array {key} holds {arrays[key].dtype}, not numbers", location=name)
+                raise ModelError(f"the array {key} must be numeric, got {arrays[key].dtype}", location=name)
             if not np.isfinite(arrays[key]).all():
-                raise ModelError(f"the array {key} holds NaN or infinite numbers", location=name)
+                raise ModelError(f"the array {key} contains NaN or infinite numbers", location=name)
         weights, bias = arrays[f"W{i}"].astype(np.float64), arrays[f"b{i}"].astype(np.float64)
         inputs = layers[-1][1].shape[0] if layers else None
         if weights.ndim != 2 or bias.shape != weights.shape[1:] or inputs not in (None, weights.shape[0]):

@@ -1,8 +1,8 @@
-"""ONNX files as additive networks: the graph is evaluated with one cell per input instead of numbers.
+"""ONNX files as additive networks: the graph is evaluated on cells instead of numbers.
 
-Until attributes are mixed, every tensor is an array of cells (functions of one attribute, evaluated exactly). The
-first Gemm, MatMul or Add of different attributes makes it a weighted sum of them, the first Relu of such a sum starts
-the hidden layers, and a Sigmoid, Softmax or classifier ends them. `onnx_operators` defines each operator.
+A tensor is an array of cells (functions of one attribute, evaluated exactly) until Gemm, MatMul or Add combines
+attributes to a weighted sum. The first Relu of such a sum starts the hidden layers; a Sigmoid, Softmax or classifier
+ends them. `onnx_operators` defines the operators.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ OLDEST_OPSET = 7
 def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = None) -> AdditiveNetwork:
     """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
 
-    The model takes either one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema, or one
-    input per attribute with the attribute's name: words as strings, numbers unchanged, and a category code if the
-    input is numeric but the attribute's values are words.
+    The model takes either one tensor (n, inputs) of encoded attributes, or one input per attribute, matched by name:
+    strings, unchanged numbers, or category codes if the input is numeric but the values are strings.
 
     Args:
-        model: Path or content of a file.
+        model: Path or contents of a file.
         schema: Schema of the inputs.
         kind: Meaning of the scores, see ``network_from_outputs``.
 
     Raises:
         ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
-        NotAdditiveError: an operator is unknown or mixes attributes; the message names it and its node.
+        NotAdditiveError: an operator is unsupported or mixes attributes; the message names it and its node.
         MissingExtraError: the package ``onnx`` is not installed.
     """
     name = "ONNX model" if isinstance(model, bytes) else Path(model).name
@@ -70,17 +69,17 @@ def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, in
     try:
         proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(str(model))
     except FileNotFoundError as error:
-        raise ModelError(f"there is no such file: {error.filename or error}", location=name) from None
+        raise ModelError(f"the file does not exist: {error.filename or error}", location=name) from None
     except (DecodeError, OSError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"the file is not an ONNX model, or it is truncated ({error})", location=name) from None
     if not proto.graph.node:
-        raise ModelError("the file holds no ONNX model: it has no operators", location=name)
+        raise ModelError("the file is not an ONNX model: it has no operators", location=name)
     opsets = {opset.domain: opset.version for opset in proto.opset_import}
     if opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
         raise NotAdditiveError(
-            f"the model uses version {opsets['']} of ONNX's operators, expected at least {OLDEST_OPSET}",
+            f"expected ONNX opset {OLDEST_OPSET} or later, got {opsets['']}",
             location=name,
-            hint="export it again with a newer opset",
+            hint="export it with a newer opset",
         )
     return proto.graph, opsets
 
@@ -95,7 +94,7 @@ def _graph_constants(graph: Any, name: str) -> dict[str, Values]:
 
 
 def _decode_strings(array: Values) -> Values:
-    # Object arrays are reserved for cells; ONNX stores words as bytes or objects.
+    # Object arrays are reserved for cells, but ONNX stores strings as bytes or objects.
     if array.dtype.kind != "O":
         return array
     words = [value.decode() if isinstance(value, bytes) else str(value) for value in array.flat]
@@ -112,7 +111,7 @@ def _graph_inputs(inputs: list[Any], schema: Schema, name: str) -> dict[str, Ten
             raise ModelError(
                 f"the model's input {item.name!r} is not an attribute of the schema",
                 location=name,
-                hint=f"the attributes are: {', '.join(schema.names)}; or let the model take one tensor of all",
+                hint=f"the attributes are: {', '.join(schema.names)}; or give the model a single input tensor",
             )
         if len(shape) > 2 or (len(shape) == 2 and shape[1] not in (1, None)):
             raise ModelError(f"the input {item.name!r} has shape {shape}, not one column", location=name)
@@ -127,7 +126,7 @@ def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
     width = len(schema.attributes) if words else schema.width
     if input_layout(shape, width):
         raise NotAdditiveError(
-            "the model takes a single row, without an axis of rows",
+            "the model takes a single row and has no batch axis",
             location=name,
             hint="export it with a batch axis in front; without one it can be audited and searched",
         )
@@ -136,7 +135,7 @@ def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
     if is_fixed and int(np.prod(inner)) != width:
         if not words:
             check_width(int(np.prod(inner)), schema, location=name)
-        raise ModelError(f"the model takes {int(np.prod(inner))} columns, the schema has {width}", location=name)
+        raise ModelError(f"the model takes {int(np.prod(inner))} columns, but the schema has {width}", location=name)
     if words:
         cells = cell_array([_own_column(i, attribute, dtype) for i, attribute in enumerate(schema.attributes)])
     else:
@@ -147,7 +146,9 @@ def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
 def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
     if not is_listed(attribute):
         if np.dtype(dtype).kind == "U":
-            raise NotAdditiveError(f"the model reads the number {attribute.name!r} as a word", hint=BLACK_BOX_HINT)
+            raise NotAdditiveError(
+                f"the model reads the numeric attribute {attribute.name!r} as a string", hint=BLACK_BOX_HINT
+            )
         return column_cell(position, attribute, lambda entries: entries.astype(dtype))
     values = data_values(attribute)
     if values.dtype.kind == "U" and np.dtype(dtype).kind != "U":
@@ -172,9 +173,9 @@ def _input_dtype(item: Any, name: str) -> Any:
     try:
         dtype = helper.tensor_dtype_to_np_dtype(kind)
     except KeyError:
-        raise ModelError(f"the input {item.name!r} is not a tensor of numbers or words", location=name) from None
+        raise ModelError(f"the input {item.name!r} is not a tensor of numbers or strings", location=name) from None
     if dtype.kind not in "fiub" or dtype == np.float16:
-        raise NotAdditiveError(f"the input {item.name!r} is of type {dtype}", location=name, hint=BLACK_BOX_HINT)
+        raise NotAdditiveError(f"the input {item.name!r} has type {dtype}", location=name, hint=BLACK_BOX_HINT)
     return dtype
 
 
@@ -195,13 +196,13 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor]
     try:
         inputs = [values[source] if source else None for source in proto.input]
     except KeyError as error:
-        raise ModelError(f"{place} needs {error}, which no node computes", location=name) from None
+        raise ModelError(f"{place} requires {error}, which no node computes", location=name) from None
     with locate_errors(place, location=name):
         results: Any
         if all(value is None or is_weights(value) for value in inputs):
             results = _fold_constant(proto, opsets, inputs)
         elif operator is None or proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
-            raise NotAdditiveError("this operator cannot be read")
+            raise NotAdditiveError("this operator is not supported")
         else:
             results = operator(OperatorNode(proto.op_type, _node_attributes(proto), inputs))
     answers = results if isinstance(results, tuple) else (results,)
@@ -227,7 +228,7 @@ def _node_attributes(proto: Any) -> dict[str, Any]:
 
 
 def _fold_constant(proto: Any, opsets: dict[str, int], inputs: list[Any]) -> Values | tuple[Values, ...]:
-    """Compute a node whose inputs are all weights, in ONNX's reference implementation."""
+    """Compute a node whose inputs are all weights with ONNX's reference implementation."""
     if proto.op_type == "Identity":
         return np.asarray(inputs[0])
     from onnx.reference import ReferenceEvaluator
@@ -235,6 +236,6 @@ def _fold_constant(proto: Any, opsets: dict[str, int], inputs: list[Any]) -> Val
     feeds = {key: value for key, value in zip(proto.input, inputs, strict=True) if key}
     try:
         results = ReferenceEvaluator(proto, opsets=opsets).run(None, feeds)
-    except (NotImplementedError, RuntimeError) as error:  # raised for operators that it lacks
+    except (NotImplementedError, RuntimeError) as error:  # raised for unsupported operators
         raise NotAdditiveError(f"it cannot be evaluated on the weights ({error})") from None
     return tuple(_decode_strings(np.asarray(result)) for result in results)

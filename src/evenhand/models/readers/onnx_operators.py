@@ -1,4 +1,4 @@
-"""ONNX operators in terms of `tensors`, one registered function for each."""
+"""ONNX operators as operations of `tensors`, one registered function each."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from evenhand.models.additive.tensors import Tensor
 
 @dataclass(frozen=True)
 class OperatorNode:
-    """An operator with its settings and inputs; a missing input is None."""
+    """Operator with its settings and inputs. A missing input is None."""
 
     operator: str
     settings: dict[str, Any]
     inputs: list[Any]
 
     def weights(self, position: int) -> Values | None:
-        """Return an input that must be the same for all rows; None if it is missing."""
+        """Return an input that must be constant across rows. None if it is missing."""
         value = self.inputs[position] if position < len(self.inputs) else None
         if value is not None and not tensors.is_weights(value):
-            raise NotAdditiveError("an input that must be constant differs between rows")
+            raise NotAdditiveError("an input that must be constant varies across rows")
         return value
 
     def constant_input(self, position: int) -> Values:
-        """Return a required input that must be the same for all rows."""
+        """Return a required input that must be constant across rows."""
         value = self.weights(position)
         if value is None:
             raise ValueError(f"input {position + 1} is missing")
         return value
 
     def setting(self, name: str, position: int, default: Any = None) -> Any:
-        """Return a setting that is an attribute in older models and an input in newer ones."""
+        """Return a setting stored as an attribute in older models and as an input in newer ones."""
         value = self.weights(position)
         return self.settings.get(name, default) if value is None else value.tolist()
 
@@ -52,7 +52,7 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def register_operator(*names: str) -> Callable[[Operator], Operator]:
-    """Register the function of operators by their names."""
+    """Register a function for operator names."""
 
     def register(function: Operator) -> Operator:
         OPERATORS.update(dict.fromkeys(names, function))
@@ -92,7 +92,7 @@ def _gemm(node: OperatorNode) -> Tensor:
 @register_operator("BatchNormalization")
 def _batch_normalization(node: OperatorNode) -> Tensor:
     if node.settings.get("training_mode", 0):
-        raise NotAdditiveError("it is in training mode: its output depends on the other rows")
+        raise NotAdditiveError("it is in training mode: its output depends on other rows")
     scale, shift, mean, variance = (node.constant_input(i) for i in range(1, 5))
     return tensors.batch_normalization(node.inputs[0], scale, shift, mean, variance, node.settings.get("epsilon", 1e-5))
 
@@ -144,7 +144,7 @@ def _cast(node: OperatorNode) -> Tensor:
 def _shape(node: OperatorNode) -> Tensor:
     value = tensors.require_features(node.inputs[0])
     inner = [value.units] if isinstance(value, LinearTensor) else list(value.shape)
-    # -1 is the number of rows, as in operators that use the shape.
+    # -1 stands for the number of rows, as in operators that use the shape.
     return np.array([-1, *inner][node.settings.get("start", 0) : node.settings.get("end", None)], dtype=np.int64)
 
 
@@ -158,7 +158,7 @@ def _flatten(node: OperatorNode) -> Tensor:
     value, axis = node.inputs[0], node.settings.get("axis", 1)
     leading = value.shape[: axis - 1] if tensors.is_cells(value) and axis > 1 else ()
     if axis < 1 or (axis > 1 and (not leading or np.prod(leading) != 1)):
-        raise NotAdditiveError("it works across rows")
+        raise NotAdditiveError("it operates across rows")
     return tensors.reshape(value, [0, -1])
 
 
@@ -167,7 +167,7 @@ def _transpose(node: OperatorNode) -> Tensor:
     value = tensors.require_cells(node.inputs[0])
     order = list(node.settings.get("perm", range(value.ndim + 1)[::-1]))
     if order[:1] != [0]:
-        raise NotAdditiveError("it moves the axis of rows")
+        raise NotAdditiveError("it moves the batch axis")
     return np.transpose(value, [axis - 1 for axis in order[1:]])
 
 
@@ -192,7 +192,7 @@ def _gather(node: OperatorNode) -> Tensor:
     if not tensors.is_weights(table):
         return tensors.select_columns(table, axis, node.constant_input(1))
     if axis != 0:
-        raise NotAdditiveError("it looks up columns instead of rows")
+        raise NotAdditiveError("it selects columns instead of rows")
     return tensors.lookup_rows(table, node.inputs[1])
 
 
@@ -262,7 +262,7 @@ def _one_hot_encoder(node: OperatorNode) -> Tensor:
         values = values.astype(str if words else np.int64)
         unknown = ~np.isin(values, categories)
         if unknown.any() and not node.settings.get("zeros", 1):
-            raise NotAdditiveError(f"it refuses the value {values[unknown][0].item()!r} of the domain")
+            raise NotAdditiveError(f"it rejects the value {values[unknown][0].item()!r} of the domain")
         return tuple((values == category).astype(np.float32) for category in categories)
 
     return cell.expand_cells(columns, tensors.require_cells(node.inputs[0]))
@@ -319,8 +319,8 @@ def _imputer(node: OperatorNode) -> Tensor:
 
     def ramp(pair: Sequence[cell.Cell]) -> cell.Cell:
         if not np.isnan(gap):
-            raise NotAdditiveError("it replaces one value of a number that has too many values to list")
-        return pair[0]  # the domain has no missing numbers
+            raise NotAdditiveError("it replaces a single value of a numeric column with too many values to enumerate")
+        return pair[0]  # the domain contains no missing numbers
 
     return cell.apply_elementwise(fill, value, tensors.broadcast_cells(filled, value), ramp=ramp)
 
@@ -330,13 +330,13 @@ def _normalizer(node: OperatorNode) -> Tensor:
     value, norm = node.inputs[0], node.settings.get("norm", "MAX")
     if isinstance(value, OutputTensor) and norm == "L1" and value.probable:
         return value  # probabilities add up to 1
-    raise NotAdditiveError("it combines several attributes in another way than adding them")
+    raise NotAdditiveError("it combines several attributes other than by addition")
 
 
 @register_operator("ArgMax")
 def _argmax(node: OperatorNode) -> Tensor:
     if node.settings.get("select_last_index", 0):
-        raise NotAdditiveError("it takes the last of equal scores")
+        raise NotAdditiveError("it selects the last of equal scores")
     return tensors.argmax(node.inputs[0], node.settings.get("axis", 0), keep=bool(node.settings.get("keepdims", 1)))
 
 
@@ -359,9 +359,9 @@ def _linear_classifier(node: OperatorNode) -> tuple[Tensor | None, ...]:
     logits = lin.affine(value, weights, np.array(node.settings.get("intercepts", [0.0] * weights.shape[1])))
     transform = node.settings.get("post_transform", "NONE")
     if transform not in ("NONE", "LOGISTIC", "SOFTMAX"):
-        raise NotAdditiveError(f"the transform {transform} cannot be read")
+        raise NotAdditiveError(f"the transform {transform} is not supported")
     if transform != "SOFTMAX" and answers.are_opposite(logits):
-        logits = lin.select_units(logits, [1])  # one against the rest repeats the logit of two labels
+        logits = lin.select_units(logits, [1])  # one-vs-rest repeats the logit of two labels
     probable = transform == ("LOGISTIC" if logits.units == 1 else "SOFTMAX")
     form: answers.OutputForm = "probabilities" if probable else "margins"
     scores = answers.name_classes(OutputTensor(logits, form, probable=probable), classes, form)
@@ -374,6 +374,6 @@ def _zip_map(node: OperatorNode) -> Tensor:
     value = node.inputs[0]
     if isinstance(value, OutputTensor):
         if value.form not in ("probabilities", "margins"):
-            raise NotAdditiveError("it names other outputs than one score per label")
+            raise NotAdditiveError("its outputs are not one score per label")
         return answers.name_classes(value, classes, value.form)
     return answers.name_classes(lin.as_linear(tensors.require_features(value)), classes, "margins")

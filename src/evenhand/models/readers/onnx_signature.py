@@ -1,4 +1,4 @@
-"""Inputs of an ONNX model for individuals: one tensor with all attributes, or one input per attribute, by name."""
+"""Inputs and outputs of an ONNX model: one tensor with all attributes, or one named input per attribute."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ TEXT_TYPE = "tensor(string)"
 
 
 def check_inputs(session: Any, schema: Schema, name: str) -> None:
-    """Check that the schema has the values of every input.
+    """Check that the schema provides every input.
 
     Raises:
-        ModelError: an input is not an attribute, no tensor of numbers or words, or has another width.
+        ModelError: an input is not an attribute, is not a tensor of numbers or strings, or has the wrong width.
     """
     inputs = session.get_inputs()
     unusable = [item for item in inputs if item.type not in NUMBER_TYPES and item.type != TEXT_TYPE]
@@ -47,7 +47,7 @@ def check_inputs(session: Any, schema: Schema, name: str) -> None:
                 raise ModelError(
                     f"the model's input {item.name!r} is not an attribute of the schema",
                     location=name,
-                    hint=f"the attributes are: {', '.join(schema.names)}; or let the model take one tensor of all",
+                    hint=f"the attributes are: {', '.join(schema.names)}; or give the model a single input tensor",
                 )
         return
     shape = inputs[0].shape
@@ -55,7 +55,7 @@ def check_inputs(session: Any, schema: Schema, name: str) -> None:
     layout = input_layout(shape, width)
     if layout is None or (inputs[0].type == TEXT_TYPE and (layout > 0 or len(shape) > 2)):
         raise ModelError(
-            f"the model takes a tensor of shape {shape}, but the schema's {len(schema.attributes)} attributes give "
+            f"the model takes a tensor of shape {shape}, but the schema's {len(schema.attributes)} attributes have "
             f"{width} inputs",
             location=name,
             hint="describe every input of the model in the schema, in its order, with the right encoding",
@@ -63,14 +63,15 @@ def check_inputs(session: Any, schema: Schema, name: str) -> None:
 
 
 def input_layout(shape: Sequence[Any], width: int) -> int | None:
-    """Find the axis of rows in a tensor of all attributes.
+    """Find the batch axis of a tensor with all attributes.
 
     Args:
-        shape: Sizes of the axes; a name or None for a size that is not fixed.
+        shape: Sizes of the axes. A name or None for a variable size.
         width: Number of columns.
 
     Returns:
-        0 for rows on the first axis, 1 for a vector of a single row, 2 for a column of a single row; otherwise None.
+        0 if the first axis is the batch, 1 for a single row as a vector, 2 for a single row as a column; otherwise
+        None.
     """
     if list(shape) == [width]:
         return 1
@@ -81,7 +82,7 @@ def input_layout(shape: Sequence[Any], width: int) -> int | None:
 
 
 def attribute_for_input(input_name: str, schema: Schema) -> Attribute | None:
-    """Find the attribute with the name of an input; exporters replace special characters by ``_``."""
+    """Find the attribute of an input by name. Exporters replace special characters by ``_``."""
     if input_name in schema.names:
         return schema[input_name]
     matches = [name for name in schema.names if re.sub(r"\W", "_", name) == input_name]
@@ -89,10 +90,10 @@ def attribute_for_input(input_name: str, schema: Schema) -> Attribute | None:
 
 
 def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) -> dict[str, NDArray[Any]]:
-    """Compute the model's inputs for individuals (n, attributes), by input name.
+    """Compute the model's inputs for individuals (n, attributes) by input name.
 
     Raises:
-        ModelError: a value is missing, and the model cannot take missing values.
+        ModelError: a value is missing and the model does not accept missing values.
     """
     inputs = session.get_inputs()
     if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
@@ -128,7 +129,7 @@ def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any
     for i, value in enumerate(words):
         if value != value:
             raise ModelError(
-                f"attribute {attribute!r} has missing values, and the model takes only words",
+                f"attribute {attribute!r} has missing values, but the model accepts only strings",
                 location=name,
                 hint=f"set `missing: drop` for {attribute!r} in the schema",
             )
@@ -146,7 +147,7 @@ def _plain_values(
         values = numbers[np.where(np.isnan(entries), -1, entries).astype(np.int64)]
     if dtype.kind != "f" and np.isnan(entries).any():
         raise ModelError(
-            f"attribute {attribute.name!r} has missing values, and the model takes only integers",
+            f"attribute {attribute.name!r} has missing values, but the model accepts only integers",
             location=name,
             hint=f"set `missing: drop` for {attribute.name!r} in the schema",
         )
@@ -154,10 +155,8 @@ def _plain_values(
 
 
 def word_numbers(attribute: Attribute) -> Floats:
-    """Return the numbers of a numeric input for the words that an attribute lists, shape (values,).
-
-    They are those of its encoding. Without one, words that are numbers or truth values are read as numbers, and other
-    words are replaced by their positions.
+    """Return the numbers of a numeric input for an attribute's listed strings, shape (values,): its encoding, or else
+    parsed numbers and Booleans, or else positions.
     """
     numbers = _literal_numbers(attribute)
     if numbers is not None:
@@ -181,7 +180,7 @@ def _lists_words(attribute: Attribute) -> bool:
 
 
 def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
-    """Return the attributes that the model takes by their encoding, not as words or numbers of the data."""
+    """Return the attributes that the model receives encoded rather than as values of the data."""
     numeric = [item.name for item in session.get_inputs() if item.type != TEXT_TYPE]
     attributes = [attribute_for_input(name, schema) for name in numeric]
     if attributes == [None]:
@@ -190,7 +189,7 @@ def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
     return [attribute for attribute in with_words if _literal_numbers(attribute) is None]
 
 
-# Labels and scores among the outputs of an ONNX graph.
+# Label and score outputs of an ONNX graph.
 
 SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)", "seq(map(")
 
@@ -200,10 +199,9 @@ class OnnxOutputs:
     """Outputs of a graph.
 
     Attributes:
-        label: Name of the output of labels, if any.
-        score: Name of the output of scores, if any.
-        names: Labels in the order of the scores, if the graph names them.
-        position: Whether the output of labels holds positions instead of labels.
+        label: Name of the label output, if any. score: Name of the score output, if any.
+        names: Labels in score order, if the graph names them.
+        position: Whether the label output contains positions.
     """
 
     label: str | None
@@ -213,7 +211,7 @@ class OnnxOutputs:
 
 
 def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
-    """Find the outputs of labels and scores of a graph, and the names of the labels.
+    """Find the label and score outputs of a graph and the label names.
 
     Raises:
         ModelError: there are several candidates for either.
@@ -226,7 +224,7 @@ def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
         raise ModelError(
             f"the model has several outputs: {', '.join((*labels, *scores))}",
             location=name,
-            hint="export it with its labels, its scores, or both",
+            hint="export it with one label output, one score output, or both",
         )
     label, score = labels[0] if labels else None, scores[0] if scores else None
     nodes = {output: node for node in graph.node for output in node.output}
@@ -239,11 +237,11 @@ def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
 
 
 def _trace_back(nodes: dict[str, Any], output: str | None) -> Iterator[Any]:
-    """Yield the nodes that lead to an output, last first; of several inputs, follow the one with the scores."""
+    """Yield the nodes that lead to an output, last first. Of several inputs, follow the scores."""
     while output in nodes:
         node = nodes[output]
         yield node
-        # ArrayFeatureExtractor looks positions up in labels; Concat ends with the second class
+        # ArrayFeatureExtractor indexes labels by position; Concat ends with the second class
         inputs = [source for source in node.input if source in nodes]
         if not inputs:
             return
@@ -258,7 +256,7 @@ def _label_names(node: Any, graph: Any) -> tuple[Any, ...] | None:
         from onnx import numpy_helper
 
         for tensor in graph.initializer:
-            # A table of more than one dimension is an embedding, not labels.
+            # A multidimensional table is an embedding, not labels.
             if tensor.name == node.input[0] and (node.op_type != "Gather" or len(tensor.dims) == 1):
                 values = numpy_helper.to_array(tensor).reshape(-1).tolist()
                 return tuple(value.decode() if isinstance(value, bytes) else value for value in values)

@@ -2,8 +2,8 @@
 
 ``torch.export.load`` unpickles parts of the file, evaluates shape expressions and guards as Python, resolves
 operators by name and loads compiled libraries, so a crafted file could run code. Therefore only the parts that a plain
-network needs are copied into a new archive: raw tensors, ATen operators, arithmetic of symbols. Anything else needs the
-user's trust. ``torch.export.save`` writes a zip file with a JSON graph and raw weights.
+network needs are copied into a new archive: raw tensors, ATen operators, symbolic arithmetic. Anything else requires
+the user's trust. ``torch.export.save`` writes a zip file with a JSON graph and raw weights.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def read_program(path: Path, *, trust: bool = False) -> Any:
 
     Args:
         path: File written by ``torch.export.save``.
-        trust: Whether to load the file without checks.
+        trust: Whether to skip the checks.
 
     Raises:
-        TrustError: loading the file could run code, and it is not trusted; the message names the part.
-        ModelError: the file is damaged, or no exported program.
+        TrustError: loading could run code, and ``trust`` is not set; the message names the part.
+        ModelError: the file is damaged or not an exported program.
         MissingExtraError: PyTorch is not installed.
     """
     try:
@@ -59,23 +59,23 @@ def read_program(path: Path, *, trust: bool = False) -> Any:
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
     log = logging.getLogger("torch.export")
-    was_disabled, log.disabled = log.disabled, True  # the error replaces the log of PyTorch about a damaged file
+    was_disabled, log.disabled = log.disabled, True  # the error replaces PyTorch's log messages about damaged files
     try:
         return torch.export.load(io.BytesIO(path.read_bytes() if trust else sanitize_archive(path)))
     except (TrustError, ModelError):
         raise
     except Exception as error:
         raise ModelError(
-            f"not an exported PyTorch program that version {torch.__version__} can read: {type(error).__name__}",
+            f"not an exported program readable by PyTorch {torch.__version__}: {type(error).__name__}",
             location=str(path),
-            hint="export it again: torch.export.save(torch.export.export(model, example), path)",
+            hint="export it with torch.export.save(torch.export.export(model, example), path)",
         ) from error
     finally:
         log.disabled = was_disabled
 
 
 def sanitize_archive(path: Path) -> bytes:
-    """Copy an archive without the parts that could run code when it is loaded.
+    """Copy an archive without parts that could run code on loading.
 
     Raises:
         TrustError: such a part is required.
@@ -98,7 +98,7 @@ def sanitize_archive(path: Path) -> bytes:
     described["guards_code"] = []
     for node in _walk_dicts(described):
         if "target" in node:
-            node["metadata"] = {}  # names of source locations, which loading resolves
+            node["metadata"] = {}  # source location names, which are resolved on loading
     for reason in _find_dangers(described):
         raise _trust_error(path, reason)
     safe[GRAPH] = json.dumps(described).encode()
@@ -121,7 +121,7 @@ def _archive_entries(path: Path) -> dict[str, bytes]:
 
 
 def _find_dangers(described: dict[str, Any]) -> Iterator[str]:
-    """Yield the parts of a program's description that could run code."""
+    """Yield parts of a program's description that could run code."""
     for key, text in _walk_strings(described):
         if key in ("target", "as_operator"):
             if not OPERATOR.fullmatch(text):
@@ -141,7 +141,7 @@ def _find_dangers(described: dict[str, Any]) -> Iterator[str]:
 
 
 def _walk_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string, including keys, with the key above it."""
+    """Yield every string, including keys, with its parent key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Shared parts of the readers: errors that name a part of a model, and fields of a damaged file."""
+"""Shared helpers of the readers: error locations and checked fields of files."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import Link
 
 BLACK_BOX_HINT = (
-    "as a black box it can still be audited and searched, but not certified: that needs preprocessing that acts on one "
-    "attribute at a time, then affine and ReLU layers"
+    "as a black box it can still be audited and searched. Certification requires preprocessing of one attribute at "
+    "a time, then affine and ReLU layers"
 )
 
 
 @contextmanager
 def locate_errors(place: str, *, location: str, hint: str = BLACK_BOX_HINT) -> Iterator[None]:
-    """Add the part of a model to errors raised while it is read, e.g. ``layer 'dense_1' (Dense)``.
-
-    Errors of NumPy about shapes and types mean that the parts of the model do not fit together.
+    """Add the location in a model, such as ``layer 'dense_1' (Dense)``, to errors. NumPy errors about shapes and types
+    mean that the parts do not fit together.
     """
     try:
-        with np.errstate(all="ignore"):  # numbers that are not finite are refused when the network is built
+        with np.errstate(all="ignore"):  # non-finite numbers are rejected when the network is built
             yield
     except NotAdditiveError as error:
         raise NotAdditiveError(f"{place}: {error.message}", location=location, hint=hint) from None
@@ -60,26 +59,26 @@ def read_file(path: Path) -> bytes:
 def choose_link(
     objective: str, links: Mapping[str, Link], numbers: Collection[str], schema: Schema, *, location: str
 ) -> Link:
-    """Choose the link from the outputs of boosted trees to probabilities, or to a number.
+    """Choose the link from outputs of boosted trees to probabilities or a number.
 
     Args:
-        objective: Objective, or loss, of the training.
-        links: Objectives of classifiers, and their links.
+        objective: Training objective or loss.
+        links: Classification objectives and their links.
         numbers: Objectives whose output is the number itself.
         schema: Schema of the inputs.
         location: Name of the model.
 
     Raises:
-        ModelError: the model does not decide the schema's target.
+        ModelError: the model does not predict the schema's target.
     """
-    supported, problem = links, "makes no classifier with probabilities"
+    supported, problem = links, "is not supported for classifiers"
     if schema.target.is_number:
-        supported, problem = dict.fromkeys(numbers, "identity"), "gives trees that do not add up to one number"
+        supported, problem = dict.fromkeys(numbers, "identity"), "is not supported for regressors"
     if objective not in supported:
         raise ModelError(
             f"the objective {objective[:40]!r} {problem}",
             location=location,
-            hint=f"train with one of {', '.join(sorted(supported)) or 'the classifiers'}, or give the model as "
+            hint=f"train with one of {', '.join(sorted(supported)) or 'the classifiers'}, or wrap the model as "
             "module:function",
         )
     return supported[objective]
@@ -87,11 +86,11 @@ def choose_link(
 
 @dataclass(frozen=True)
 class Fields:
-    """Fields of one object in a model file; a missing or malformed field raises ModelError.
+    """Fields of an object in a model file. A missing or malformed field raises ModelError.
 
     Attributes:
         fields: The object, as decoded.
-        location: File and place of the object in it.
+        location: File and location in it.
         hint: Instruction for a damaged file.
     """
 
@@ -113,26 +112,26 @@ class Fields:
     def __getitem__(self, key: str) -> Any:
         """Return a field of any type."""
         if key not in self.fields:
-            raise self.error(f"{key!r} is missing: the file is damaged, or not such a model")
+            raise self.error(f"{key!r} is missing: the file is damaged or of another type")
         return self.fields[key]
 
     def part(self, key: str) -> Fields:
-        """Return an object inside."""
+        """Return a nested object."""
         return Fields(self[key], f"{self.location}, {key}", self.hint)
 
     def parts(self, key: str, name: str, *, optional: bool = False) -> list[Fields]:
-        """Return a list of objects, each called ``name`` and its position in errors; empty if optional and missing."""
+        """Return a list of objects, called ``name`` and position in errors. Empty if optional and missing."""
         items = [] if optional and self.fields.get(key) is None else self.items(key)
         return [Fields(item, f"{self.location}, {name} {i}", self.hint) for i, item in enumerate(items)]
 
     def text(self, key: str) -> str:
-        """Return a text."""
+        """Return a string."""
         if not isinstance(self[key], str):
-            raise self.error(f"{key!r} is not text")
+            raise self.error(f"{key!r} is not a string")
         return str(self[key])
 
     def items(self, key: str) -> list[Any]:
-        """Return a list of anything."""
+        """Return a list of values of any type."""
         value = self[key]
         value = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(value, list):
@@ -140,30 +139,30 @@ class Fields:
         return value
 
     def integer(self, key: str) -> int:
-        """Return an integer, which may be written as text."""
+        """Return an integer, which may be stored as text."""
         value = self[key]
         try:
             return int(value if isinstance(value, int | float) else str(value))
         except (ValueError, OverflowError):
-            raise self.error(f"{key!r} is not a whole number") from None
+            raise self.error(f"{key!r} is not an integer") from None
 
     def numbers(self, key: str, count: int | None = None) -> Floats:
-        """Return a list of numbers, which may be written as text with blanks between them, shape (count,)."""
+        """Return a list of numbers, which may be stored as text separated by spaces, shape (count,)."""
         value = self[key]
         try:
-            with np.errstate(invalid="ignore"):  # a signalling NaN is refused with the other NaNs
+            with np.errstate(invalid="ignore"):  # signalling NaNs are rejected later, like other NaNs
                 numbers = np.asarray(value.split() if isinstance(value, str) else value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise self.error(f"{key!r} is not a list of numbers: a part of it is not a number") from None
+            raise self.error(f"{key!r} is not a list of numbers: an item is not a number") from None
         if numbers.ndim != 1:
             raise self.error(f"{key!r} is not a list of numbers")
         if count is not None and len(numbers) != count:
-            raise self.error(f"{key!r} holds {len(numbers)} numbers, not {count}")
+            raise self.error(f"{key!r} must contain {count} numbers, got {len(numbers)}")
         return numbers
 
     def integers(self, key: str, count: int | None = None) -> Integers:
-        """Return a list of integers or flags, as ``numbers``."""
+        """Return a list of integers or flags, like ``numbers``."""
         numbers = self.numbers(key, count)
         if not (np.abs(numbers) < 2**53).all() or (numbers != np.floor(numbers)).any():
-            raise self.error(f"{key!r} holds a number that is not whole")
+            raise self.error(f"{key!r} contains a number that is not an integer")
         return numbers.astype(np.int64)

@@ -1,9 +1,7 @@
-"""Preprocessing of scikit-learn as one cell per column, where each step acts on one attribute at a time.
-
-Steps that do so are listed by their exact type. Their arithmetic is not repeated here: each fitted step is called on
-rows in which one attribute takes all values of its domain, and the results fill the tables. A number with too many
-values to list passes through scalers as a line, through ``KBinsDiscretizer`` as exact bins, and through logarithms,
-powers and quantiles as a monotone curve.
+"""Scikit-learn preprocessing of one attribute at a time, as one cell per column. Supported steps are listed by exact
+type. Their arithmetic is not reimplemented: each fitted step is called with all values of an attribute, and the results
+fill the tables. A numeric column with too many values to enumerate becomes a line after scalers, exact bins after
+``KBinsDiscretizer``, and a monotone curve after logarithms, powers and quantiles.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ CURVES = frozenset({"FunctionTransformer", "PowerTransformer", "QuantileTransfor
 SELECTORS = frozenset({"SelectKBest", "SelectPercentile", "VarianceThreshold"})
 
 CURVE_PROBES = 4097
-"""Number of evenly spaced places at which a curve is checked to be monotone."""
+"""Number of evenly spaced points for the monotonicity check of a curve."""
 
 MONOTONE: dict[str, tuple[float, float]] = {
     "arcsinh": (-math.inf, math.inf),
@@ -73,23 +71,24 @@ MONOTONE: dict[str, tuple[float, float]] = {
     "square": (0.0, math.inf),
     "tanh": (-math.inf, math.inf),
 }
-"""Interval on which each function of NumPy increases."""
+"""Interval on which each NumPy function increases."""
 
 FUNCTION_ERROR = 16 * 2.0**-52
-"""Bound on the relative error of elementary functions in NumPy and SciPy, which state 4 units in the last place."""
+"""Bound on the relative error of elementary functions. NumPy and SciPy document 4 units in the last place."""
 
 STEEPEST_QUANTILE = 2e6
-"""Slope of the normal quantile function at 1e-7, beyond which scikit-learn clips: sqrt(2 pi) exp(5.2**2 / 2)."""
+"""Slope of the normal quantile function at 1e-7, scikit-learn's clipping limit: sqrt(2 pi) exp(5.2**2 / 2)."""
 
 LARGEST_CURVE_ERROR = 2.0**-20
-"""Maximum error of a curve, in units of its rise."""
+"""Maximum error of a curve, relative to its range."""
 
 ROUNDINGS = 64
-"""Maximum distance of a scaler from the line through its ends, in units of rounding; a larger one is a bend."""
+"""Maximum distance of a scaler from the line through its ends, in rounding units. Larger distances mean
+nonlinearity."""
 
 
 def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
-    """Compute the input columns of an estimator, in its order."""
+    """Compute the input columns of an estimator, in order."""
     schema = box.schema
     if box.form == "numbers":
         return plain_inputs(schema)
@@ -112,7 +111,7 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
 
 
 def is_kind(step: Any, kinds: Collection[str]) -> bool:
-    """Return whether a step is of a listed type of scikit-learn; a subclass is not, since it may compute otherwise."""
+    """Return whether a step has exactly a listed scikit-learn type. A subclass may compute differently."""
     return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
 
 
@@ -122,11 +121,11 @@ def transform_columns(step: Any, columns: Cells, path: str, name: str) -> Cells:
     Args:
         step: Transformer, ``Pipeline``, ``ColumnTransformer`` or ``"passthrough"``.
         columns: Input columns.
-        path: Names of the steps around it and its own, for errors.
+        path: Names of the enclosing steps and its own, for errors.
         name: Name of the model.
 
     Raises:
-        NotAdditiveError: the step mixes attributes, or is of an unknown kind.
+        NotAdditiveError: the step mixes attributes or is not supported.
     """
     if step is None or step == "passthrough" or (is_kind(step, {"FunctionTransformer"}) and step.func is None):
         return columns
@@ -146,7 +145,7 @@ def transform_columns(step: Any, columns: Cells, path: str, name: str) -> Cells:
 def _transform_blocks(step: Any, columns: Cells, path: str, name: str) -> Cells:
     blocks: list[Cells] = [columns[:0]]
     for inner_name, inner, _ in step.transformers_:
-        # Columns can be selected in many ways; this is the selection that scikit-learn resolved when it was fitted.
+        # Columns can be specified in several ways. This is the selection as scikit-learn resolved it during ``fit``.
         places = list(step._transformer_to_input_indices.get(inner_name, ()))
         if (isinstance(inner, str) and inner == "drop") or not places:
             continue
@@ -157,7 +156,7 @@ def _transform_blocks(step: Any, columns: Cells, path: str, name: str) -> Cells:
 
 
 class _FittedStep:
-    """A fitted transformer and its input columns."""
+    """Fitted transformer and its input columns."""
 
     def __init__(self, step: Any, columns: Cells) -> None:
         self.step = step
@@ -166,7 +165,7 @@ class _FittedStep:
         self.example = [_example_value(column) for column in self.columns]
 
     def outputs(self) -> Cells:
-        """Compute the output columns, each a function of the attribute of its input column."""
+        """Compute the output columns, each a function of its input column's attribute."""
         cells: dict[int, Cell] = {}
         listed = [(j, column) for j, column in enumerate(self.columns) if isinstance(column, ListedCell)]
         for attribute in {column.attribute for _, column in listed}:
@@ -187,7 +186,7 @@ class _FittedStep:
         return cell_array([cells[o] for o in range(len(self.owners))])
 
     def _call(self, columns: dict[int, Values]) -> Values:
-        """Call the step on rows that differ in some columns only, shape (rows, outputs)."""
+        """Call the step on rows that differ only in some columns, shape (rows, outputs)."""
         check_time()
         rows = len(next(iter(columns.values())))
         table = [columns.get(j, np.repeat(value, rows)) for j, value in enumerate(self.example)]
@@ -215,11 +214,11 @@ class _FittedStep:
         return result
 
     def _output(self, j: int, values: Values, output: int) -> Floats:
-        """Compute one output column where input column j has these values."""
+        """Compute one output column for these values of input column j."""
         return np.asarray(self._call({j: values})[:, output].astype(np.float64))
 
     def _lines(self, j: int, line: RampCell, outputs: Sequence[int]) -> list[Cell]:
-        """Transform a number with too many values to list."""
+        """Transform a numeric column with too many values to enumerate."""
         ends = np.array([line.low, line.high])
         if is_kind(self.step, CURVES):
             before = line.computed(ends).astype(np.float64)
@@ -231,12 +230,12 @@ class _FittedStep:
             ]
         if not self._keeps_lines():
             raise NotAdditiveError(
-                "it bends a number that has too many values to list; describe the number as ordinal, with `edges`, or "
-                "as an integer with a smaller range"
+                "it applies a nonlinear step to a numeric column with too many values to enumerate; describe it as "
+                "ordinal with `edges`, or as an integer with a smaller range"
             )
         probes = np.linspace(line.low, line.high, 9)
         if line.high - line.low > MAX_LISTED:
-            probes[1:-1] = np.floor(probes[1:-1])  # an integer attribute has nothing in between
+            probes[1:-1] = np.floor(probes[1:-1])  # an integer attribute has no values in between
         table = self._call({j: line.computed(probes)})
         precision = np.finfo(table.dtype if table.dtype.kind == "f" else np.float64).eps
         cells: list[Cell] = []
@@ -247,7 +246,7 @@ class _FittedStep:
             intercept = first - slope * line.low
             deviation = np.abs(numbers - (slope * probes + intercept)).max()
             if deviation > ROUNDINGS * precision * max(abs(first), abs(last), abs(intercept)):
-                cells.append(self._curve(j, line, o, error=0.0))  # clipped: each operation is rounded monotonically
+                cells.append(self._curve(j, line, o, error=0.0))  # clipped; each operation rounds monotonically
                 continue
             if slope == 0:
                 cells.append(ListedCell(None, table[:1, o]))
@@ -260,18 +259,19 @@ class _FittedStep:
         return cells
 
     def _keeps_lines(self) -> bool:
-        """Return whether the step scales and shifts numbers, or leaves them unchanged."""
+        """Return whether the step only scales and shifts numbers, or leaves them unchanged."""
         missing = getattr(self.step, "missing_values", None)
         fills_gaps = is_kind(self.step, {"SimpleImputer"}) and isinstance(missing, float) and math.isnan(missing)
         return fills_gaps or is_kind(self.step, SCALERS)
 
     def _scaled_curves(self, j: int, cell: CurveCell, outputs: Sequence[int]) -> list[Cell]:
-        """Scale a curve. The operations of a scaler are monotone as rounded, and scale the curve's error too.
-
-        The factor is measured between the ends of the curve; a step that clips inside is refused.
+        """Scale a curve. Scaler operations remain monotone after rounding, and they also scale the error of the curve.
+        The factor is measured between the ends; a step that clips in between is rejected.
         """
         if not self._keeps_lines() or getattr(self.step, "clip", False):
-            raise NotAdditiveError("it bends a number once more that has too many values to list")
+            raise NotAdditiveError(
+                "it applies another nonlinear step to a numeric column with too many values to enumerate"
+            )
         before = np.array(cell.curve.ends)
         cells: list[Cell] = []
         for o in outputs:
@@ -288,18 +288,20 @@ class _FittedStep:
 
         probes = compute_output(np.linspace(before.low, before.high, CURVE_PROBES))
         if not np.isfinite(probes).all():
-            raise NotAdditiveError("it makes numbers of the domain infinite or undefined")
+            raise NotAdditiveError("it maps numbers of the domain to infinite or undefined values")
         if (np.diff(probes) < -2 * error).any():
-            raise NotAdditiveError("it decreases along a number that has too many values to list")
+            raise NotAdditiveError("it decreases along a numeric column with too many values to enumerate")
         rise = probes[-1] - probes[0]
         if rise <= 0:
             return ListedCell(None, probes[:1])
         if error > LARGEST_CURVE_ERROR * rise:
-            raise NotAdditiveError("its rounding error is too large for a number that has too many values to list")
+            raise NotAdditiveError(
+                "its rounding error is too large for a numeric column with too many values to enumerate"
+            )
         return CurveCell(cell.attribute, MonotoneCurve(compute_output, before.low, before.high, error))
 
     def _bin_cells(self, j: int, line: RampCell, outputs: Sequence[int]) -> list[Cell]:
-        """Find the exact entry at which each bin of ``KBinsDiscretizer`` starts."""
+        """Find the exact start of each ``KBinsDiscretizer`` bin."""
         edges = np.asarray(self.step.bin_edges_[j], dtype=np.float64)[1:-1]
 
         def reaches(entries: Floats, edges: Floats) -> Values:
@@ -317,7 +319,7 @@ class _FittedStep:
 
 
 def _example_value(column: Cell) -> Values:
-    """Return one value of a column, shape (1,)."""
+    """Return an example value of a column, shape (1,)."""
     if isinstance(column, ListedCell):
         return column.values[:1]
     line = column.curve if isinstance(column, CurveCell) else column
@@ -325,12 +327,12 @@ def _example_value(column: Cell) -> Values:
 
 
 def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
-    """Bound the distance between a computed column and an increasing or decreasing function.
+    """Bound the distance between a computed column and a monotone function.
 
     Args:
-        step: Fitted FunctionTransformer of a listed function, QuantileTransformer or PowerTransformer.
+        step: Fitted FunctionTransformer with a listed function, QuantileTransformer or PowerTransformer.
         j: Position of the column.
-        entries, values: Inputs and outputs at both ends of the domain, shape (2,).
+        entries, values: Inputs and outputs at the ends of the domain, shape (2,).
 
     Raises:
         NotAdditiveError: the function is not monotone on the domain.
@@ -340,7 +342,7 @@ def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
         low, high = MONOTONE.get(step.func.__name__, (math.inf, -math.inf))
         if entries[0] < low or entries[1] > high:
             raise NotAdditiveError(
-                f"{step.func.__name__} may not be monotone on a number that has too many values to list"
+                f"{step.func.__name__} may not be monotone on a numeric column with too many values to enumerate"
             )
         return FUNCTION_ERROR * largest
     if is_kind(step, {"QuantileTransformer"}):
@@ -354,7 +356,7 @@ def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
         bases, powers = 1 + np.abs(entries), [power if entry >= 0 else 2 - power for entry in entries]
     error = 0.0
     for base, exponent in zip(bases, powers, strict=True):
-        # Computed as expm1(p log(base)) / p or as (base**p - 1) / p: the second cancels where p is small.
+        # Computed as expm1(p log(base)) / p or as (base**p - 1) / p: the second suffers from cancellation for small p.
         inner = abs(exponent * math.log(base))
         size = (max(base**exponent, 1.0) + 1) / abs(exponent) if exponent else abs(math.log(base))
         error = max(error, FUNCTION_ERROR * (1 + inner) * size)
@@ -366,14 +368,14 @@ def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
 
 
 def _column_owners(step: Any, inputs: int) -> list[int]:
-    """Find the input column on which each output column of a fitted step depends.
+    """Find the input column of each output column of a fitted step.
 
     Raises:
-        NotAdditiveError: the step mixes columns, or is of an unknown kind.
+        NotAdditiveError: the step mixes columns or is not supported.
     """
     if is_kind(step, {"FunctionTransformer"}) and not _is_elementwise(step):
         raise NotAdditiveError(
-            "it calls a custom function, which may mix attributes; functions of NumPy such as np.log1p can be read"
+            "it calls a custom function, which may mix attributes; NumPy functions such as np.log1p are supported"
         )
     if is_kind(step, COLUMN_BY_COLUMN):
         indicators = step.indicator_.features_.tolist() if getattr(step, "add_indicator", False) else []
@@ -390,11 +392,11 @@ def _column_owners(step: Any, inputs: int) -> list[int]:
             for categories, grouped, place in zip(step.categories_, infrequent, dropped, strict=True)
         ]
     else:
-        raise NotAdditiveError("this kind of step may mix attributes, or runs custom code")
+        raise NotAdditiveError("this type of step may mix attributes or run custom code")
     return [j for j, width in enumerate(widths) for _ in range(width)]
 
 
 def _is_elementwise(step: Any) -> bool:
-    """Return whether a FunctionTransformer applies a function of NumPy to each number separately."""
+    """Return whether a FunctionTransformer applies an elementwise NumPy function."""
     elementwise = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
     return elementwise and getattr(np, step.func.__name__, None) is step.func and not step.kw_args

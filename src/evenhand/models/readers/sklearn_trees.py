@@ -1,4 +1,4 @@
-"""Decision trees, forests and boosted trees of scikit-learn as tree ensembles."""
+"""Scikit-learn decision trees, forests and boosted trees as tree ensembles."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from evenhand.schema.schema import Schema
 TreeFamily: TypeAlias = Literal["forest", "gradient boosting", "histogram boosting"]
 
 IDENTITY_LOSSES = frozenset({"squared_error", "absolute_error", "huber", "quantile"})
-"""Losses for which a boosted regressor predicts the sum of its trees, not its exponential."""
+"""Losses for which a boosted regressor predicts the sum of its trees rather than its exponential."""
 
 SMALLEST_BASE = float(np.finfo(np.float64).tiny)
-"""A positive start value that changes no sum of leaves except 0."""
+"""Positive base value that changes only sums equal to 0."""
 
 
 @cache
@@ -48,28 +48,26 @@ def _tree_families() -> dict[type, TreeFamily]:
 
 
 def tree_family(model: Any) -> TreeFamily | None:
-    """Return the family of a tree model of scikit-learn; None for a subclass, since it may predict differently."""
+    """Return the family of a scikit-learn tree model. None for a subclass, which may predict differently."""
     return _tree_families().get(type(model))
 
 
 def read_sklearn_trees(
     estimator: Any, schema: Schema, *, name: str | None = None, encoded: bool = False
 ) -> TreeEnsemble:
-    """Convert a fitted tree model into an ensemble with the same probabilities, labels or numbers.
-
-    All but histogram boosting compare ``float32(x) <= threshold``. The ensemble's thresholds are the float64 numbers
-    that give the same branch for every input.
+    """Convert a fitted tree model to an ensemble with the same predictions. All but histogram boosting compare
+    ``float32(x) <= threshold``. The ensemble's float64 thresholds select the same branch for every input.
 
     Args:
-        estimator: Decision tree, forest or boosted trees without a pipeline, fitted on ``schema.inputs`` or on a data
-            frame of the same columns.
+        estimator: Decision tree, forest or boosted trees, fitted on ``schema.inputs`` or a data frame of the same
+            columns.
         schema: Schema of the inputs.
         name: Name in reports. Default: the type of the estimator.
-        encoded: Whether the columns are outputs of the category encoder inside histogram boosting.
+        encoded: Whether the columns are outputs of histogram boosting's category encoder.
 
     Raises:
-        NotAdditiveError: the estimator is of another type, or its boosting starts from another model.
-        ModelError: the estimator is not fitted, or does not fit the schema.
+        NotAdditiveError: the estimator has another type, or its boosting starts from another model.
+        ModelError: the estimator is not fitted or does not fit the schema.
     """
     from sklearn.base import is_regressor
 
@@ -82,9 +80,9 @@ def read_sklearn_trees(
             location=name,
         )
     if not hasattr(estimator, "n_features_in_"):
-        raise ModelError("the model is not fitted", location=name, hint="call fit first")
+        raise ModelError("the model is not fitted", location=name, hint="call fit before passing the model")
     if getattr(estimator, "n_outputs_", 1) > 1:
-        raise ModelError("the model predicts several targets", location=name, hint="train one model for each target")
+        raise ModelError("the model predicts several targets", location=name, hint="train one model per target")
     classes: Sequence[Any] = () if number else estimator.classes_
     if len(classes) == 1:
         raise ModelError(f"the model has a single label: {classes[0]!r}", location=name)
@@ -106,7 +104,7 @@ def read_sklearn_trees(
         answers=classes,
         location=name,
         divisor=1.0 if boosted else float(len(trees)),
-        # Boosting by exponential loss halves the log-odds.
+        # Boosting with exponential loss yields half the log-odds.
         steepness=2.0 if getattr(estimator, "loss", None) == "exponential" else 1.0,
     )
     takes_missing = family == "histogram boosting" or _accepts_missing(estimator)
@@ -119,7 +117,7 @@ def _read_forest(estimator: Any, columns: Integers) -> tuple[list[DecisionTree],
 
 
 def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tuple[list[DecisionTree], Floats]:
-    """Read the trees and the constant that they are added to."""
+    """Read the trees and their base value."""
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     start = estimator.init_
@@ -135,7 +133,7 @@ def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tup
     ]
     base = np.ravel(estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))).astype(np.float64)
     if hasattr(estimator, "classes_") and base.tolist() == [0.0]:
-        # scikit-learn predicts the second label at a sum of exactly 0, an ensemble only above it.
+        # scikit-learn predicts the second label for a sum of exactly 0, an ensemble only above 0.
         base = np.array([SMALLEST_BASE])
     return trees, base
 
@@ -143,9 +141,11 @@ def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tup
 def _read_histogram_boosting(
     estimator: Any, schema: Schema, name: str, encoded: bool
 ) -> tuple[list[DecisionTree], Floats]:
-    """Read the trees of histogram boosting, whose own encoder numbers the categories and puts these columns first."""
+    """Read the trees of histogram boosting, whose encoder puts categorical columns first."""
     if not hasattr(estimator, "classes_") and estimator.loss not in IDENTITY_LOSSES:
-        raise NotAdditiveError(f"with the loss {estimator.loss!r} the trees do not add up to the number", location=name)
+        raise NotAdditiveError(
+            f"the trees do not sum to the prediction with the loss {estimator.loss!r}", location=name
+        )
     categorical = estimator.is_categorical_
     codes: dict[int, Integers] = {}
     if encoded:
@@ -196,7 +196,7 @@ def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Int
     Args:
         predictor: scikit-learn's tree.
         columns: Input column of each feature.
-        codes: For features with categories, the model's code of each input number. Default: that number.
+        codes: For categorical features, the model's code for each input value. Default: that value.
         output: Output that the tree adds to.
     """
     nodes = predictor.nodes
@@ -208,7 +208,7 @@ def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Int
         words = np.asarray(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]).astype(np.int64)
         bits = ((words[:, None] >> np.arange(32)) & 1).ravel() == 1
         node_codes = codes.get(int(feature[node]), np.arange(len(bits)))
-        # A category that was absent from training takes the branch of missing values.
+        # A category absent from training follows the branch of missing values.
         left_categories[int(node)] = np.flatnonzero(np.where(node_codes >= 0, bits[node_codes], default_left[node]))
     return DecisionTree(
         output=output,
@@ -223,10 +223,10 @@ def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Int
 
 
 def _accepts_missing(estimator: Any) -> bool:
-    """Return whether the model predicts for a row of missing values."""
+    """Return whether the model accepts a row of missing values."""
     try:
         with warnings.catch_warnings():
-            # The model may have been fitted to a data frame.
+            # The model may have been fitted on a data frame.
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             estimator.predict(np.full((1, estimator.n_features_in_), np.nan))
     except ValueError:

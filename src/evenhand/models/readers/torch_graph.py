@@ -1,4 +1,4 @@
-"""PyTorch models as additive networks: ``nn.Sequential`` by its layers, exported programs by their graph."""
+"""PyTorch models as additive networks: ``nn.Sequential`` and exported programs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ OPERATIONS: dict[str, Operation] = {
     "view.default": tensors.reshape,
     **dict.fromkeys(("softmax.int", "log_softmax.int", "_softmax.default", "_log_softmax.default"), tensors.softmax),
 }
-"""Meaning of each ATen operation of an exported program, by its name."""
+"""Implementation of each ATen operation, by name."""
 
 TYPED_OPERATIONS: dict[str, Operation] = {}
-"""Operations with plain numbers, which are rounded to the type of the program; it is their first argument."""
+"""Operations whose first argument is the program's data type, to which plain numbers are rounded."""
 
 
 def _register(*names: str, operations: dict[str, Operation] = OPERATIONS) -> Callable[[F], F]:
@@ -110,7 +110,7 @@ def _batch_norm(
     *_: Any,
 ) -> Tensor:
     if training or mean is None or variance is None:
-        raise NotAdditiveError("it is in training mode, or keeps no statistics: its answer depends on the other rows")
+        raise NotAdditiveError("it is in training mode or has no running statistics: its output depends on other rows")
     return tensors.batch_normalization(value, scale, shift, mean, variance, epsilon)
 
 
@@ -131,7 +131,7 @@ def _flatten(value: Any, start: int = 0, end: int = -1) -> Tensor:
 @_register("sym_size.int")
 def _size(value: Any, axis: int) -> int:
     if axis != 0:
-        raise NotAdditiveError("it computes with the number of columns")
+        raise NotAdditiveError("it uses the number of columns")
     return -1  # the number of rows
 
 
@@ -143,7 +143,7 @@ def _cast(value: Any, dtype: Any = None, *_: Any, **settings: Any) -> Tensor:
 @_register("one_hot.default")
 def _one_hot(codes: Any, size: int = -1) -> Tensor:
     if size < 1:
-        raise NotAdditiveError("it takes the number of categories from the rows")
+        raise NotAdditiveError("it infers the number of categories from the rows")
     return tensors.one_hot(codes, size, np.array([0]), np.array([1]))
 
 
@@ -184,10 +184,8 @@ for _name, _function in (("lt", np.less), ("le", np.less_equal), ("gt", np.great
 
 
 def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind: str | None = None) -> AdditiveNetwork:
-    """Convert a PyTorch model, in evaluation mode, into an additive network.
-
-    It takes one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema. A single output is
-    for the favourable label; several outputs are for the labels of the schema's target, in order.
+    """Convert a PyTorch model in evaluation mode to an additive network. Its input is one tensor (n, inputs) of encoded
+    attributes. A single output refers to the favourable label; several outputs follow the order of the target's labels.
 
     Args:
         model: ``nn.Sequential`` (nested) of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, Identity, BatchNorm1d
@@ -198,7 +196,7 @@ def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind:
 
     Raises:
         ModelError: inputs or outputs do not fit the schema.
-        NotAdditiveError: a layer or operation is of another kind; the message names it.
+        NotAdditiveError: a layer or operation is not supported; the message names it.
         MissingExtraError: PyTorch is not installed.
     """
     try:
@@ -248,7 +246,7 @@ def _apply_layer(layer: Any, value: Tensor, dtype: NumberType) -> Tensor:
         arrays = [getattr(layer, name) for name in names]
         return [None if array is None else _to_numpy(array) for array in arrays]
 
-    kind = type(layer)  # exactly these: a subclass may compute otherwise
+    kind = type(layer)  # exact types: a subclass may compute differently
     if kind in (nn.Dropout, nn.AlphaDropout, nn.Identity):
         return value
     if kind is nn.Flatten:
@@ -269,8 +267,8 @@ def _apply_layer(layer: Any, value: Tensor, dtype: NumberType) -> Tensor:
     if kind in (nn.Softmax, nn.LogSoftmax):
         return tensors.softmax(value, 1 if layer.dim is None else layer.dim)
     raise NotAdditiveError(
-        "this kind of layer cannot be read (nn.Sequential of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, "
-        "Identity and BatchNorm1d can; a module with its own forward can once it is exported with torch.export.export)"
+        "this type of layer is not supported (use nn.Sequential of Linear, ReLU, ReLU6, LeakyReLU, Dropout, "
+        "Flatten, Identity and BatchNorm1d, or export a custom module with torch.export.export)"
     )
 
 
@@ -281,7 +279,7 @@ def _to_numpy(tensor: Any) -> Values:
 
 
 class _ExportedGraph:
-    """The graph of an exported program, evaluated node by node."""
+    """Graph of an exported program, evaluated node by node."""
 
     def __init__(self, program: Any, schema: Schema, name: str) -> None:
         self.program = program
@@ -340,7 +338,7 @@ class _ExportedGraph:
             return TYPED_OPERATIONS[name](self.dtype, *arguments, **settings)
         if name in OPERATIONS:
             return OPERATIONS[name](*arguments, **settings)
-        raise NotAdditiveError("this operation cannot be read")
+        raise NotAdditiveError("this operation is not supported")
 
     def _resolve(self, argument: Any) -> Any:
         if isinstance(argument, list | tuple):
@@ -348,7 +346,7 @@ class _ExportedGraph:
         return self.values[argument.name] if hasattr(argument, "meta") else argument
 
     def _compute_weights(self, target: Any, arguments: Sequence[Any], settings: dict[str, Any]) -> Any:
-        """Run an operation on weights in PyTorch."""
+        """Run an operation on weights with PyTorch."""
         import torch
 
         def to_torch(value: Any) -> Any:
@@ -357,6 +355,6 @@ class _ExportedGraph:
             return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
         if not str(target).startswith("aten."):
-            raise NotAdditiveError("this operation cannot be read")
+            raise NotAdditiveError("this operation is not supported")
         result = target(*map(to_torch, arguments), **{key: to_torch(value) for key, value in settings.items()})
         return _to_numpy(result) if isinstance(result, torch.Tensor) else result

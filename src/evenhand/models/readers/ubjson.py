@@ -1,4 +1,4 @@
-"""UBJSON, the binary form of JSON that XGBoost writes (Universal Binary JSON, draft 12, big-endian)."""
+"""UBJSON, the binary JSON format of XGBoost (Universal Binary JSON, draft 12, big-endian)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CONSTANTS: dict[bytes, Any] = {b"Z": None, b"T": True, b"F": False}
 
 
 def decode_ubjson(data: bytes) -> Any:
-    """Decode one value; objects become dict, strings str, arrays of one number type NumPy arrays.
+    """Decode a value to dict, list, str or number. Typed numeric arrays become NumPy arrays.
 
     Raises:
-        ValueError: the bytes are not UBJSON, or end too early; the message names the byte.
+        ValueError: the data are not UBJSON or are truncated; the message names the byte.
     """
     reader = _Reader(data)
     value = reader.value(reader.marker(), 0)
     if reader.data[reader.at :].strip(b"N"):
-        raise ValueError(f"{len(data) - reader.at} bytes after the end at byte {reader.at}")
+        raise ValueError(f"{len(data) - reader.at} extra bytes at byte {reader.at}")
     return value
 
 
@@ -59,7 +59,7 @@ class _Reader:
             raise ValueError(f"unknown marker {marker!r} at byte {self.at - 1}")
         if depth == MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} at byte {self.at}")
-        # A container may announce the type and the number of its items.
+        # A container may declare the type and number of its items.
         kind: bytes | None = None
         count: int | None = None
         announced = self.marker()
@@ -76,7 +76,7 @@ class _Reader:
         return {self.text(item): self.value(self.marker(), depth + 1) for item in self.items(announced, count, b"}")}
 
     def items(self, first: bytes, count: int | None, closing: bytes) -> Iterator[bytes]:
-        """Yield the marker of each item: ``count`` of them, or all before the closing one."""
+        """Yield the marker of each item: ``count`` markers, or all up to the closing one."""
         if count is not None:
             for _ in range(count):
                 yield self.marker()

@@ -1,4 +1,4 @@
-"""XGBoost models from files of XGBoost (.json and .ubj), without the library."""
+"""XGBoost files (.json and .ubj), read without the library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINKS: dict[str, Link] = {
     "multi:softprob": "softmax",
     "multi:softmax": "softmax",
 }
-"""Objectives of classifiers, and how their margins become probabilities."""
+"""Classification objectives and the links from margins to probabilities."""
 
 NUMBERS = frozenset({"reg:squarederror", "reg:linear", "reg:absoluteerror", "reg:pseudohubererror"})
 """Objectives whose margin is the predicted number."""
@@ -43,21 +43,20 @@ MAX_CLASSES = 100_000
 def read_xgboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     """Read a model saved by XGBoost 1.0 or later (``save_model``), gbtree or dart.
 
-    XGBoost compares in float32 (``x < threshold`` goes left); the ensemble's thresholds are the float64 numbers that
-    give the same branch for every input. XGBoost also adds in float32, so its probabilities differ by rounding, below
-    1e-5. The label is the more probable one, also for ``binary:logitraw`` and ``multi:softmax``. A model saved by a
-    classifier after early stopping ends at its best iteration, as it does when XGBoost loads it.
+    XGBoost compares in float32 (``x < threshold`` goes left); the ensemble's float64 thresholds select the same branch
+    for every input. XGBoost also sums in float32, so its probabilities differ by rounding, below 1e-5. The predicted
+    label is the more probable one, including for ``binary:logitraw`` and ``multi:softmax``. As in XGBoost, a classifier
+    saved after early stopping ends at its best iteration.
 
     Args:
         path: A ``.json`` or ``.ubj`` file.
-        schema: Schema of the inputs. A model with feature names is matched by name. The outputs 0 and 1 are the
-            unfavourable and the favourable label, those of k classes the target's ``values`` in order, unless the
-            labels are these numbers. Files written before XGBoost 3.1 hold no names of categories: their codes are
-            positions in an attribute's ``values``.
+        schema: Schema of the inputs. A model with feature names is matched by name. Unless the labels are numbers,
+            outputs 0 and 1 are the unfavourable and favourable label, and k classes follow the order of the target's
+            ``values``. Files from before XGBoost 3.1 have no category names: codes are positions in an attribute's
+            ``values``.
 
     Raises:
-        ModelError: the file is damaged, of another kind, no classifier or regressor of trees, or does not fit the
-            schema.
+        ModelError: the file is damaged, is not a tree classifier or regressor, or does not fit the schema.
     """
     path = Path(path)
     return parse_xgboost(read_file(path), schema, location=path.name, stop_early=None)
@@ -70,8 +69,7 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
         data: JSON or UBJSON.
         schema: Schema of the inputs.
         location: Name of the model.
-        stop_early: Whether trees after the best iteration are left out. If None, they are if a classifier saved the
-            file.
+        stop_early: Whether to drop trees after the best iteration. If None, drop them if a classifier saved the file.
 
     Raises:
         ModelError: as ``read_xgboost``.
@@ -89,13 +87,13 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
     kind = booster.text("name")
     if kind not in ("gbtree", "dart"):
         raise ModelError(
-            f"the booster {kind!r} is not made of trees",
+            f"the booster {kind!r} does not consist of trees",
             location=location,
-            hint="train scikit-learn's LogisticRegression instead of gblinear, or give the model as module:function",
+            hint="train scikit-learn's LogisticRegression instead of gblinear, or wrap the model as module:function",
         )
     parameters = learner.part("learner_model_param")
     link, outputs = _read_objective(learner, parameters, schema)
-    # DART wraps the same trees and gives each a weight.
+    # DART assigns a weight to each tree.
     model = (booster.part("gbtree") if kind == "dart" else booster).part("model")
     names = [str(name) for name in learner.items("feature_names")] if "feature_names" in learner else []
     columns = match_features(
@@ -120,7 +118,7 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
 
 
 def _read_objective(learner: Fields, parameters: Fields, schema: Schema) -> tuple[Link, int]:
-    """Read how margins become probabilities, and the number of margins."""
+    """Read the link from margins to probabilities, and the number of margins."""
     name = learner.part("objective").text("name")
     link = choose_link(name, LINKS, NUMBERS, schema, location=learner.location)
     if "num_target" in parameters and parameters.integer("num_target") > 1:
@@ -136,9 +134,10 @@ def _read_objective(learner: Fields, parameters: Fields, schema: Schema) -> tupl
 
 
 def _base_margins(document: Fields, learner: Fields, parameters: Fields, outputs: int) -> Floats:
-    """Compute the margins before any tree.
+    """Compute the base margins.
 
-    XGBoost 3.1 writes ``[5E-1]``, one number per class or one for all; older versions write ``5E-1``. The number is a
+    XGBoost 3.1 writes ``[5E-1]``, with one number per class or one for all; older versions write ``5E-1``. The number
+    is a
     probability for logistic objectives, except for binary:logitraw since XGBoost 2.0.
     """
     objective = learner.part("objective").text("name")
@@ -169,21 +168,21 @@ def _tree_count(model: Fields, best: int, outputs: int) -> int:
     else:
         end = (best + 1) * outputs * model.part("gbtree_model_param").integer("num_parallel_tree")
     if not 0 < end <= len(model.items("trees")):
-        raise model.error(f"the best iteration is {best}, which the model does not have")
+        raise model.error(f"the model does not have its best iteration {best}")
     return end
 
 
 def _read_categories(model: Fields) -> dict[int, Sequence[Any]]:
-    """Read the categories of each categorical feature, in the order of the model's codes (XGBoost 3.1 and later)."""
+    """Read the categories of each categorical feature in code order (XGBoost 3.1 and later)."""
     categories: dict[int, Sequence[Any]] = {}
     for feature, part in enumerate(model.part("cats").parts("enc", "feature") if "cats" in model else []):
         if "offsets" not in part:
             categories[feature] = part.numbers("values").tolist()
             continue
-        # Words are stored as the bytes of all of them.
+        # All words are stored in a single byte array.
         ends, data = part.integers("offsets"), part.integers("values")
         if len(ends) and (np.diff(ends).min(initial=0) < 0 or ends[0] < 0 or ends[-1] > len(data)):
-            raise part.error("the names of the categories are damaged")
+            raise part.error("the category names are damaged")
         text = (data % 256).astype(np.uint8).tobytes()
         words = [text[a:b].decode("utf-8", errors="replace") for a, b in itertools.pairwise(ends)]
         categories |= {feature: words} if words else {}
@@ -195,15 +194,15 @@ def _read_trees(model: Fields, columns: FeatureColumns) -> list[DecisionTree]:
     output = model.integers("tree_info", len(parts))
     expected = model.part("gbtree_model_param").integer("num_trees")
     if expected != len(parts):
-        raise model.error(f"the file holds {len(parts)} trees, expected {expected}")
+        raise model.error(f"expected {expected} trees in the file, got {len(parts)}")
     return [_read_tree(part, columns, int(output[i])) for i, part in enumerate(parts)]
 
 
 def _weight_trees(trees: Sequence[DecisionTree], booster: Fields) -> list[DecisionTree]:
     weights = booster.numbers("weight_drop", len(trees))
     if not ((weights >= 0) & (weights <= 1e6)).all():
-        raise booster.error("'weight_drop' holds an implausible weight")
-    # A weight is a float32, of which JSON writes the shortest decimal number.
+        raise booster.error("'weight_drop' contains an implausible weight")
+    # A weight is a float32, written to JSON as the shortest decimal number.
     return [
         dataclasses.replace(tree, values=tree.values * np.float64(np.float32(weight)))
         if np.isfinite(tree.values).all()
@@ -219,7 +218,7 @@ def _read_tree(part: Fields, columns: FeatureColumns, output: int) -> DecisionTr
     feature = part.integers("split_indices", nodes)
     if "size_leaf_vector" in parameters and parameters.integer("size_leaf_vector") > 1:
         raise ModelError(
-            "trees with several outputs each cannot be read",
+            "trees with several outputs each are not supported",
             location=part.location,
             hint="train with multi_strategy='one_output_per_tree'",
         )
@@ -227,8 +226,8 @@ def _read_tree(part: Fields, columns: FeatureColumns, output: int) -> DecisionTr
     if (left < -1).any() or ((right == -1) == inner).any():
         raise part.error("a node has a single child")
     if not ((feature[inner] >= 0) & (feature[inner] < len(columns.positions)) & (right[inner] >= 0)).all():
-        raise part.error("a node compares a feature, or has a child, that does not exist")
-    # XGBoost compares in float32, in which a threshold may be infinite.
+        raise part.error("a node refers to an unknown feature or child")
+    # XGBoost compares in float32, where a threshold may be infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         condition = part.numbers("split_conditions", nodes).astype(np.float32)
     tree = DecisionTree(
@@ -244,13 +243,13 @@ def _read_tree(part: Fields, columns: FeatureColumns, output: int) -> DecisionTr
 
 
 def _add_categories(tree: DecisionTree, part: Fields, feature: Integers, columns: FeatureColumns) -> DecisionTree:
-    """Add the sets of categories. XGBoost sends listed ones right, so the children of such nodes are swapped."""
+    """Add the category sets. XGBoost sends listed categories right, so the children of these nodes are swapped."""
     compares_categories = (part.integers("split_type", len(tree.left)) == 1) & (tree.left >= 0)
     nodes = part.integers("categories_nodes")
     starts, sizes = part.integers("categories_segments", len(nodes)), part.integers("categories_sizes", len(nodes))
     categories = part.integers("categories")
     if not np.isin(np.flatnonzero(compares_categories), nodes).all():
-        raise part.error("a node compares categories, and none are listed for it")
+        raise part.error("a node compares categories but lists none")
     left_categories = {}
     for node, start, size in zip(nodes.tolist(), starts.tolist(), sizes.tolist(), strict=True):
         if not (0 <= node < len(tree.left) and min(start, size) >= 0 and start + size <= len(categories)):

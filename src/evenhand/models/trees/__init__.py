@@ -1,1 +1,1 @@
-"""Ensembles of decision trees of any library as white boxes."""
+"""White-box ensembles of decision trees from any library."""

@@ -1,4 +1,4 @@
-"""Matching of a tree model's features and categories with the input columns of a schema."""
+"""Match a tree model's features and categories with the input columns of a schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
 PLACEHOLDER = re.compile(r"(f|x|Column_)\d+")
-"""Names that libraries give features of training data without names."""
+"""Default feature names of libraries for unnamed training data."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class FeatureColumns:
 
     Attributes:
         positions: Input column of each feature, shape (features,).
-        codes: For features whose categories have names, the model's code of each input number (-1 for none).
+        codes: For features with named categories, the model's code of each input number (-1 for none).
     """
 
     positions: Integers
     codes: Mapping[int, Integers]
 
     def input_numbers(self, feature: int, categories: Integers) -> Integers:
-        """Convert categories in the model's codes to input numbers."""
+        """Convert categories from the model's codes to input numbers."""
         codes = self.codes.get(feature)
         return categories if codes is None else np.flatnonzero(np.isin(codes, categories) & (codes >= 0))
 
@@ -41,13 +41,13 @@ class FeatureColumns:
 def match_features(
     schema: Schema, features: int, names: Sequence[str], categories: Mapping[int, Sequence[Any]], *, location: str
 ) -> FeatureColumns:
-    """Match the features of a model, and the categories that it numbers itself, with the schema.
+    """Match the features of a model and its category codes with the schema.
 
     Args:
         schema: Schema of the inputs.
         features: Number of features.
-        names: Names of the features, or nothing.
-        categories: Categories behind the codes 0, 1, ... of a feature.
+        names: Names of the features, if any.
+        categories: Categories with the codes 0, 1, ... of a feature.
         location: Name of the model.
 
     Raises:
@@ -67,14 +67,14 @@ def match_columns(
 ) -> Integers:
     """Find the column of ``schema.inputs`` for each feature of a model.
 
-    A model with feature names is matched by name, in any order; it need not use every attribute. A one-hot column is
+    A model with feature names is matched by name, in any order, and need not use every attribute. A one-hot column is
     called ``attribute_value``, as in pandas and scikit-learn. A model without names, or with other names for one-hot
-    columns, has the schema's columns in their order.
+    columns, must use the schema's columns in order.
 
     Args:
         schema: Schema of the inputs.
         features: Number of features.
-        names: Names of the features, or nothing.
+        names: Names of the features, if any.
         location: Name of the model.
         named_categories: Features whose categories have names in the model.
 
@@ -82,13 +82,13 @@ def match_columns(
         Shape (features,).
 
     Raises:
-        ModelError: a feature is not an attribute, the number of columns differs, or the values of a named feature are
-            numbers and the schema does not tell whether the model was trained on them or on their codes.
+        ModelError: a feature is not an attribute, the number of columns differs, or it is unknown whether the model was
+            trained on the numbers of a named feature or on their codes.
     """
     columns = _column_names(schema)
     if set(names) & set(columns) or not all(PLACEHOLDER.fullmatch(name) for name in names):
         if len(names) != features or len(set(names)) != features:
-            raise ModelError(f"{len(set(names))} different names for {features} features", location=location)
+            raise ModelError(f"expected {features} different feature names, got {len(set(names))}", location=location)
         matches = _name_positions(names, columns)
         if None not in matches:
             positions = np.array(matches, dtype=np.int64)
@@ -100,7 +100,7 @@ def match_columns(
             raise ModelError(
                 f"the model uses {unknown[0]!r}, which is not an attribute of the schema",
                 location=location,
-                hint=f"the attributes are: {', '.join(schema.names)}; call them as the model's features are called",
+                hint=f"the attributes are: {', '.join(schema.names)}; use the same names as the model's features",
             )
     check_width(features, schema, location=location)
     return np.arange(features, dtype=np.int64)
@@ -116,7 +116,7 @@ def _column_names(schema: Schema) -> list[str]:
 
 def _name_positions(names: Sequence[str], columns: Sequence[str]) -> list[int | None]:
     exact = {column: i for i, column in enumerate(columns)}
-    # LightGBM writes an underscore for each blank of a name.
+    # LightGBM replaces spaces in names by underscores.
     plain = {column.replace(" ", "_"): i for i, column in enumerate(columns)}
     if len(plain) < len(columns):
         plain = {}
@@ -124,10 +124,10 @@ def _name_positions(names: Sequence[str], columns: Sequence[str]) -> list[int | 
 
 
 def _check_encodings(schema: Schema, columns: Integers, named_categories: set[int], location: str) -> None:
-    """Check that the entries (positions) of attributes are the numbers of the model's training data.
+    """Check that attribute entries (positions) are the numbers in the model's training data.
 
     Raises:
-        ModelError: they may be other numbers.
+        ModelError: they may differ.
     """
     for feature, column in enumerate(columns):
         attribute = column_attribute(schema, int(column))
@@ -141,8 +141,7 @@ def _check_encodings(schema: Schema, columns: Integers, named_categories: set[in
                 f"the model has a feature named {attribute.name!r}, whose values are {kind}: it is unknown whether it "
                 "was trained on the numbers or on their positions",
                 location=location,
-                hint=f"list for {attribute.name!r} in the schema the number that the model gets for each value: "
-                "`encoding: [...]`",
+                hint=f"list the model's number for each value of {attribute.name!r} in the schema: `encoding: [...]`",
             )
 
 
@@ -155,14 +154,14 @@ def column_attribute(schema: Schema, column: int) -> Attribute:
 def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by_name: bool, location: str) -> Integers:
     """Compute the model's code for each input number of a column of categories.
 
-    A library that is trained on words numbers them itself, and the schema may number them otherwise.
+    A library trained on strings encodes them itself, possibly unlike the schema.
 
     Args:
         schema: Schema of the inputs.
         column: The input column.
-        categories: Categories behind the model's codes 0, 1, ...
-        by_name: Whether they are values of the data (of a model trained on a data frame). If not, or if none of them is
-            such a value, they are input numbers.
+        categories: Categories with the model's codes 0, 1, ...
+        by_name: Whether they are data values (of a model trained on a data frame). If not, or if none is, they are
+            input numbers.
         location: Name of the model.
 
     Returns:
@@ -194,7 +193,7 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
 
 
 def category_texts(schema: Schema, column: int, location: str) -> list[str]:
-    """List every text that may represent a category of an input column: values, and the input numbers.
+    """List all strings that may represent a category of an input column: values and input numbers.
 
     Raises:
         ModelError: as ``category_codes``.
@@ -207,10 +206,10 @@ def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, li
     """Return the input numbers of an attribute, and the value of each."""
     if attribute.size is None or attribute.size > MAX_CATEGORY:
         raise ModelError(
-            f"{attribute.name!r} is categorical in the model, in the schema "
+            f"{attribute.name!r} is categorical in the model but in the schema "
             + ("a real number" if attribute.size is None else f"one of {attribute.size:,} numbers"),
             location=location,
-            hint="describe it as in the training data",
+            hint="describe it in the schema as in the training data",
         )
     if attribute.encoding == "one-hot":
         return np.array([0.0, 1.0]), [0, 1]
@@ -218,10 +217,10 @@ def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, li
     numbers = attribute.inputs(entries)[:, 0]
     if not ((numbers >= 0) & (numbers < MAX_CATEGORY) & (numbers == np.floor(numbers))).all():
         raise ModelError(
-            f"the model takes {attribute.name!r} as categories, which must be whole numbers from 0 to "
-            f"{MAX_CATEGORY - 1}; the schema gives it {numbers.min():g} to {numbers.max():g}",
+            f"the model treats {attribute.name!r} as categorical, with integers from 0 to {MAX_CATEGORY - 1}; the "
+            f"schema has {numbers.min():g} to {numbers.max():g}",
             location=location,
-            hint=f"set `encoding: code` for {attribute.name!r}, or leave out its encoding",
+            hint=f"set `encoding: code` for {attribute.name!r}, or omit its encoding",
         )
     return numbers, list(attribute.values or entries.tolist())
 

@@ -1,6 +1,5 @@
-"""Ensembles of boosted and bagged decision trees of any library as one white box.
-
-NumPy and a compiled kernel both add the same leaves in the same order in float64, so they agree to the last bit.
+"""White-box ensembles of boosted and bagged decision trees. NumPy and a compiled kernel sum the leaves in the same
+order in float64, so they agree exactly.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
-"""Distance from zero up to which LightGBM treats a number as zero where zero means missing."""
+"""Maximum absolute value that LightGBM treats as zero if zero means missing."""
 
 SMALL_BATCH = 10_000
-"""Number of rows times trees up to which NumPy is fast enough to spare loading the compiler."""
+"""Maximum rows times trees for which NumPy is used instead of loading the compiler."""
 
 COLUMN_PLACES = 257
-"""Number of places of a column that enter the fingerprint of trees."""
+"""Number of points of a column included in the fingerprint of trees."""
 
 BLOCK_ROWS = 256
-"""Number of rows that the kernel sends through a tree before the next tree, so that both stay in the cache."""
+"""Number of rows that the kernel sends through a tree before the next tree, so that both stay in cache."""
 
 
 def leaf_sums(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
-    """Compute the sums of the leaves for inputs (n, columns), shape (n, outputs)."""
+    """Sum the leaves for inputs (n, columns), shape (n, outputs)."""
     if len(inputs) * nodes.trees <= SMALL_BATCH and not _compile_walk.cache_info().currsize:
         return leaf_sums_numpy(nodes, inputs, outputs)
     return leaf_sums_compiled(nodes, inputs, outputs)
 
 
 def leaf_sums_numpy(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
-    """Compute ``leaf_sums`` in NumPy: all rows move one level down a tree at a time."""
+    """Compute ``leaf_sums`` with NumPy: all rows descend a tree one level at a time."""
     total = np.zeros((len(inputs), outputs))
     width = nodes.values.shape[1]
     for tree, first in enumerate(nodes.output):
@@ -79,7 +78,7 @@ def _in_set(nodes: TreeNodes, node: Integers, entry: Floats) -> Booleans:
 
 
 def leaf_sums_compiled(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats:
-    """Compute ``leaf_sums`` in the compiled kernel."""
+    """Compute ``leaf_sums`` with the compiled kernel."""
     total = np.zeros((len(inputs), outputs))
     _compile_walk()(nodes, np.ascontiguousarray(inputs), total)
     return total
@@ -128,7 +127,7 @@ class TreeEnsemble:
     """Decision trees over ``inputs(individuals)`` whose leaves add up to one raw output per class.
 
     ``raw = base + (sum of the reached leaves) / divisor``, in float64 in the order of the trees. Libraries that add in
-    float32 (XGBoost) differ from it by rounding, about 1e-6 of the leaves' size.
+    float32 (XGBoost) differ by rounding, about 1e-6 relative to the leaves.
 
     The link computes scores from raw outputs:
 
@@ -138,9 +137,7 @@ class TreeEnsemble:
     - ``one-vs-rest``: the logistic of each output, divided by their sum; the largest raw output is the label.
     - ``frequency``: raw outputs are probabilities (class frequencies in the leaves, averaged over the trees); the
       largest is the label.
-    - ``identity``: one output, which is the predicted number; there are no labels.
-
-    On a tie the first label wins.
+    - ``identity``: one output, the predicted number; there are no labels. Ties: the first label.
 
     Attributes:
         schema: Schema of the inputs.
@@ -152,15 +149,15 @@ class TreeEnsemble:
         classes: Labels in the order of the outputs.
         favourable: Position of the favourable label in ``classes``.
         takes_missing: Whether the model predicts for individuals with missing values.
-        single: Whether the library adds in float32.
+        single: Whether the library sums in float32.
         columns: Input columns after preprocessing, each a function of one attribute. If None, ``schema.inputs``.
         name: Name in reports.
-        label_only: Always False, since it computes probabilities.
-        guessed: Whether the model numbers its labels, and the numbers were matched with the target's labels.
+        label_only: Always False, since scores are probabilities.
+        guessed: Whether the model returns numbers that were matched with the target's labels.
         caution: Assumptions about the labels, for reports.
 
     Raises:
-        ModelError: the numbers do not make an ensemble over this schema.
+        ModelError: the numbers do not form an ensemble over this schema.
     """
 
     schema: Schema
@@ -213,11 +210,11 @@ class TreeEnsemble:
         """Compute the outputs before ``link``, shape (n, outputs).
 
         Raises:
-            ModelError: an individual has a missing value, which the model does not take.
+            ModelError: an individual has a missing value, which the model does not accept.
         """
         if not self.takes_missing and np.isnan(individuals).any():
             raise ModelError(
-                "an individual has a missing value, which the trees cannot take",
+                "an individual has a missing value, which the trees do not accept",
                 location=self.name,
                 hint="set `missing: drop` for the attribute in the schema",
             )
@@ -256,10 +253,11 @@ class TreeEnsemble:
 def ensemble_fingerprint(ensemble: TreeEnsemble) -> str:
     """Compute the SHA-256 of everything that the predictions of trees depend on, in hexadecimal.
 
-    The digest covers, each with its length or shape before it: name, kind and domain of every attribute; the numbers of
-    every input column, or those of a line at evenly spaced places; the nodes; start and link of the outputs; the
-    labels. Numbers are little-endian, so that one bit of one leaf changes the digest. The use of an attribute
-    (protected or not) and the model's name are not part of it.
+    The digest covers the following items, each prefixed with its length or shape: name, kind and domain of every
+    attribute; the numbers of
+    every input column, or those of a line at evenly spaced points; the nodes; start and link of the outputs; the
+    labels. Numbers are little-endian, so changing a single bit of a leaf changes the digest. It does not cover the use
+    of an attribute (protected or not) or the model's name.
     """
     state = hashlib.sha256(b"evenhand trees 1\n")
     schema = ensemble.schema
@@ -293,20 +291,20 @@ def build_ensemble(
     divisor: float = 1.0,
     steepness: float = 1.0,
 ) -> TreeEnsemble:
-    """Build an ensemble in double precision that takes missing values.
+    """Build a double-precision ensemble that accepts missing values.
 
     Args:
         schema: Schema of the inputs.
-        trees: The trees, not checked yet.
+        trees: The unchecked trees.
         base: Start of the raw outputs, shape (outputs,).
         link: Function from raw outputs to scores.
-        answers: Labels of the outputs; ignored for a number.
+        answers: Labels of the outputs. Ignored for a numeric target.
         location: Name of the model.
         divisor: Divisor of the sums of leaves.
         steepness: Factor inside the logistic function.
 
     Raises:
-        ModelError: the trees make no ensemble, or the answers do not match the schema's labels.
+        ModelError: the trees do not form an ensemble, or the answers do not match the schema's labels.
     """
     labels = MatchedLabels((), 0, guessed=False)
     if link != "identity":
@@ -326,10 +324,8 @@ def build_ensemble(
 
 
 def ensemble_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> MatchedLabels:
-    """Match a model's answers with the labels of the target, as ``match_labels``.
-
-    If a model of three or more classes numbers them 0, 1, ..., and the target's labels are other values, they are the
-    target's ``values`` in order.
+    """Match a model's answers with the labels of the target, like ``match_labels``. If a model numbers three or more
+    classes 0, 1, ... and the target has other labels, the order of the target's ``values`` is used.
 
     Raises:
         ModelError: the answers do not match the schema's labels.

@@ -1,4 +1,4 @@
-"""Nodes of many decision trees as flat arrays."""
+"""Nodes of decision trees as flat arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
 
 MAX_CATEGORY = 2**20
-"""Upper bound of category numbers (exclusive): enough for post codes, and small enough for a bit per category."""
+"""Upper bound of category numbers (exclusive): enough for postcodes, and small enough for one bit per category."""
 
 MAX_WORDS = 2**26
 """Maximum number of 32-bit words of category sets in a model, which bounds its memory."""
@@ -25,18 +25,18 @@ LARGEST_SUM = 1e150
 
 @dataclass(frozen=True, eq=False)
 class DecisionTree:
-    """A tree as read from a file, not checked: node 0 is the root, children are positions of nodes.
+    """Unchecked tree from a file. Node 0 is the root; children are node positions.
 
     Attributes:
         output: First output that the tree adds to.
         feature: Input column that an inner node compares, shape (nodes,); ignored at a leaf.
         threshold: Threshold of each node, shape (nodes,); ``input <= threshold`` goes left, in float64. Ignored at
-            leaves and nodes in ``left_categories``. For libraries that compare otherwise see
+            leaves and nodes in ``left_categories``. For libraries that compare differently see
             ``strictly_below_float32`` and ``at_most_float32``.
-        left, right: Children, shape (nodes,); ``left`` is negative at a leaf.
+        left, right: Children, shape (nodes,); ``left`` is negative for a leaf.
         default_left: Whether a missing value goes left, shape (nodes,).
         values: Values that a leaf adds to ``width`` outputs, shape (nodes, width); ignored at inner nodes.
-        zero_missing: Whether a zero counts as missing, shape (nodes,). If None, it never does.
+        zero_missing: Whether a zero counts as missing, shape (nodes,). If None, never.
         left_categories: For each node that compares categories, the categories that go left; others go right.
     """
 
@@ -54,9 +54,9 @@ class DecisionTree:
 class TreeNodes(NamedTuple):
     """Nodes of all trees in read-only arrays, one tree after another.
 
-    Tree t has the nodes ``offsets[t]`` to ``offsets[t + 1]`` (exclusive), and the first is its root. Children are
-    positions in the same arrays, and a child comes after its parent in the same tree. So every walk ends, and a
-    backward loop over the nodes visits children before parents.
+    Tree t has the nodes ``offsets[t]`` to ``offsets[t + 1]`` (exclusive), the first of which is its root. Children are
+    positions in the same arrays, and a child comes after its parent in the same tree. So every path ends, and a reverse
+    loop over the nodes visits children before parents.
 
     An inner node sends the entry x of its input column
 
@@ -105,7 +105,7 @@ class TreeNodes(NamedTuple):
 
 
 def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, location: str) -> TreeNodes:
-    """Check the trees of a file and convert them to flat arrays.
+    """Check trees and convert them to flat arrays.
 
     Args:
         trees: At least one tree; all leaves have the same number of values.
@@ -114,13 +114,13 @@ def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, l
         location: Name of the model.
 
     Raises:
-        ModelError: a tree has a child outside it or a node that is reached twice, or a number is implausible.
+        ModelError: a child is outside its tree, a node is reached twice, or a number is implausible.
     """
     if not trees:
         raise ModelError("the model has no trees", location=location)
     checked = [_check_tree(tree, inputs, outputs, f"{location}, tree {i}") for i, tree in enumerate(trees)]
     if len({tree.values.shape[1] for tree in checked}) > 1:
-        raise ModelError("its trees add to different numbers of outputs", location=location)
+        raise ModelError("its trees have different numbers of outputs", location=location)
     sizes = np.array([len(tree.feature) for tree in checked], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     # Children are numbered within their tree; a shift converts them to positions among the nodes of all trees.
@@ -131,7 +131,7 @@ def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, l
     values = np.where(leaf[:, None], np.concatenate([tree.values for tree in checked]), 0.0)
     # No sum over the trees may overflow, for any leaves.
     if np.abs(values).max() > LARGEST_SUM / len(trees):
-        raise ModelError(f"a leaf holds {np.abs(values).max():g}, which is not a plausible value", location=location)
+        raise ModelError(f"a leaf has the implausible value {np.abs(values).max():g}", location=location)
     threshold = np.concatenate([tree.threshold for tree in checked])
     set_start, set_size, words = _category_sets(checked, offsets, location)
     zero = [np.zeros(len(t.feature), dtype=bool) if t.zero_missing is None else t.zero_missing for t in checked]
@@ -155,7 +155,7 @@ def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, l
 
 
 def _check_tree(tree: DecisionTree, inputs: int, outputs: int, location: str) -> DecisionTree:
-    """Check a tree and return its reachable nodes, level by level from the root."""
+    """Check a tree and return its reachable nodes in breadth-first order."""
     check_time()
     count = len(tree.left)
     arrays = (tree.right, tree.feature, tree.threshold, tree.default_left, tree.values)
@@ -164,7 +164,7 @@ def _check_tree(tree: DecisionTree, inputs: int, outputs: int, location: str) ->
     order = _reachable_nodes(tree, location)
     inner = order[tree.left[order] >= 0]
     if len(inner) and not (tree.feature[inner].min() >= 0 and tree.feature[inner].max() < inputs):
-        raise ModelError(f"a node compares an input outside the {inputs} of the model", location=location)
+        raise ModelError(f"a node compares an input outside the model's {inputs} inputs", location=location)
     by_category = np.zeros(count, dtype=bool)
     by_category[list(tree.left_categories)] = True
     if np.isnan(tree.threshold[inner[~by_category[inner]]]).any():
@@ -173,7 +173,7 @@ def _check_tree(tree: DecisionTree, inputs: int, outputs: int, location: str) ->
         raise ModelError("the value of a leaf is NaN or infinite", location=location)
     if not 0 <= tree.output <= outputs - tree.values.shape[1]:
         raise ModelError(f"it adds to output {tree.output} of {outputs}", location=location)
-    # Nodes that the root does not reach (some files keep pruned ones) are removed, and the others renumbered.
+    # Remove nodes unreachable from the root (some files keep pruned nodes) and renumber the others.
     position = np.full(count, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     leaf = tree.left[order] < 0
@@ -209,7 +209,7 @@ def _reachable_nodes(tree: DecisionTree, location: str) -> Integers:
             repeated = seen[children].any() or len(np.unique(children)) < len(children)
             if repeated:
                 raise ModelError(
-                    "a node is the child of two nodes, or of a node below it: this is not a tree", location=location
+                    "a node has two parents or is its own descendant: this is not a tree", location=location
                 )
         seen[children] = True
         levels.append(children)
@@ -219,7 +219,7 @@ def _reachable_nodes(tree: DecisionTree, location: str) -> Integers:
 def _category_sets(
     trees: Sequence[DecisionTree], offsets: Integers, location: str
 ) -> tuple[Integers, Integers, NDArray[np.uint32]]:
-    """Compute the start and size of each node's category set, and the words of all sets."""
+    """Compute the start and size of each node's category set and the words of all sets."""
     # Category c is bit c % 32 of word c // 32 of its node.
     start = np.full(int(offsets[-1]), -1, dtype=np.int64)
     size = np.zeros(int(offsets[-1]), dtype=np.int64)
@@ -235,14 +235,14 @@ def _category_sets(
             size[offset + node] = len(words)
             used += len(words)
             if used > MAX_WORDS:
-                raise ModelError("the sets of categories are too large", location=location)
+                raise ModelError("the category sets are too large", location=location)
             sets.append(words)
     return start, size, np.concatenate(sets) if sets else np.zeros(0, dtype=np.uint32)
 
 
 # Conversion of the comparisons of each library to ``number <= threshold`` in float64.
 #
-# Rounding to float32 never changes the order of two numbers, so the numbers that a float32 comparison sends left are
+# Rounding to float32 preserves order, so the numbers that a float32 comparison sends left are
 # all float64 numbers up to a largest one. Comparing with that number gives the same branch for every number.
 
 
@@ -267,12 +267,12 @@ def _next_float32(numbers: NDArray[np.float32], towards: float) -> NDArray[np.fl
 def _largest_rounding_to(limits: NDArray[np.float32]) -> Floats:
     """Compute the largest float64 whose float32 rounding is at most each limit."""
     above = _next_float32(limits, np.inf)
-    # The middle of two float32 neighbours is exact in float64; infinity rounds as if it were 2 ** 128.
+    # The midpoint of two float32 neighbours is exact in float64. Infinity rounds like 2 ** 128.
     bound = 2.0**128
     middle = (
         np.clip(limits.astype(np.float64), -bound, bound) / 2 + np.clip(above.astype(np.float64), -bound, bound) / 2
     )
-    # The middle rounds to the neighbour whose last bit is 0.
+    # The midpoint rounds to the neighbour whose last bit is 0.
     even = (limits.view(np.uint32) & 1) == 0
     largest = np.where(even, middle, np.nextafter(middle, -np.inf))
     return np.where(limits == np.inf, np.inf, largest)
