@@ -96,7 +96,7 @@ def test_it_is_said_beside_the_figures(audited):
 def test_a_model_that_reads_a_passthrough_column_gets_no_certificate(audited):
     frame, labels, model, result = audited
     assert not result.certificates
-    assert any("reads the passthrough column 'text', which is in no domain" in one.reason for one in result.not_run)
+    assert any("reads the passthrough column 'text', which has no domain" in one.reason for one in result.not_run)
     about = {"protected": ["gender"], "accept_proposals": True}
     with pytest.raises(NotAdditiveError, match="passthrough column 'text'"):
         evenhand.certify(model, frame, labels, **about)
@@ -199,7 +199,9 @@ def test_what_cannot_take_passthrough_columns_says_so(audited):
     schema = evenhand.schema.infer_schema(
         frame.assign(hired=labels), target="hired", protected=["gender"], accept_proposals=True
     )
-    with pytest.raises(ModelError, match=r"passthrough columns \(id, applied, text\), which only the data have"):
+    with pytest.raises(
+        ModelError, match=r"passthrough columns \(id, applied, text\), which are available only in the data"
+    ):
         evenhand.certify(fitted(frame, labels, reads_text=False), schema=schema)
 
 

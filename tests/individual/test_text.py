@@ -234,10 +234,10 @@ def test_limits_and_interrupts():
         (longer_is_better, ["nobody here"], DataError, "has a term of"),
         (longer_is_better, [], DataError, "no texts"),
         (longer_is_better, ["he", None], DataError, "row 2"),
-        (longer_is_better, "he", DataError, "got one text"),
-        (3, ["he"], ModelError, "not a model of texts"),
+        (longer_is_better, "he", DataError, "got a single text"),
+        (3, ["he"], ModelError, "not a text model"),
         ("absent.skops", ["he"], ModelError, "no such file"),
-        ("model.onnx", ["he"], ModelError, "not a model of texts"),
+        ("model.onnx", ["he"], ModelError, "not a text model"),
         ("no_such_module:f", ["he"], ModelError, "no_such_module"),
     ],
 )

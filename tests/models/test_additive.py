@@ -92,7 +92,7 @@ def test_a_missing_value_is_refused():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"parts": small().parts[:2]}, "2 parts for 3 attributes"),
+        ({"parts": small().parts[:2]}, "expected 3 parts, one per attribute, got 2"),
         ({"parts": (TableTerm(np.zeros((3, 2)), 0.0), *small().parts[1:])}, "3 table rows for 2 values"),
         (
             {"parts": (small().parts[0], TableTerm(np.zeros((3, 2)), 0.0), small().parts[2])},
@@ -186,5 +186,5 @@ def test_a_model_that_was_misread_is_noticed(monkeypatch):
     outside = about | {"label_only": False, "scores": inside.scores}
     read = extract_white_box(SimpleNamespace(**outside, predict=inside.predict))
     assert network_fingerprint(read) == network_fingerprint(inside)
-    with pytest.raises(NotAdditiveError, match=r"decides \d+ of 1000 individuals differently"):
+    with pytest.raises(NotAdditiveError, match=r"decide differently for \d+ of 1000 individuals"):
         extract_white_box(SimpleNamespace(**outside, predict=lambda people: 1 - inside.predict(people)))

@@ -350,14 +350,14 @@ NUMBERS = ["age", "income", "debt"]
     ("step", "says"),
     [
         (FunctionTransformer(shorten), r"step 'columntransformer/only' \(FunctionTransformer\).*may mix attributes"),
-        (FunctionTransformer(np.abs), "absolute may not be monotone on a number"),
+        (FunctionTransformer(np.abs), "absolute may not be monotone on a numeric column"),
         (Normalizer(), r"\(Normalizer\).*may mix attributes"),
         (PCA(2), r"\(PCA\).*may mix attributes"),
         (PolynomialFeatures(), r"\(PolynomialFeatures\)"),
         (Own(), r"\(Own\).*custom code"),
         (MyScaler(), r"\(MyScaler\)"),
         (make_pipeline(StandardScaler(), PCA()), r"step 'columntransformer/only/pca'"),
-        (Binarizer(), "too many values to enumerate; describe the number as ordinal"),
+        (Binarizer(), "too many values to enumerate; describe it as ordinal"),
         (make_pipeline(QuantileTransformer(n_quantiles=10), PowerTransformer()), "another nonlinear step"),
         (SimpleImputer(missing_values=0), "too many values to enumerate"),
         (OneHotEncoder(handle_unknown="ignore"), "too many values to enumerate"),
@@ -376,10 +376,10 @@ def test_steps_that_cannot_be_read_are_named(step, says):
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (KNeighborsClassifier(3), "a KNeighborsClassifier is not a linear model"),
+        (KNeighborsClassifier(3), "a KNeighborsClassifier is not a supported linear model"),
         (
             MLPClassifier((3,), activation="tanh", max_iter=2),
-            "a MLPClassifier with tanh activation is not a linear model",
+            "a MLPClassifier with tanh activation is not a supported linear model",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_three_labels():
     described = schema(values=("no", "wait", "yes"))
     scorer = load_model(lambda frame: np.where(frame["income"] > 50, "yes", "wait"), described)
     np.testing.assert_array_equal(scorer.predict(PEOPLE), np.where(INCOME > 50, 2, 1))
-    with pytest.raises(ModelError, match=r"one score, and there are 3 labels"):
+    with pytest.raises(ModelError, match=r"\(3 labels\), got one score"):
         load_model(share, described)
 
 
@@ -212,7 +212,7 @@ def test_rejects_a_file_whose_module_name_is_taken(tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("def score(frame): return 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(ModelError, match="another module 'numpy' is imported already"):
+    with pytest.raises(ModelError, match="another module 'numpy' is already imported"):
         load_model("numpy:score", WORDS)
     assert sys.modules["numpy"] is np
 

@@ -34,7 +34,7 @@ def test_rejects_a_second_module_of_the_same_name(tmp_path, monkeypatch):
     for value in (1, 2):
         write(tmp_path / str(value), "rule_b", f"def predict(frame):\n    return {value}\n")
     assert import_object("rule_b:predict", tmp_path / "1")(None) == 1
-    with pytest.raises(ModelError, match="another module 'rule_b' is imported already"):
+    with pytest.raises(ModelError, match="another module 'rule_b' is already imported"):
         import_object("rule_b:predict", tmp_path / "2")
     assert import_object("rule_b:predict", tmp_path / "1")(None) == 1
     monkeypatch.delitem(sys.modules, "rule_b")

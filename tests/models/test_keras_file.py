@@ -337,7 +337,7 @@ def test_inputs_that_are_not_the_attributes_are_refused(keras, tmp_path, file):
 
     with pytest.raises(ModelError, match="input 'salary' is not an attribute of the schema"):
         read_keras(joined(age=1, salary=1), BINARY)
-    with pytest.raises(ModelError, match="input 'town' takes 4 numbers, and the attribute gives 1"):
+    with pytest.raises(ModelError, match="input 'town' takes 4 numbers, but the attribute has 1"):
         read_keras(joined(age=1, town=4), BINARY)
     with pytest.raises(ModelError, match="takes 4 inputs, but the schema's 5 attributes give 5"):
         read_keras(joined(numbers=3, words=1), BINARY)
@@ -359,7 +359,7 @@ def test_a_layer_that_meets_an_earlier_one_is_refused(keras, tmp_path, file):
     inputs = layers.Input((5,))
     value = layers.Dense(3)(inputs)
     model = keras.Model(inputs, layers.Dense(1)(layers.Add(name="joint")([value, layers.ReLU()(value)])))
-    with pytest.raises(NotAdditiveError, match=r"layer 'joint' \(Add\): it brings a hidden layer together with an ear"):
+    with pytest.raises(NotAdditiveError, match=r"layer 'joint' \(Add\): it combines a hidden layer with an ear"):
         read_keras(saved(model, tmp_path / file), BINARY)
 
 

@@ -293,7 +293,7 @@ def test_what_is_refused(tmp_path, text):
         (r"^threshold=\S+", "threshold=nan", "NaN|does not exist"),
         (r"^num_leaves=.*", "num_leaves=0", "0 leaves"),
         (r"^num_leaves=.*", "", "'num_leaves' is missing"),
-        (r"^cat_boundaries=.*", "cat_boundaries=0 99", "lists of categories are damaged"),
+        (r"^cat_boundaries=.*", "cat_boundaries=0 99", "category sets are damaged"),
         (r"^cat_threshold=\S+", "cat_threshold=-1", "more than 32 bits"),
         (r"^version=.*", "version=v2", "version 'v2'"),
         (r"^Tree=1", "Tree=2", "tree 1 is missing"),
@@ -302,7 +302,7 @@ def test_what_is_refused(tmp_path, text):
         (r"^objective=.*", "objective=binary sigmoid:x", "steepness"),
         (r"^objective=.*", "objective=binary sigmoid:-1", "steepness -1"),
         (r"^objective=.*", "", "is not supported for classifiers"),
-        (r"^max_feature_idx=.*", "max_feature_idx=9", "5 different names for 10 features"),
+        (r"^max_feature_idx=.*", "max_feature_idx=9", "expected 10 different feature names, got 5"),
         (r"^pandas_categorical:.*", 'pandas_categorical:{"a": 1}', "not a list of categories"),
     ],
 )

@@ -186,7 +186,7 @@ def test_a_scorer_that_somebody_wrote():
 def test_a_scorer_for_other_individuals_is_refused():
     described = WORDS.model_dump(mode="json")
     described["attributes"][3]["values"] = ["Rye", "Ely", "Ware"]
-    with pytest.raises(ModelError, match="another attribute 'home-town'"):
+    with pytest.raises(ModelError, match="attribute 'home-town' differs"):
         load_model(Fake(type(WORDS).parse(described)), WORDS)
     described["attributes"] = described["attributes"][:2]
     with pytest.raises(ModelError, match="2 attributes, and the schema has 4"):

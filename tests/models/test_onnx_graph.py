@@ -569,7 +569,10 @@ def gemm(source="x", made="z"):
 
 REFUSED = {
     "tanh": ([gemm(), node("Tanh", "z", "y")], r"operator Tanh \(node 'Tanh of y'\)"),
-    "hidden sigmoid": ([gemm(), node("Sigmoid", "z", "s"), node("Add", "s one", "y")], "Add.*only be read at the end"),
+    "hidden sigmoid": (
+        [gemm(), node("Sigmoid", "z", "s"), node("Add", "s one", "y")],
+        "Add.*only supported at the end",
+    ),
     "skip": ([gemm(), node("Relu", "z", "h"), node("Add", "h z", "y")], "Add.*skip connection"),
     "product": (
         [node("Gather", "x i", "l", axis=1), node("Gather", "x j", "r", axis=1), node("Mul", "l r", "y")],
@@ -650,7 +653,7 @@ def test_a_category_that_the_model_refuses():
         node("MatMul", "f W", "z"),
     ]
     inputs = [helper.make_tensor_value_info("town", TensorProto.STRING, ["n", 1])]
-    with pytest.raises(NotAdditiveError, match="refuses the value 'Ware'"):
+    with pytest.raises(NotAdditiveError, match="rejects the value 'Ware'"):
         read_onnx(model(nodes, ["z"], {"W": np.ones((2, 1), F)}, inputs), PEOPLE)
 
 

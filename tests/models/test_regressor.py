@@ -98,7 +98,7 @@ def nothing(frame):
         (too_many, r"returned shape \(32, 2\)"),
         (nothing, "answered nan for individual 1"),
         (3, "a int is not a regressor"),
-        ("model.onnx", "not read from .onnx files"),
+        ("model.onnx", "cannot be read from .onnx files"),
         ("http://127.0.0.1:1/predict", "is not a regressor"),
     ],
 )
@@ -109,7 +109,7 @@ def test_what_gives_no_numbers_is_refused(model, message):
 
 def test_labels_and_numbers_are_not_mixed_up():
     classifier = LogisticRegression().fit(PEOPLE[["age"]], PEOPLE["sex"])
-    with pytest.raises(ModelError, match="gives labels, and the target 'premium' is a number"):
+    with pytest.raises(ModelError, match="returns labels, but the target 'premium' is a number"):
         load_regressor(classifier, READ.schema)
     with pytest.raises(SchemaError, match="'premium' is a number"):
         load_model(pipeline(), READ.schema)

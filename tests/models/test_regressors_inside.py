@@ -78,7 +78,7 @@ def test_the_white_box_gives_the_models_numbers(name: str, people: People) -> No
 
 
 def test_what_cannot_be_read_is_refused(people: People) -> None:
-    with pytest.raises(NotAdditiveError, match="GaussianProcessRegressor is not a linear model"):
+    with pytest.raises(NotAdditiveError, match="GaussianProcessRegressor is not a supported linear model"):
         _ = Subject(fit(people, GaussianProcessRegressor()), people).white_box
 
 

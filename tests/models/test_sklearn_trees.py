@@ -118,7 +118,7 @@ def test_category_codes_that_skip_some_numbers():
     estimator = HistGradientBoostingClassifier(max_iter=8, categorical_features=[TOWN], random_state=1)
     model = same(estimator.fit(inputs, BINARY), PEOPLE, inputs, numbers)
     assert len(model.nodes.words) > 0
-    with pytest.raises(ModelError, match=r"integers from 0 .* gives it 0.5 to 6.5"):
+    with pytest.raises(ModelError, match=r"integers from 0 .* has 0.5 to 6.5"):
         read_sklearn_trees(estimator, schema(town_encoding=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]))
 
 

@@ -70,8 +70,8 @@ def test_many_texts_go_in_several_requests():
         ([{"score": 1}] * 3, "not all with `label`"),
         ([[0.5, 0.5], [0.5, 0.5], [1.0]], "not lists of numbers"),
         ([["a", "b"]] * 3, "not lists of numbers"),
-        ([{"scores": {"a": 1.0}}, {"scores": {"b": 1.0}}, {"scores": {"a": 1.0}}], "not score the same labels"),
-        ([{"label": "a", "scores": {"a": 0.1, "b": 0.9}}] * 3, "another one has the highest score"),
+        ([{"scores": {"a": 1.0}}, {"scores": {"b": 1.0}}, {"scores": {"a": 1.0}}], "score different labels"),
+        ([{"label": "a", "scores": {"a": 0.1, "b": 0.9}}] * 3, "another label has the highest score"),
         ([0.5], "expected 3 predictions from the endpoint, got 1"),
     ],
 )

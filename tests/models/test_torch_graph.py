@@ -206,9 +206,9 @@ def test_what_mixes_attributes_in_another_way_is_refused_by_name(compute, names)
             nn.Sequential(nn.Linear(5, 3), nn.Softmax(1), nn.Linear(3, 1)),
             r"layer 2 \(Linear\).*only supported at the end",
         ),
-        (nn.Sequential(nn.Linear(5, 2), nn.Sigmoid()), "2 yes-or-no answers"),
+        (nn.Sequential(nn.Linear(5, 2), nn.Sigmoid()), "2 binary labels"),
         (nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 1)), "has no running statistics"),
-        (Odd(lambda m, x: m.linear(x)), "Odd: this kind of layer"),
+        (Odd(lambda m, x: m.linear(x)), "Odd: this type of layer"),
     ],
 )
 def test_layers_that_cannot_be_read_are_named(module, says):

@@ -110,9 +110,9 @@ def test_a_module_keeps_its_mode_part_by_part():
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (nn.Linear(5, 1), "cannot be asked: RuntimeError: mat1 and mat2"),
+        (nn.Linear(5, 1), "cannot be queried: RuntimeError: mat1 and mat2"),
         (network(outputs=2)[:3], "5 outputs"),
-        (Functional(lambda out: (out, out)), "gave a tuple"),
+        (Functional(lambda out: (out, out)), "got a tuple"),
         (Functional(lambda out: out.sum()), r"shape \(\)"),
         (Functional(lambda out: out[:, :, None]), r"shape \(32, 1, 1\)"),
         (Functional(lambda out: out / 0), "inf|nan"),

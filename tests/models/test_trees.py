@@ -358,7 +358,7 @@ def many_columns():
         (["Column_0", "Column_1", "Column_2", "Column_3", "Column_4"], [0, 1, 2, 3, 4]),
         (["score", "home_town_Rye", "age"], [4, 2, 0]),
         (["age", "town is Ely", "town is Rye", "f3", "score"], [0, 1, 2, 3, 4]),
-        (["age", "age", "f2", "f3", "f4"], "4 different names for 5"),
+        (["age", "age", "f2", "f3", "f4"], "expected 5 different feature names, got 4"),
         (["score", "home is Ely"], "'home is Ely', which is not an attribute"),
         (["age", "level"], "numbers or on their positions"),
         (["age", "length", "f2", "f3"], "takes 4 inputs"),

@@ -256,7 +256,7 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(ModelError, match="gblinear"):
         read_booster(linear, SCHEMA)
     regression, _ = train(objective="reg:squarederror")
-    with pytest.raises(ModelError, match="'reg:squarederror' makes no classifier"):
+    with pytest.raises(ModelError, match="'reg:squarederror' is not supported for classifiers"):
         read_booster(regression, SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):
         read_booster(xgboost.XGBClassifier(), SCHEMA)

@@ -274,7 +274,7 @@ def test_a_reservation_waits_for_calls_in_flight_and_is_refused_without_them() -
     assert budget.reserve((5, 0))
     budget.release((5, 0))
     assert (budget.spent.calls, budget.spent.money, budget.spent.assumed) == (1, 1.0, 0)
-    with pytest.raises(BudgetError, match="may cost more than is left of 10"):
+    with pytest.raises(BudgetError, match="may exceed the remaining part of 10"):
         budget.reserve((10, 0))
 
 
@@ -421,7 +421,7 @@ def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
 
 def test_a_batch_is_not_written_beyond_the_limits(tmp_path: Path) -> None:
     with LanguageModel(screening(plan={"money": 500.0, "price": PRICE})) as model:
-        with pytest.raises(BudgetError, match="24 questions may cost more"):
+        with pytest.raises(BudgetError, match="24 questions may exceed"):
             model.write_batch(questions(model), tmp_path / "batch.jsonl")
         assert not (tmp_path / "batch.jsonl").exists()
         assert model.write_batch(questions(model, 1, 1), tmp_path / "batch.jsonl") == 1

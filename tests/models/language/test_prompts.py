@@ -46,7 +46,7 @@ def test_what_a_template_shows(source: str, shown: str) -> None:
 def test_a_column_that_is_not_there_is_named() -> None:
     with pytest.raises(OptionError, match="'yeers' is undefined") as raised:
         render("{{ yeers }}", years=1, trade="welder")
-    assert raised.value.hint == "there are: trade, years"
+    assert raised.value.hint == "available: trade, years"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"answers__favourable": None}, "answers.favourable", "`favourable` is missing"),
         ({"answers__favourable": "maybe"}, "answers.favourable", "'maybe' is not a choice"),
         ({"answers__read": "words"}, "answers.read", "got 'words'"),
-        ({"answers__range": [0, 10]}, "answers", "`range` has no meaning"),
+        ({"answers__range": [0, 10]}, "answers", "`range` is not used"),
         ({"answers": {"read": "number"}}, "answers", "`range` is missing"),
         ({"answers": {"read": "number", "range": [5, 5]}}, "answers.range", "a minimum below its maximum"),
         ({"answers": {"read": "number", "range": [0, 5], "favourable": "yes"}}, "answers.favourable", "high or low"),
@@ -110,7 +110,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"service__options": {"max_tokens": "many"}}, "service.options", "requires a limit on tokens"),
         ({"consensus": 3, "answers": {"read": "number", "range": [0, 5]}}, "consensus", "majority requires choices"),
         ({"prompt": "{{ a"}, "prompt", "not a template"),
-        ({"system": "{% include 'x' %}"}, "system", "it has no Include"),
+        ({"system": "{% include 'x' %}"}, "system", "but no Include"),
     ],
 )
 def test_a_fault_is_one_clear_error(changes: dict[str, Any], place: str, fault: str, tmp_path: Path) -> None:
