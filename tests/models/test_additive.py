@@ -162,7 +162,7 @@ def test_an_offset_far_from_zero_costs_no_precision(offset, scale):
 
 
 def test_a_network_of_another_width_is_refused():
-    with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 3 attributes give 3"):
+    with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 3 attributes have 3"):
         network_from_dense(LOAN, [(np.zeros((2, 1)), np.zeros(1))])
 
 

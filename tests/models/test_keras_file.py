@@ -339,7 +339,7 @@ def test_inputs_that_are_not_the_attributes_are_refused(keras, tmp_path, file):
         read_keras(joined(age=1, salary=1), BINARY)
     with pytest.raises(ModelError, match="input 'town' takes 4 numbers, but the attribute has 1"):
         read_keras(joined(age=1, town=4), BINARY)
-    with pytest.raises(ModelError, match="takes 4 inputs, but the schema's 5 attributes give 5"):
+    with pytest.raises(ModelError, match="takes 4 inputs, but the schema's 5 attributes have 5"):
         read_keras(joined(numbers=3, words=1), BINARY)
     assert read_keras(joined(numbers=3, words=2), BINARY).predict(PEOPLE).shape == (3000,)
 
@@ -367,7 +367,7 @@ def test_a_layer_that_meets_an_earlier_one_is_refused(keras, tmp_path, file):
 def test_widths_that_do_not_fit_are_refused(keras, tmp_path, file):
     layers = keras.layers
     path = saved(keras.Sequential([layers.Input((4,)), layers.Dense(1)]), tmp_path / file)
-    with pytest.raises(ModelError, match="takes 4 inputs, but the schema's 5 attributes give 5"):
+    with pytest.raises(ModelError, match="takes 4 inputs, but the schema's 5 attributes have 5"):
         read_keras(path, BINARY)
     path = saved(keras.Sequential([layers.Input((5,)), layers.Dense(4)]), tmp_path / file)
     with pytest.raises(ModelError, match="4 outputs"):

@@ -200,7 +200,7 @@ def test_labels_that_the_classifier_knows():
     assert read_booster(grades, SCHEMA3).classes == ("A", "B", "C")
     with pytest.raises(ModelError, match="answers"):
         read_booster(fitted, SCHEMA3)
-    with pytest.raises(ModelError, match="answers 0, 1, 2"):
+    with pytest.raises(ModelError, match="returns 0, 1, 2"):
         read_booster(train(THREE, objective="multiclass", num_class=3, rounds=2), SCHEMA)
 
 
@@ -260,7 +260,7 @@ def test_what_is_refused(tmp_path, text):
             read_booster(train(rounds=3, **parameters), SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):
         read_booster(lightgbm.LGBMClassifier(), SCHEMA)
-    with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 5 attributes give 5"):
+    with pytest.raises(ModelError, match="takes 2 inputs, but the schema's 5 attributes have 5"):
         read_booster(train(inputs=INPUTS[:, :2], categories=(), rounds=1), SCHEMA)
     with pytest.raises(ModelError, match="'height', which is not an attribute"):
         read(text.replace("feature_names=income", "feature_names=height"))

@@ -288,7 +288,8 @@ def test_without_an_inside_there_is_nothing_to_certify():
     with pytest.raises(NotAdditiveError) as caught:
         extract_white_box(scorer)
     assert str(caught.value) == (
-        "rule: the model cannot be certified: the computation of a FunctionModel is unknown; all other analyses still run"
+        "rule: the model cannot be certified: the computation of a FunctionModel is unknown; "
+        "all other analyses still run"
     )
 
 

@@ -122,7 +122,7 @@ def test_any_network_comes_back_as_it_was_written(tmp_path, schema, hidden, seed
         ({"W0": np.ones((2, 0)), "b0": np.zeros(0), "W1": np.ones((0, 1))}, "empty layer"),
         ({"b0": np.array([0, np.nan, 0])}, "b0 contains NaN"),
         ({"W0": np.array([["a", "b", "c"]] * 2)}, "W0 must be numeric, got <U1"),
-        ({"W0": np.ones((4, 3))}, "takes 4 inputs, but the schema's 2 attributes give 2"),
+        ({"W0": np.ones((4, 3))}, "takes 4 inputs, but the schema's 2 attributes have 2"),
         ({"W1": np.ones((3, 5)), "b1": np.zeros(5)}, "5 outputs"),
         ({"W3": np.ones((1, 1)), "b3": np.zeros(1)}, "the array W2 is missing"),
     ],

@@ -237,7 +237,7 @@ def test_a_missing_number_that_the_network_cannot_take():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (graph([MATMUL], [("x", F, ["n", 5])], [("logit", F)], [("w", W[:5])]), "4 attributes give 6 inputs"),
+        (graph([MATMUL], [("x", F, ["n", 5])], [("logit", F)], [("w", W[:5])]), "4 attributes have 6 inputs"),
         (graph([MATMUL], [X], [("logit", F)], [("w", np.repeat(W, 3, axis=1))]), "3 outputs"),
         (
             graph([("Add", ["sex", "salary"], ["y"], {})], [("sex", F, ["n", 1]), ("salary", F, ["n", 1])], [("y", F)]),
@@ -245,7 +245,10 @@ def test_a_missing_number_that_the_network_cannot_take():
         ),
         (graph([MATMUL, ("Neg", ["logit"], ["o"], {})], [X], [("logit", F), ("o", F)], [("w", W)]), "several outputs"),
         (graph([MATMUL, ("Log", ["logit"], ["o"], {})], [X], [("o", F)], [("w", W)]), "nan"),
-        (graph([("Cast", ["x"], ["y"], {"to": 7})], [X], [("y", L)]), r"shape \(192,\); expected \(32,\)"),
+        (
+            graph([("Cast", ["x"], ["y"], {"to": 7})], [X], [("y", L)]),
+            r"shape \(192,\) for 32 individuals; expected \(32,\)",
+        ),
         (graph([("Unheard", ["x"], ["y"], {})], [X], [("y", F)]), "onnxruntime cannot run the model"),
     ],
 )

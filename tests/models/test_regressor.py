@@ -94,9 +94,9 @@ def nothing(frame):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (words, "without numbers"),
+        (words, "expected numbers"),
         (too_many, r"returned shape \(32, 2\)"),
-        (nothing, "answered nan for individual 1"),
+        (nothing, "returned nan for individual 1"),
         (3, "a int is not a regressor"),
         ("model.onnx", "cannot be read from .onnx files"),
         ("http://127.0.0.1:1/predict", "is not a regressor"),

@@ -255,7 +255,7 @@ def test_a_program_exported_in_training_mode_is_refused():
 @pytest.mark.parametrize("read", [lambda module: module, exported])
 def test_widths_that_do_not_fit_are_refused(read):
     four = Schema.parse({**BINARY.model_dump(), "attributes": BINARY.model_dump()["attributes"][:4]})
-    with pytest.raises(ModelError, match="takes 5 inputs, but the schema's 4 attributes give 4"):
+    with pytest.raises(ModelError, match="takes 5 inputs, but the schema's 4 attributes have 4"):
         read_torch(read(nn.Sequential(nn.Linear(5, 1))), four)
     with pytest.raises(ModelError, match="4 outputs"):
         read_torch(read(nn.Sequential(nn.Linear(5, 4))), PEOPLE)

@@ -278,8 +278,8 @@ def test_thresholds_of_a_comparison_after_rounding_to_float32(threshold):
         (tree(right=(3,)), "the child 3 in a tree of 3 nodes"),
         (tree(right=(-1,)), "child -1"),
         (tree(feature=(0, 0), threshold=(0, 0), left=(1, 0), right=(2, 3), default=(0, 0), leaves=(0, 0)), "a tree"),
-        (tree(feature=(3,)), "outside the 3"),
-        (tree(feature=(-1,)), "outside the 3"),
+        (tree(feature=(3,)), "outside the model's 3"),
+        (tree(feature=(-1,)), "outside the model's 3"),
         (tree(threshold=(np.nan,)), "threshold is NaN"),
         (tree(leaves=(np.nan, 0)), "leaf is NaN or infinite"),
         (tree(leaves=(np.inf, 0)), "leaf is NaN or infinite"),
@@ -319,8 +319,8 @@ def test_nodes_out_of_reach_do_not_matter():
         ({"steepness": np.nan}, "steepness nan"),
         ({"divisor": 0.0}, "divisor 0"),
         ({"link": "softmax"}, "1 outputs"),
-        ({"answers": [0, 1, 2]}, "answers 0, 1, 2"),
-        ({"answers": ["no"]}, "never|answers 'no'"),
+        ({"answers": [0, 1, 2]}, "returns 0, 1, 2"),
+        ({"answers": ["no"]}, "never|returns 'no'"),
     ],
 )
 def test_what_is_no_ensemble(changes, message):

@@ -182,7 +182,7 @@ def test_encodings_reach_the_model():
     with pytest.raises(ModelError, match=r"'home_?.?town|'town=Wells'"):
         read_booster(booster, SCHEMA)
     booster, _ = train(inputs=inputs, categories=False)
-    with pytest.raises(ModelError, match="takes 11 inputs, but the schema's 5 attributes give 5"):
+    with pytest.raises(ModelError, match="takes 11 inputs, but the schema's 5 attributes have 5"):
         read_booster(booster, SCHEMA)
     numbers = schema(town_encoding=[7, 1.5, -3, 0, 2, 8, 4])
     booster, matrix = train(inputs=numbers.inputs(PEOPLE), categories=False)
@@ -203,7 +203,7 @@ def test_labels():
     with pytest.raises(ModelError, match="labels 'C', 'B', 'A'"):
         read_booster(booster, SCHEMA3)
     three, _ = train(THREE, objective="multi:softprob", num_class=3, rounds=2)
-    with pytest.raises(ModelError, match="answers 0, 1, 2"):
+    with pytest.raises(ModelError, match="returns 0, 1, 2"):
         read_booster(three, SCHEMA)
 
 
