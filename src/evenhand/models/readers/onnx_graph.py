@@ -69,7 +69,7 @@ def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, in
     try:
         proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(str(model))
     except FileNotFoundError as error:
-        raise ModelError(f"the file does not exist: {error.filename or error}", location=name) from None
+        raise ModelError(f"there is no such file: {error.filename or error}", location=name) from None
     except (DecodeError, OSError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"the file is not an ONNX model, or it is truncated ({error})", location=name) from None
     if not proto.graph.node:
