@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
@@ -149,7 +150,8 @@ def run_search(
         moves = SG_PROFILES if method == "SG" else local
         load_method(method.lower())(oracle, seeds, rng, search.MethodOptions(local=moves))
     else:
-        _search_along_slopes(oracle, bench, method, seeds, rng, local, h)
+        with threadpool_limits(1):  # sums must not depend on how many cores are free
+            _search_along_slopes(oracle, bench, method, seeds, rng, local, h)
     seconds = time.process_time() - started
     found = oracle.findings.reportable()
     return {
