@@ -1,6 +1,6 @@
 """Read choices, numbers, rankings and refusals from the answers of language models.
 
-First, the thoughts of reasoning models are removed. Then the values of JSON objects, ``\\boxed{}`` and tags such as
+First, reasoning blocks are stripped. Then the values of JSON objects, ``\\boxed{}`` and tags such as
 ``<answer>`` are extracted. Finally, markup and punctuation are stripped, and each piece is compared with the choices;
 exact matches take precedence. A value must be the whole answer, its last line, or in one of these structures. An answer
 with two different values is invalid.
@@ -36,7 +36,7 @@ _THOUGHTS = re.compile(
     rf"|</(?:{_THOUGHT_NAMES})>|\[/THINK\]|◁/think▷|<\|channel\|>final\s*<\|message\|>",
     re.IGNORECASE,
 )
-"""Start or end of the thoughts of a reasoning model."""
+"""Start or end tag of a reasoning block."""
 
 _STRUCTURE = re.compile(
     r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]{0,200}\}){0,200})\}"
@@ -103,7 +103,7 @@ _DECORATIONS = ("{}.", "{},", '"{}"', "“{}”", "*{}*", "**{}**", "`{}`", "({}
 
 
 def remove_thoughts(reply: str) -> str:
-    """Remove the thoughts of a reasoning model, even if their start or end is missing."""
+    """Remove reasoning blocks, even if a start or end tag is missing."""
     parts: list[str] = []
     at, thinking = 0, False
     for mark in _THOUGHTS.finditer(reply):
@@ -399,7 +399,7 @@ def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
 
 
 def _unique(forms: Iterable[str], choices: Sequence[str]) -> dict[str, str]:
-    """Map each form to its choice. Forms of several choices are left out."""
+    """Map each form to its choice. Forms of several choices are omitted."""
     forms = list(forms)
     return {form: choice for form, choice in zip(forms, choices, strict=True) if forms.count(form) == 1}
 

@@ -29,7 +29,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine synchronously in this thread, without an event loop.
 
     Raises:
-        RuntimeError: The coroutine awaited an event loop.
+        RuntimeError: The coroutine requires an event loop.
     """
     token = _blocking.set(True)
     try:
@@ -39,7 +39,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     finally:
         _blocking.reset(token)
         coroutine.close()
-    raise RuntimeError("a coroutine run synchronously awaited an event loop")
+    raise RuntimeError("a coroutine run synchronously requires an event loop")
 
 
 def blocks(

@@ -51,12 +51,12 @@ class HttpClient:
     Attributes:
         name: Name of the server in messages, such as ``the service``.
         location: Address of the server in messages, without credentials.
-        timeout: Time limit in seconds for the connection, and again for the whole response.
+        timeout: Timeout in seconds, applied separately to the connection and to the whole response.
         retries: Maximum number of retries if the server is overloaded or cannot be reached.
         backoff: Seconds before the first retry. The pause doubles with each retry.
         retries_when_late: Whether to retry after a timeout. Use it only if repeated requests cost nothing.
-        hints: Hints of error messages, by status.
-        hint: Hint of the error message for an invalid response.
+        hints: Hints for error messages, by status.
+        hint: Hint for the error message about an invalid response.
     """
 
     name: str

@@ -36,7 +36,7 @@ def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Itera
     """Call a function with each part, and yield the index of the part and the result in order of completion.
 
     The calls run in local processes, or on the backend selected by ``joblib.parallel_config``, such as Dask,
-    Ray or Spark. A part whose worker died is retried, the last time in this process.
+    Ray or Spark. If a worker dies, its part is retried; the final attempt runs in this process.
 
     Args:
         call: Function that workers can import.

@@ -17,7 +17,7 @@ class OutcomeReading(ResultPart):
         column: Column of the decisions or true labels.
         favourable: Favourable values. For numbers: ``higher`` or ``lower``. Empty if no value is favourable.
         unfavourable: All other values of the column. Empty for numbers.
-        unknown: Words that mark unknown values in the column. Rows with these words have no decision or true label.
+        unknown: Labels that mark unknown values in the column. Rows with these labels have no decision or true label.
         how: Source of the favourable values, such as ``stated`` or ``proposed``.
     """
 
@@ -42,14 +42,14 @@ class TableReading(ResultPart):
     Attributes:
         rows: Number of rows of the table.
         used: Number of rows that the result is based on.
-        left_out: Number of rows left out, by reason, such as ``without a decision``. The sum of ``used`` and these
+        left_out: Number of excluded rows, by reason, such as ``without a decision``. The sum of ``used`` and these
             numbers is ``rows``.
         unlabelled: Number of used rows without a true label. Error rates exclude these rows.
         decision: Column of the decisions. None if a model decides.
         true_label: Column of the true labels. None if there are no true labels.
-        unknown: Number of rows with an unknown value, by attribute and by the word that marks it. The word for an empty
+        unknown: Number of rows with an unknown value, by attribute and by the string that marks it, which for an empty
             cell is the empty string. Attributes without unknown values have an empty entry.
-        types: Type of each column whose cells look like another type: ``numbers`` in an unusual format, such as
+        types: Suspected type of each column that may have been misread: ``numbers`` in an unusual format, such as
             ``$1,200``, or ``words`` that look like numbers, such as ``02134``.
         notes: Other remarks, such as skipped title rows.
     """

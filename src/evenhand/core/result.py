@@ -34,7 +34,7 @@ PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} Set `show_people=` to see them."
 
 
 class ResultNumber(NamedTuple):
-    """Number of a result.
+    """Number reported in a result.
 
     Attributes:
         name: Name, as used in ``--fail-on`` conditions.
@@ -98,7 +98,7 @@ class Result(BaseModel):
         return document
 
     def hide_people(self) -> Self:
-        """Remove records of real people. Aggregates and invented profiles remain.
+        """Remove records of real people. Aggregates and synthetic profiles are kept.
 
         Verbs and commands do this unless ``show_people`` is set. It removes rows of the data, profiles that differ from
         a row only in protected attributes, and profiles with a value that only one person has.

@@ -47,7 +47,7 @@ class ServiceConnection:
     Attributes:
         url: Base URL, such as ``http://127.0.0.1:11434/v1``.
         key: Name of the environment variable that contains the key. None if the service requires no key.
-        timeout: Time limit in seconds for the connection, and again for the whole response.
+        timeout: Timeout in seconds, applied separately to the connection and to the whole response.
         retries: Maximum number of retries if the service is overloaded or unreachable.
         backoff: Seconds before the first retry. The pause doubles with each retry.
         repeatable: Whether to retry also after a timeout and after a response that is not JSON. Such a request may be
@@ -292,7 +292,7 @@ def check_reserved_options(options: Mapping[str, Any], reserved: Collection[str]
 
 
 def build_request(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a request. Options that are None are left out."""
+    """Build the body of a request. Options that are None are omitted."""
     return {**{name: value for name, value in options.items() if value is not None}, **body}
 
 
@@ -324,7 +324,7 @@ class ChatService:
         model: Name of the model.
         system: System prompt.
         messages: Messages before the prompt, in the format of the service.
-        options: Other entries of the requests, such as ``{"max_tokens": 200}``. Entries that are None are left out.
+        options: Other entries of the requests, such as ``{"max_tokens": 200}``. Entries that are None are omitted.
 
     Raises:
         OptionError: An option is reserved.

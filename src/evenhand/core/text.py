@@ -146,7 +146,7 @@ def format_count(n: int, singular: str, plural: str) -> str:
 
 
 def list_some(words: Sequence[str], limit: int = 12) -> str:
-    """List the first words and the number of remaining words."""
+    """List the first items and the number of remaining items."""
     listed = ", ".join(words[:limit])
     return f"{listed} and {len(words) - limit:,} more" if len(words) > limit else listed
 

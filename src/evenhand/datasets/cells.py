@@ -1,4 +1,4 @@
-"""Cells of tables: number columns among words, and columns with several types of cells."""
+"""Cells of tables: number columns among strings, and columns with several types of cells."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def is_blank(cell: Any) -> bool:
 
 
 def parse_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert the columns in which every word is the canonical spelling of a number.
+    """Convert the columns in which every string is the canonical spelling of a number.
 
-    Columns of integers without missing cells become int64. Other columns of numbers, and columns without any word,
+    Columns of integers without missing cells become int64. Other columns of numbers, and columns without any string,
     become float64. All other columns are returned unchanged.
     """
     import pandas as pd
@@ -61,7 +61,7 @@ def _parse_words(words: list[str]) -> Floats | Integers | None:
 
 
 def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:
-    """Parse words as ``_parse_words`` does, several times as fast."""
+    """Parse strings like ``_parse_words``, but several times as fast."""
     compute = importlib.import_module("pyarrow.compute")
     column = pa.array(words, type=pa.large_string(), from_pandas=True)
     try:
@@ -88,7 +88,7 @@ def build_frame(columns: dict[str, list[Any]], location: str, *, words: bool = F
     Args:
         columns: Cells of each column; None is a missing cell.
         location: Name of the table in messages.
-        words: Whether to convert every cell to a word.
+        words: Whether to convert every cell to a string.
 
     Warns:
         TableWarning: A column has cells of several types.

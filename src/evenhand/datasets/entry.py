@@ -101,7 +101,7 @@ class DatasetEntry:
         renamed: Name in the published file of each column that is renamed.
         used: Columns that are used only by the following entries.
         numbers: Columns that must hold numbers before the following entries are applied.
-        words: Columns that are converted to words; whole numbers lose their decimal point.
+        words: Columns that are converted to strings; integral floats are written without a decimal point.
         keep: Condition on the rows of the frame. Default: all rows.
         minima: Smallest value of numeric columns in the rows of the frame.
         derived: Columns with one of two values: a condition, the value if it holds, and the value otherwise.

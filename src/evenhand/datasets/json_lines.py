@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.DataFrame:
     r"""Read one object per line. Lines end only with ``\n``.
 
-    Strings remain words; numbers, true and false keep their types. Null and absent entries are missing. Arrays and
+    Strings, numbers, true and false keep their types. Null and absent entries are missing. Arrays and
     objects become strings of JSON.
 
     Args:
         data: Content of the file, in UTF-8.
         location: Name of the file in error messages.
-        words: Whether to convert every cell to a word.
+        words: Whether to convert every cell to a string.
 
     Raises:
         DataError: A line is not an object, or repeats a name; the message states the line.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA")
-"""Words for missing values in the publishers' files. ``None`` and ``?`` are categories there."""
+"""Strings for missing values in the publishers' files. ``None`` and ``?`` are categories there."""
 
 XPORT = b"HEADER RECORD*******LIBRARY HEADER RECORD"
 """First bytes of a SAS transport file."""
@@ -65,7 +65,7 @@ def prepare_dataset(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
 
 
 def parse_published(data: bytes, location: str, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a publisher's text table, with numbers converted and the publishers' words for missing values removed.
+    """Read a publisher's text table, with numbers converted and the publishers' strings for missing values removed.
 
     Args:
         data: Content of the file.

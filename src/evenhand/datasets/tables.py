@@ -25,14 +25,14 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
     Text tables and JSON lines may be compressed (``.gz``, ``.xz``, ``.bz2``, ``.zst``). Folders and patterns of Parquet
     files, and tables of DuckDB (see ``open_data``), are read up to ``MOST_IN_MEMORY`` rows.
 
-    A text table has one line of column names. Its separator (comma, semicolon, tab or bar) is detected. Its encoding is
-    UTF-8, or UTF-16 if it begins with a byte order mark. Any other text is read as UTF-16 if every other byte is zero,
+    A text table has one line of column names. Its separator (comma, semicolon, tab or pipe) is detected. Its encoding
+    is UTF-8, or UTF-16 if it begins with a byte order mark. Other text is read as UTF-16 if every other byte is zero,
     otherwise as Windows-1252 if possible. A warning reports the guess.
 
-    Only empty cells are missing: words such as ``NA`` and ``null`` stay words. A column of a text table becomes a
-    number column if every word in it is the canonical spelling of a number, such as ``2134`` or ``0.5``. ``02134``,
-    ``3.10``, ``1e3`` and ``True`` are not canonical, and a column with such a word holds words. In the other formats,
-    cells keep their type.
+    Only empty cells are missing: strings such as ``NA`` and ``null`` are kept. A column of a text table becomes a
+    number column if every string in it is the canonical spelling of a number, such as ``2134`` or ``0.5``. ``02134``,
+    ``3.10``, ``1e3`` and ``True`` are not canonical, and a column with such a cell is not converted. In other
+    formats, cells keep their type.
 
     Args:
         path: Path of the file.
@@ -40,7 +40,7 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
         sheet: Sheet of a workbook. If None, the workbook must have a single sheet that is not empty.
 
     Returns:
-        A data frame. Each column holds integers, floats or words, and missing cells are NaN.
+        A data frame. Each column holds integers, floats or strings, and missing cells are NaN.
 
     Raises:
         DataError: The file is missing, empty, damaged or not a table; the message states the file and line.

@@ -42,7 +42,7 @@ BINARY_KINDS = (
 """First bytes of files that are not text tables, with a message and a hint."""
 
 WESTERN = "cp1252"
-"""Usual encoding of text from Windows that is not Unicode."""
+"""Default encoding of non-Unicode text from Windows."""
 
 SEQUENCES = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 """Multi-byte characters in UTF-8."""
@@ -148,7 +148,7 @@ def parse_table(
     """Parse a text table. All cells are strings, and only empty cells are missing.
 
     Args:
-        data: Content of the file. The separator is detected: comma, semicolon, tab or bar.
+        data: Content of the file. The separator is detected: comma, semicolon, tab or pipe.
         location: Name of the file in error messages.
         names: Column names of a table without a header line.
         encoding: Encoding of the text. A byte order mark takes precedence over ``utf-8``.

@@ -27,7 +27,7 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
         data: Content of the file.
         location: Name of the file in error messages.
         sheet: Name of the sheet. If None, the workbook must have a single sheet that is not empty.
-        words: Whether to convert every cell to a word.
+        words: Whether to convert every cell to a string.
 
     Raises:
         DataError: The workbook is damaged, not a table, or has several sheets; the message states the row and column.
@@ -82,7 +82,7 @@ def _choose_sheet(sheets: dict[str, pd.DataFrame], sheet: str | None, location: 
 def _find_header(cells: pd.DataFrame, location: str) -> int:
     """Find the header, the first row without empty cells, and return its position.
 
-    Rows above it are titles, each with at most half of the cells filled. A header below titles consists of words.
+    Rows above it are titles, each with at most half of the cells filled. A header below title rows contains only text.
 
     Raises:
         DataError: There is no such row; the message states the first empty cell of the likely header.

@@ -34,14 +34,14 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
 
     Up to 200 thresholds are evaluated on cross-validated scores, and the most accurate one with a gap of at most
     ``bound`` is selected. The threshold is the same for all people, so groups are only required by ``fit``. Finally,
-    the estimator is fitted to all people.
+    the estimator is refitted on the full training data.
 
-    The bound holds for the cross-validated people only. Audit the classifier on held-out data.
+    The bound holds only for the cross-validated predictions. Audit the classifier on held-out data.
 
     Args:
         estimator: Classifier with ``predict_proba`` or ``decision_function``. None means logistic regression.
         metric: ``demographic_parity_difference``, ``equal_opportunity_difference`` or ``equalized_odds_difference``.
-            For several attributes, the largest gap counts.
+            With several attributes, the largest gap is used.
         bound: Maximum gap, between 0 and 1.
         protected: Columns of X with the groups, by name or position. None means that they are passed to ``fit``.
             Numbers with more than ten values are divided at their median.
@@ -51,9 +51,9 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
 
     Attributes:
         classes_: Both labels, in ascending order.
-        estimator_: Estimator fitted to all people.
+        estimator_: Estimator fitted on the full training data.
         threshold_: Score above which the favourable label is predicted.
-        gap_, accuracy_: Gap and accuracy of the cross-validated people.
+        gap_, accuracy_: Gap and accuracy of the cross-validated predictions.
         bound_met_: Whether the gap is within the bound.
 
     Example:
@@ -95,12 +95,12 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         Args:
             X: Features, shape (n, attributes).
             y: Binary labels, shape (n,).
-            sensitive_features: Groups of each person: a data frame, a column or an array. None means the columns
+            sensitive_features: Group labels of each sample: a data frame, a column or an array. None means the columns
                 ``protected`` of X.
 
         Raises:
             OptionError: There are no groups, or an option is invalid.
-            ValueError: X and y are not valid training data of a binary classifier.
+            ValueError: X and y are not valid training data for a binary classifier.
         """
         check_index(X=X, y=y, sensitive_features=sensitive_features)
         X, labels = self._validate_training(X, y)
@@ -129,7 +129,7 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return margin if self.classes_[1] == self._favourable_label() else -margin
 
     def predict(self, X: Any) -> Any:
-        """Predict the label of each person, shape (n,)."""
+        """Predict the label of each sample, shape (n,)."""
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 
@@ -180,7 +180,7 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             return [np.asarray(column) for column in read_columns("sensitive_features", sensitive_features).values()]
         if not self.protected:
             raise OptionError(
-                "expected the groups of the people, got neither sensitive_features nor protected columns",
+                "group labels are required, got neither sensitive_features nor protected columns",
                 hint="pass sensitive_features to fit, or name columns of X: `protected=[...]`",
             )
         if hasattr(X, "columns"):
@@ -226,7 +226,7 @@ def _method_of(estimator: Any) -> str:
 
 
 def _rate_gap(selected: Booleans, mask: Booleans, group: Integers) -> Floats:
-    """Compute the largest gap in selection rate between groups at each threshold, within a mask of people."""
+    """Compute the largest gap in selection rate at each threshold, among the people selected by a mask."""
     members = ((group == code) & mask for code in range(int(group.max()) + 1))
     rates = [selected[:, rows].mean(axis=1) for rows in members if rows.any()]
     return np.ptp(np.array(rates), axis=0) if rates else np.zeros(len(selected))

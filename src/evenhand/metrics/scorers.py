@@ -16,27 +16,27 @@ from evenhand.stats.metric_specs import GAP_NAMES
 from evenhand.stats.quantity import quantity_value
 
 SCORED = tuple(name for name in GAP_NAMES if name != "calibration_difference")
-"""Names of the gaps of decisions. Calibration is a gap of scores."""
+"""Names of the gaps computed from decisions. The calibration gap is computed from scores."""
 
 
 def make_fairness_scorer(
     metric: str = "demographic_parity_difference", *, favourable: Any = None, min_group_size: int = 1
 ) -> Any:
-    """Make a scikit-learn scorer from a gap between groups.
+    """Make a scikit-learn scorer for a gap between groups.
 
     As in all scikit-learn scorers, larger scores are better: differences are negated, ratios are not. Groups are passed
     as metadata: enable it with ``sklearn.set_config(enable_metadata_routing=True)``, call
     ``set_score_request(sensitive_features=True)`` on the scorer, and pass ``params={"sensitive_features": ...}`` to
-    ``fit`` of the search or to ``cross_validate``. For several attributes, the largest gap of a single one counts.
+    ``fit`` of the search or to ``cross_validate``. With several attributes, the largest single-attribute gap is used.
 
     Args:
         metric: ``demographic_parity_difference``, ``demographic_parity_ratio``, ``equal_opportunity_difference``,
             ``equalized_odds_difference``, ``accuracy_difference``, ``false_discovery_difference`` or
             ``false_omission_difference``.
         favourable: Favourable label. None means the larger one.
-        min_group_size: Minimum number of people of a group. Smaller groups are ignored, and the score is NaN for fewer
-            than two groups. Groups in a single fold are small, so the gap is noisy; the mean over folds is less so.
-            Audit the selected model to obtain an interval.
+        min_group_size: Minimum group size. Smaller groups are ignored, and the score is NaN for fewer than two groups.
+            Groups in a single fold are small, so the gap is noisy; the mean over folds is less so. Audit the selected
+            model to obtain an interval.
 
     Raises:
         OptionError: The metric is unknown.
@@ -72,7 +72,7 @@ def _measure_gap(
 ) -> float:
     if sensitive_features is None:
         raise OptionError(
-            "expected the groups of the people, got no sensitive_features",
+            "sensitive_features is required, got None",
             hint="call set_score_request(sensitive_features=True) on the scorer, and pass "
             "params={'sensitive_features': ...}",
         )

@@ -129,7 +129,7 @@ def check_noise(
     confidence: float = 0.95,
     limit: TimeLimit = NEVER,
 ) -> NoiseCheck | None:
-    """Query a model about the first individuals (n, attributes) twice and count changed decisions.
+    """Query a model with the first individuals (n, attributes) twice and count changed decisions.
 
     Args:
         scorer: The model. Only its first answers may come from a cache.
@@ -161,7 +161,7 @@ def can_vary(model: Scorer | Regressor) -> bool:
 
 
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
-    """Query a model about individuals (n, attributes) without a cache or deduplication of rows.
+    """Query a model with individuals (n, attributes) without a cache or deduplication of rows.
 
     Args:
         scorer: The model.
@@ -217,7 +217,7 @@ class RepeatedAnswers(NamedTuple):
 def repeat_questions(
     scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None
 ) -> RepeatedAnswers:
-    """Query a model about each individual (n, attributes) several times. For the arguments see ``ask_again``."""
+    """Query a model with each individual (n, attributes) several times. For the arguments see ``ask_again``."""
     reply = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
     scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
     labels = reply.labels.reshape(len(individuals), answers)

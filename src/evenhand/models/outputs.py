@@ -68,7 +68,7 @@ class OutputReading:
     """Interpretation of a model's numeric outputs.
 
     Attributes:
-        kind: Meaning of the outputs; ``labels`` if they are labels of the target as numbers.
+        kind: Meaning of the outputs; ``labels`` if they are numeric target labels.
         evidence: Reason for this meaning, as a clause. Empty if the outputs are labels of the target.
         label_only: Whether all inspected outputs are labels.
     """
@@ -79,7 +79,7 @@ class OutputReading:
 
     @property
     def output(self) -> OutputKind | None:
-        """The meaning as a value of ``output=``, to load a similar model. None for labels."""
+        """Value of ``output=`` with which to load a similar model. None for labels."""
         return None if self.kind == "labels" else self.kind
 
     @property
@@ -234,7 +234,7 @@ def read_outputs(
         favourable: Position of the favourable label in ``classes``.
         stated: Meaning that the caller states.
         location: Name of the model in messages.
-        hint: Hint of errors about ambiguous outputs.
+        hint: Hint for errors about ambiguous outputs.
 
     Raises:
         ModelError: The values do not fit the stated meaning, are ambiguous, or contradict the true labels.
@@ -294,7 +294,7 @@ def refuse_stated(output: OutputKind | None, location: str) -> None:
 
 
 def association(scores: Floats, truth: Integers) -> float:
-    """Compute the correlation of scores and true labels, in standard errors. 0 if undefined."""
+    """Compute the correlation between scores and true labels, in standard errors. 0 if undefined."""
     labelled = truth >= 0
     scores, truth = scores[labelled], truth[labelled]
     if len(truth) < 2 or np.ptp(truth) == 0 or np.ptp(scores) == 0:

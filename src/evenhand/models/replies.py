@@ -113,7 +113,7 @@ def labels_of_outputs(schema: Schema, outputs: int, *, location: str) -> tuple[t
 
 
 class Answers(NamedTuple):
-    """Answers of a model about n individuals.
+    """Answers of a model for n individuals.
 
     Attributes:
         labels: Positions in the classes, shape (n,). None if there are no labels.

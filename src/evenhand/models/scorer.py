@@ -230,7 +230,7 @@ def check_finite(outputs: Floats, *, location: str) -> None:
 
 
 def ask_in_batches(call: Callable[[Floats], Floats], inputs: Floats, rows: int | None) -> Floats:
-    """Query a model about individuals (n, inputs) in batches of ``rows``. The last batch is padded with the last
+    """Query a model with individuals (n, inputs) in batches of ``rows``. The last batch is padded with the last
     individual. If ``rows`` is None, there is a single batch.
     """
     if rows is None or len(inputs) == 0:

@@ -75,7 +75,7 @@ def _is_in_schema(proposal: Proposal, schema: Schema) -> bool:
 
 
 def imply_pairs(columns: CodedColumns, pairs: ForbiddenPairs) -> list[Proposal]:
-    """Convert forbidden pairs of values to the fewest implications.
+    """Convert forbidden pairs of values to a minimal set of implications.
 
     Values with the same forbidden values are combined. The preferred direction has fewer implications, then more
     implications with ``==`` as their conclusion, then a shorter text.
@@ -132,15 +132,15 @@ CONFIDENCE = 0.99
 """Simultaneous confidence level of the bounds."""
 
 MAX_VALUES = 64
-"""Maximum number of values of a determining number."""
+"""Maximum number of distinct values of a numeric determinant."""
 
 
 def find_dependencies(columns: CodedColumns, rng: np.random.Generator) -> list[Proposal]:
     """Find attributes that are determined by another attribute.
 
     The map is learnt on a random half of the people, as the most common second value for each first value. Its errors
-    are counted on the other half, where an unknown first value is an error, so a column that is almost a key determines
-    nothing. If both directions qualify, the one with fewer errors is used.
+    are counted on the other half, where an unknown first value is an error, so a column that is almost a key is not a
+    determinant. If both directions qualify, the one with fewer errors is used.
     """
     training = np.zeros(len(columns.codes), dtype=np.bool_)
     training[rng.permutation(len(training))[: len(training) // 2]] = True
@@ -242,7 +242,7 @@ def _match_values(columns: CodedColumns, group: int, moved: int, forbidden: Bool
 
 
 def _compare_values(columns: CodedColumns, group: int, moved: int) -> Floats:
-    """Compute the distances between the people with two values of an attribute, shape (values, values).
+    """Compute the pairwise distances between people with different values of an attribute, shape (values, values).
 
     The distance is the mean total variation over all attributes except these two.
     """
@@ -262,7 +262,7 @@ def _compare_values(columns: CodedColumns, group: int, moved: int) -> Floats:
 
 
 def _describe_match(columns: CodedColumns, column: int, distances: Floats, pair: tuple[int, int]) -> str:
-    """Describe the distance of two matched values, and that of the next best match."""
+    """Describe the distance between two matched values, and the distance to the next best match."""
     source, match = (columns.value(column, code) for code in pair)
     text = f"{source} and {match} differ by {distances[pair[1]]:.3f} in mean total variation"
     alternatives = [code for code in range(len(distances)) if code not in pair]
@@ -277,11 +277,11 @@ def _describe_match(columns: CodedColumns, column: int, distances: Floats, pair:
 
 @dataclass(frozen=True)
 class CodedColumns:
-    """Integer codes of the attributes of people.
+    """Integer codes of people's attributes.
 
     Attributes:
         attributes: Attributes, in schema order.
-        entries: Increasing entries that occur, for each attribute.
+        entries: Sorted distinct entries of each attribute.
         codes: Positions in ``entries``, or -1 if missing, shape (n, attributes).
     """
 
@@ -310,7 +310,7 @@ class CodedColumns:
 
 
 def code_columns(people: People) -> CodedColumns:
-    """Convert the attributes of people to integer codes."""
+    """Convert people's attributes to integer codes."""
     individuals = people.individuals[:, : len(people.schema.attributes)]
     codes = np.full(individuals.shape, -1, dtype=np.int64)
     entries = []

@@ -35,8 +35,8 @@ MAX_DECIMALS = 12
 class NumberFormat(BaseModel):
     """Format of numbers stored as text, such as ``$1,200.50``.
 
-    A word is read as a number only if formatting the number restores the same word. A model that was trained on words
-    therefore receives the words of the data.
+    A string is read as a number only if formatting the number restores the same string. A model that was trained on
+    strings therefore receives the strings in the data.
 
     Attributes:
         prefix, suffix: Text around the digits, including spaces, e.g. ``"$"`` and ``" €"``.
@@ -62,7 +62,7 @@ class NumberFormat(BaseModel):
     model_input: Literal["word", "number"] = "word"
 
     def read(self, word: str) -> float:
-        """Parse a word. Return NaN if it does not have this format."""
+        """Parse a string. Return NaN if it does not have this format."""
         word = word.strip()
         match = PARTS.fullmatch(word)
         if match is None:
@@ -91,7 +91,7 @@ class NumberFormat(BaseModel):
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
-    """Infer the number format that all words share. Return None if there is none.
+    """Infer the number format that all strings share. Return None if there is none.
 
     ``1,200`` alone may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
     """
@@ -116,7 +116,7 @@ def _guess_signs(affixes: set[tuple[str, str]]) -> NumberFormat:
     """Infer the format of positive and negative signs from the text before and after each number.
 
     If two affixes differ only in a hyphen, a minus sign or parentheses, the longer one marks negative numbers. If all
-    words have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
+    strings have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
     """
     unsigned = {pair: tuple(NEGATIVE.sub("", affix).strip() for affix in pair) for pair in affixes}
     positive = min(affixes, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))
@@ -317,9 +317,9 @@ class Attribute(BaseModel):
         return entries[:, None]
 
     def find_value(self, word: str, *, quoted: bool) -> float | None:
-        """Find the entry of a word in a discrete domain. Return None if the word is unknown or ambiguous.
+        """Find the entry of a string in a discrete domain. Return None if the string is unknown or ambiguous.
 
-        An unquoted word also matches an equal number: 2.50 matches 2.5. Quotes distinguish 1 from "1".
+        An unquoted string also matches an equal number: 2.50 matches 2.5. Quotes distinguish 1 from "1".
         """
         values = self.values or ()
         matches = [i for i, value in enumerate(values) if str(value) == word]

@@ -34,7 +34,7 @@ class ColumnRoles:
     Attributes:
         target: Column of the true label. Default: the target of the schema.
         protected: Attributes that decisions must not depend on. Default: the protected attributes of the schema.
-        favourable: Favourable label. Default: proposed from words such as ``1``, ``yes`` and ``approved``. For a
+        favourable: Favourable label. Default: proposed from labels such as ``1``, ``yes`` and ``approved``. For a
             number, ``higher`` or ``lower``.
         unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
         ignore: Columns that are not attributes, such as identifiers and weights, if the schema is inferred.

@@ -307,7 +307,7 @@ def rank_scores(
     Args:
         frame: Lazy frame that narwhals supports.
         score, label: Columns of the scores and of the true labels.
-        kept: Values of columns by cell, with ``counts`` 0 for cells that are left out.
+        kept: Values of columns by cell, with ``counts`` 0 for excluded cells.
         favourable: Favourable values of the labels.
         sums: Sums of the same scores.
     """
@@ -335,7 +335,7 @@ def rank_scores(
 
 
 def _drop_absent(rows: Any, name: str, column: CodedColumn) -> Any:
-    """Drop the rows whose value of a column occurs only in cells that are left out."""
+    """Drop the rows whose value of a column occurs only in excluded cells."""
     import narwhals as nw
 
     assert column.counts is not None

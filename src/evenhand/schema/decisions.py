@@ -139,9 +139,9 @@ class RecordedNumbers:
 
     Attributes:
         people: People with a decided number. Their attributes define the groups, and their target is the number.
-            ``people.numbers`` holds the true numbers, NaN where unknown; None without a column of true numbers.
+            ``people.numbers`` holds the true target values, NaN where unknown; None without a column of them.
         decided: Decided numbers, shape (n,).
-        truth: Column of the true numbers; None without one.
+        truth: Column of the true target values; None without one.
         undecided: Number of excluded rows, which have no decided number.
         weights: Sample weights; None for equal weights.
     """
@@ -181,11 +181,11 @@ class DecisionRoles:
         target: Column of the true label.
         score: Column of the score of the favourable decision.
         weight: Column of the sample weight.
-        favourable: Favourable decision. Default: proposed from words such as ``1``, ``yes`` and ``approved``. For a
+        favourable: Favourable decision. Default: proposed from labels such as ``1``, ``yes`` and ``approved``. For a
             number, ``higher`` or ``lower``.
         unfavourable: All other decisions. Required if there are several, unless ``outcome`` has kind ``label``.
-        favourable_target: Favourable true label. Default: the favourable decision if both columns have the same words.
-            Otherwise it is proposed from words, names and the association with the decisions.
+        favourable_target: Favourable true label. Default: the favourable decision if both columns have the same labels.
+            Otherwise it is proposed from labels, column names and the association with the decisions.
         decision_name, target_name: Names of the decision and the true label. Default: the column names.
         schema: Schema of the protected columns. Default: inferred from the data.
         threshold: Minimum score of the favourable decision, to replace recorded decisions (see ``Thresholds.parse``).
@@ -503,7 +503,7 @@ class DecisionRoles:
         unfavourable: Sequence[Value] = (),
         basis: str = "stated",
     ) -> DecisionLabels:
-        """Read a column of labels. A schema that lists all of its words determines the favourable label."""
+        """Read a column of labels. A schema that lists all of them determines the favourable label."""
         target = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
         listed = target is not None and all(find_value(word, target.values or ()) is not None for word in column.words)
         if target is not None and listed and favourable is None:

@@ -2,7 +2,7 @@
 
 The model must receive the cells it was trained on. Most proposals therefore pass a column to the model unchanged
 (``passthrough``), which suits identifiers, dates and texts. Amounts, percentages and decimals such as ``12.50`` become
-numbers that are written back as the same words (``number_format``).
+numbers that are written back as the same strings (``number_format``).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ MAX_CATEGORIES = 1000
 """Maximum number of categories of an attribute."""
 
 MAX_DISTINCT = 50
-"""Maximum number of distinct words that are categories regardless of the number of rows."""
+"""Maximum number of distinct strings that are categories regardless of the number of rows."""
 
 FEW_DISTINCT = 20
 """Maximum number of distinct dates or amounts for a column to be categorical."""
 
 TYPICAL = 0.95
-"""Minimum share of the distinct words with the same form, such as dates, for the column to have that form."""
+"""Minimum share of the distinct strings with the same form, such as dates, for the column to have that form."""
 
 STRAY_WORDS, STRAY_SHARE = 3, 0.2
-"""Maximum number of distinct words among numbers, and maximum share of rows, for the words to mean "unknown"."""
+"""Maximum number of distinct strings in a numeric column, and maximum share of rows, to read them as "unknown"."""
 
 REPEATED, MOST_UNKNOWN = 3, 0.5
-"""Minimum number of rows, and maximum share of the rows, with the same code for "unknown"."""
+"""Minimum number and maximum share of rows with a code for it to be read as "unknown"."""
 
 LEAST_OTHERS = 3
 """Minimum number of distinct other numbers for a number to be recognised as an outlying code."""
@@ -92,12 +92,12 @@ FORMS = (
 
 @dataclass(frozen=True)
 class ColumnProposal:
-    """Problem with a column as an attribute, and a proposed entry of the schema.
+    """Problem with using a column as an attribute, and a proposed schema entry.
 
     Attributes:
         column: Name of the column.
         problem: Description of the problem, with the relevant counts.
-        entry: Proposed entry of the schema; None if there is no proposal.
+        entry: Proposed schema entry; None if there is no proposal.
         advice: Description of the proposal, or an instruction if there is none.
         required: Whether the user must decide. If False, the column can be used as it is.
     """
@@ -132,18 +132,18 @@ def infer_schema(
     accept_proposals: bool = False,
     compared: Sequence[str] = (),
 ) -> Schema:
-    """Infer a schema: words are categorical, ordered categories ordinal, whole numbers integer.
+    """Infer a schema: strings are categorical, ordered categories ordinal, whole numbers integer.
 
-    A column is numeric if it holds numbers, or words that are all canonical spellings of numbers, in any file format.
+    A column is numeric if it holds numbers, or strings that are all canonical spellings of numbers, in any file format.
     The domain of an attribute is the set of its values in the data, or the range of its numbers.
     Missing values are kept if the data contain any (as unknown for a protected attribute), otherwise refused.
 
     Args:
         frame: One row per person.
-        target: Column of the true label, or of the true number.
+        target: Column of the true label, or of the true target value.
         protected: Attributes that decisions must not depend on.
-        favourable: Favourable label. Default: proposed from words such as ``yes`` and ``approved``, and from the column
-            name. For a number, ``higher`` or ``lower``.
+        favourable: Favourable label. Default: proposed from labels such as ``yes`` and ``approved``, and from the
+            column name. For a number, ``higher`` or ``lower``.
         unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
         ignore: Columns that are not attributes, such as identifiers and weights.
         outcome: Kind of the target. Default: ``number`` for many distinct numbers, otherwise labels.
@@ -339,7 +339,7 @@ class _Review:
         return codes
 
     def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
-        """Review numeric columns that contain words. Markers such as "unknown" need no decision unless the column
+        """Review numeric columns that contain strings. Markers such as "unknown" need no decision unless the column
         defines groups."""
         listed = list_values(sorted(words))
         if entry is None:
@@ -359,7 +359,7 @@ class _Review:
         entry = _number_entry(numbers)
         return _range_entry(numbers) if self.groups and entry["kind"] == "real" else entry
 
-    # Words.
+    # Strings.
 
     def _other_type(self, value: Any) -> ReviewedColumn:
         kind = type(value).__name__
@@ -385,7 +385,7 @@ class _Review:
         return self._passthrough(problem, "group its values, or leave it out")
 
     def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
-        """Review words that are dates, amounts or decimals such as ``12.50``. Return None for categories.
+        """Review strings that are dates, amounts or decimals such as ``12.50``. Return None for categories.
 
         Numbers with leading zeros are codes, and a few decimals that define groups are categories.
         """
@@ -411,7 +411,7 @@ class _Review:
         return None
 
     def _formatted_numbers(self, pattern: re.Pattern[str], plural: str, *, evident: bool) -> ReviewedColumn:
-        """Review words as numbers, if each number can be written back as its word."""
+        """Review strings as numbers, if writing each number back restores its string."""
         cells = [word for word in self.values if isinstance(word, str)]
         strays = [word for word in cells if not pattern.fullmatch(_without_sign(word.strip()))]
         formatted = [word for word in cells if word not in strays]
@@ -504,7 +504,7 @@ class _Review:
     # Recognition.
 
     def _are_stray(self, words: Sequence[str], numbers: int) -> bool:
-        """Check whether words among numbers are rare enough to mean "unknown"."""
+        """Check whether the strings in a numeric column are rare enough to be read as "unknown"."""
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         strays = {word.strip() for word in words}
@@ -531,7 +531,7 @@ class _Review:
 
 
 def _without_sign(word: str) -> str:
-    """Remove signs of negative numbers; words without digits and dates are returned unchanged."""
+    """Remove signs of negative numbers; strings without digits and dates are returned unchanged."""
     unsigned = re.sub(r"^[-\u2212]|-$|[()]", "", word)
     return unsigned if any(letter.isdigit() for letter in unsigned) and not DATE.fullmatch(word) else word
 

@@ -47,13 +47,13 @@ EACH_HINT = "; or compare each of them: `kind=labels`"
 class OutcomeColumn:
     """A column of decisions or true labels.
 
-    All spellings of a truth value (``1``, ``1.0``, ``True``, ``TRUE``) count as one word, as do a number and its
-    canonical spelling.
+    All spellings of a Boolean (``1``, ``1.0``, ``True``, ``TRUE``) are treated as the same label, as are a number
+    and its canonical spelling.
 
     Attributes:
         coded: Cells of the column.
-        words: Distinct words, in order.
-        positions: Position in ``words`` of each row's word, -1 if the cell is empty, shape (n,).
+        words: Distinct labels, in order.
+        positions: Position in ``words`` of each row's label, -1 if the cell is empty, shape (n,).
     """
 
     coded: CodedColumn
@@ -62,10 +62,10 @@ class OutcomeColumn:
 
     @classmethod
     def read(cls, coded: CodedColumn) -> OutcomeColumn:
-        """Read the words of a column.
+        """Read the labels in a column.
 
         Raises:
-            DataError: A cell is not a word, a number or a truth value, or the column is empty.
+            DataError: A cell is not a string, a number or a Boolean, or the column is empty.
         """
         labels = [parse_label(value) for value in coded.values]
         key = outcome_key if coded.array is None else plain_value  # equal numbers have one spelling
@@ -89,27 +89,27 @@ class OutcomeColumn:
         return self.coded.name
 
     def describe(self, chosen: Iterable[Value]) -> str:
-        """Describe some words with their counts and first rows."""
+        """Describe some labels with their counts and first rows."""
         positions = [self.words.index(word) for word in chosen]
         by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
         return by_word.describe(np.isin(self.positions, positions))
 
     def matches(self, values: Iterable[Value]) -> list[Value]:
-        """List the words of the column that match some values, in any spelling."""
+        """List the labels in the column that match some values, in any spelling."""
         keys = set(map(outcome_key, values))
         return [word for word in self.words if outcome_key(word) in keys]
 
     def encode(self, values: Sequence[Value]) -> Integers:
-        """Encode each row's word as its position in ``values``, -1 for other words, shape (n,)."""
+        """Encode each row's label as its position in ``values``, -1 for other labels, shape (n,)."""
         place = {outcome_key(value): i for i, value in enumerate(values)}
         codes = [*(place.get(outcome_key(word), -1) for word in self.words), -1]
         return np.array(codes, dtype=np.int64)[self.positions]
 
     def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
-        """Find the words of the column that match configured values, in any spelling.
+        """Find the labels in the column that match configured values, in any spelling.
 
         Raises:
-            SchemaError: A value does not occur. The message lists the words of the column.
+            SchemaError: A value does not occur. The message lists the labels in the column.
         """
         matches = []
         for value in configured:
@@ -125,10 +125,10 @@ class OutcomeColumn:
         return matches
 
     def require_spelling(self) -> None:
-        """Check that no words differ only in case or blanks.
+        """Check that no labels differ only in case or blanks.
 
         Raises:
-            DataError: Some words differ only in case or blanks.
+            DataError: Some labels differ only in case or blanks.
         """
         if self.coded.array is not None:
             return
@@ -141,7 +141,7 @@ class OutcomeColumn:
             )
 
     def unknown_words(self, labels: Collection[Value]) -> list[Value]:
-        """List the words and codes that mean "unknown", except explicit labels.
+        """List the labels and codes that mean "unknown", except explicit labels.
 
         A number is a code only if all other numbers are 0 and 1.
         """
@@ -153,7 +153,7 @@ class OutcomeColumn:
         return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
 
     def known_words(self, labels: Collection[Value] = ()) -> list[Value]:
-        """List the words that are labels."""
+        """List the labels that do not mean "unknown"."""
         unknown = self.unknown_words(labels)
         return [word for word in self.words if word not in unknown]
 
@@ -164,7 +164,7 @@ class DecisionLabels(NamedTuple):
     Attributes:
         names: Labels, the favourable one last. An unfavourable label need not occur.
         labelled, favourable: Masks of the rows with a label, and with the favourable label, shape (n,).
-        reading: Favourable, unfavourable and unknown words, and the reason for the favourable label.
+        reading: Favourable, unfavourable and unknown labels, and the reason for the favourable label.
     """
 
     names: tuple[Value, ...]
@@ -184,7 +184,7 @@ def read_labels(
     """Read a column of labels, one of which is favourable.
 
     Args:
-        column: The words of the column.
+        column: Column of the labels.
         favourable: Favourable label. If None, it is proposed (see ``propose_favourable``).
         unfavourable: Unfavourable labels. Optional if there is only one.
         complete: Whether every other label is unfavourable.
@@ -192,7 +192,7 @@ def read_labels(
 
     Raises:
         SchemaError: The favourable label cannot be proposed, or does not occur.
-        DataError: The column has too many words, or words that are neither favourable nor unfavourable.
+        DataError: The column has too many distinct labels, or labels that are neither favourable nor unfavourable.
     """
     check_number_of_labels(column.name, column.words)
     column.require_spelling()
@@ -250,7 +250,7 @@ def check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0)
 
 
 def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
-    """Propose the favourable label of two from their words and the column name.
+    """Propose which of two labels is favourable, from their wording and the column name.
 
     ``approved`` is favourable and ``denied`` is not; in a column ``defaulted``, ``no`` is favourable and
     ``yes`` is not.
@@ -276,7 +276,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
 
 
 def _are_plain(labels: Collection[Any]) -> bool:
-    """Check whether labels are truth values, or yes and no, whose meaning depends on the column name."""
+    """Check whether labels are Booleans, or yes and no, whose meaning depends on the column name."""
     return all(plain_key(label) is not None for label in labels)
 
 
@@ -285,8 +285,8 @@ def propose_true_label(
 ) -> tuple[Value, str]:
     """Propose the favourable true label if it is not specified.
 
-    If the true labels and the decisions have the same words, the favourable decision is the favourable true label.
-    Otherwise the words, the names of the columns and the association between decisions and true labels must agree.
+    If the true labels and the decisions have the same labels, the favourable decision is the favourable true label.
+    Otherwise the labels, the names of the columns and the association between decisions and true labels must agree.
 
     Args:
         truth: True labels.
@@ -376,9 +376,9 @@ def opposite_label(label: Value) -> Value:
 def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
     """Determine the kind of an outcome, and list its distinct labels or numbers.
 
-    Many distinct words that are all numbers, in any spelling, are numbers. Unless specified, the kind is ``ordinal`` if
-    an order is specified, and ``number`` for numbers if ``favourable`` is a direction, or if it is None and there are
-    more than ``MOST_NUMERIC_LABELS`` of them.
+    Many distinct labels that are all numbers, in any spelling, are numbers. Unless specified, the kind is ``ordinal``
+    if an order is specified, and ``number`` for numbers if ``favourable`` is a direction, or if it is None and there
+    are more than ``MOST_NUMERIC_LABELS`` of them.
     """
     labels = set(column.known_words([] if favourable is None else [favourable]))
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:

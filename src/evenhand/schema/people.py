@@ -29,14 +29,14 @@ class People:
     Attributes:
         schema: Schema of the columns; its target lists every label.
         individuals: Encoded individuals, shape (n, attributes); see ``Attribute``. If ``schema.carries_rows``, there is
-            an additional last column: the row of ``frame`` with the individual's passthrough columns and words for
+            an additional last column: the row of ``frame`` with the individual's passthrough columns and strings for
             unknown values. Variants of a person keep it.
         labels: Positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
             has no target column.
         rows: Frame row of each person, from 0, shape (n,).
         dropped: Number of rows that were dropped because the value of a ``missing: drop`` attribute was missing.
         frame: Data frame of the people, in the user's own type.
-        numbers: True numbers if the target is a number, NaN if unknown, shape (n,). In that case, ``labels`` is None.
+        numbers: True values of a numeric target, NaN if unknown, shape (n,). In that case, ``labels`` is None.
         counts: Number of people per entry, shape (n,). None if every entry is one person.
         untyped: Whether the frame was read from a text table, which does not state the types of its columns.
         reading: Interpretation of the table. None if the people were not read from a table. Subsets keep it.
@@ -141,7 +141,7 @@ def encode(
         frame: One row per person; columns that the schema does not name are ignored.
         location: Name of the data in messages.
         read_target: Whether to read the true labels if the data has them.
-        without: Masks of rows to leave out by the missing item, such as ``a decision``, shape (n,) each.
+        without: Masks of the rows to exclude, keyed by the missing item, such as ``a decision``; each of shape (n,).
 
     Raises:
         DataError: A column is missing, or a value is missing or outside its domain. The message states the column, the
@@ -265,10 +265,10 @@ def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
 
 
 def _unusual_type(attribute: Attribute, table: CodedTable) -> str | None:
-    """Determine the type of a column whose words look like another type. Return None for other columns.
+    """Determine the suspected type of a column that may have been misread. Return None for other columns.
 
-    The type is ``numbers`` for numbers in another spelling, such as ``$1,200``, and ``words`` for words that look like
-    numbers, such as ``02134``.
+    The type is ``numbers`` for numbers in an unusual format, such as ``$1,200``, and ``words`` for strings that look
+    like numbers, such as ``02134``.
     """
     column = table[attribute.name]
     if column.array is None and any(map(is_unusual_number, column.values)):
@@ -285,7 +285,7 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     Args:
         schema: Schema of the individuals.
         individuals: Encoded individuals, shape (n, attributes). If the schema carries rows, an additional entry is the
-            row of ``rows`` with the passthrough columns and words for unknown values. Default: the first row.
+            row of ``rows`` with the passthrough columns and strings for unknown values. Default: the first row.
         like: Data frame with the type and column types of the result.
         rows: Data frame whose rows the individuals carry. Default: ``like``. Without either, only attributes are
             returned.
@@ -335,7 +335,7 @@ def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
 
 
 def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
-    """Convert numbers and truth values to the spelling of a pandas column, such as ``3.10`` for 3.1.
+    """Convert numbers and Booleans to the spelling of a pandas column, such as ``3.10`` for 3.1.
 
     Values that do not occur in the column stay as they are.
     """
@@ -354,7 +354,7 @@ def _spelling_key(value: Any) -> str | float:
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Select the passthrough columns of individuals, and insert the words for unknown values into ``columns``."""
+    """Select the passthrough columns of individuals, and insert the strings for unknown values into ``columns``."""
     width = len(schema.attributes)
     carried = individuals[:, width] if individuals.shape[1] > width else np.zeros(len(individuals))
     at = carried.astype(np.int64).tolist()
@@ -374,7 +374,7 @@ def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: di
 
 
 def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence[Value] | None = None) -> Booleans:
-    """Mark missing values, markers of missing values, and words for unknown values, shape (n,)."""
+    """Mark missing values, markers of missing values, and strings for unknown values, shape (n,)."""
     missing = column.missing()
     if column.array is None:
         missing |= column.each(lambda value: isinstance(value, str) and value.strip() in markers)
@@ -383,7 +383,7 @@ def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence
 
 
 def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) -> Floats:
-    """Encode the true numbers, NaN for dropped rows, shape (n,)."""
+    """Encode the true target values, shape (n,), with NaN for dropped rows."""
     numbers = column.numbers(read_number)
     numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
     hint = "fill it in or remove the row; for labels, use `kind=label`"
@@ -395,7 +395,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
     """Return the schema with all target labels, and the label index of each row (-1 for dropped rows)."""
     target, labels = schema.target, OutcomeColumn.read(column)
     listed = labels.matches(target.values or ())
-    # Markers of missing values, and words for "unknown" that the target does not list as labels.
+    # Markers of missing values, and strings for "unknown" that the target does not list as labels.
     missing = labels.matches(schema.missing_markers)
     missing += labels.unknown_words(listed) if listed else []
     labelled = labels.encode([word for word in labels.words if word not in missing]) >= 0
@@ -420,7 +420,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
 
 
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
-    """Decode entries, NaN if missing; numbers are formatted as in the data if the model reads words."""
+    """Decode entries, NaN if missing; numbers are formatted as in the data if the model reads strings."""
     missing, format_ = np.isnan(entries), attribute.number_format
     if attribute.edges is not None:
         domain: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2

@@ -29,8 +29,8 @@ class Dependency(BaseModel):
     A value of the first attribute that is not in the map is implausible.
 
     Attributes:
-        between: Determining and determined attribute.
-        map: Value of the second attribute, by value of the first. A map without repeated values applies both ways.
+        between: Determinant and dependent attribute.
+        map: Value of the dependent attribute, by value of the determinant. A one-to-one map applies in both directions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,7 +78,7 @@ class Relation:
     """Corresponding entries of two attributes.
 
     Attributes:
-        source: Column of the determining attribute.
+        source: Column of the determinant attribute.
         column: Column of the dependent attribute.
         rows: Mappings from entries of the source to corresponding entries of the dependent attribute.
     """

@@ -37,7 +37,7 @@ class Schema(BaseModel):
         attributes: One ``Attribute`` per input column.
         passthrough: Columns that are passed to the model unchanged, such as identifiers, dates and texts. They have no
             domain and are never varied. In a file they are attributes of ``kind: passthrough``.
-        missing_markers: Words that mean "missing" in the data, e.g. ``["?"]``.
+        missing_markers: Strings that mean "missing" in the data, e.g. ``["?"]``.
         rules: Constraints on plausible individuals, e.g. ``relationship == Husband -> sex == Male``.
         dependencies: Attributes that are determined by other attributes.
         links: Corresponding values under changes of a protected attribute.
@@ -302,7 +302,7 @@ HEADER = """\
 def read_schema(path: str | Path) -> Schema:
     """Read a schema file.
 
-    Only ``true`` and ``false`` are Booleans (YAML 1.2), so a category ``no`` remains a word.
+    Only ``true`` and ``false`` are Booleans (YAML 1.2), so a category ``no`` remains a string.
 
     Raises:
         SchemaError: The file does not exist, is not YAML, or is not a valid schema.

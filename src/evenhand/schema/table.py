@@ -104,7 +104,7 @@ class CodedColumn:
         return column._replace_values(parse_word) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
-        """Convert the words to numbers, if every word is the canonical spelling of a number.
+        """Convert the strings to numbers, if every string is the canonical spelling of a number.
 
         The result is a new column, so that a table does not keep the distinct numbers of all its columns.
         """
@@ -181,7 +181,7 @@ class CodedColumn:
         return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
     def count_words(self, rows: Booleans) -> dict[str, int]:
-        """Count the words in some rows, most frequent first. Empty cells count as the empty word."""
+        """Count the strings in some rows, most frequent first. Empty cells count as the empty string."""
         if not rows.any():
             return {}
         weights = None if self.counts is None else self.counts[rows]
@@ -239,7 +239,7 @@ def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
 
 
 def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
-    """Code numbers as distinct numbers in ascending order, NaN last, and the position of each row's number."""
+    """Factorize numbers into sorted distinct values, NaN last, and the code of each row."""
     import pandas as pd
 
     codes, distinct = pd.factorize(numbers, use_na_sentinel=False)
@@ -250,7 +250,7 @@ def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
 
 
 def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
-    """Code words as distinct words and the position of each row's word. Return None for other columns."""
+    """Factorize strings into distinct values and the code of each row. Return None for other columns."""
     import narwhals as nw
     import pandas as pd
 
@@ -280,7 +280,7 @@ def _empty_blanks(value: Any) -> Any:
 
 
 def parse_word(value: Any) -> Any:
-    """Convert a word to the number of which it is the canonical spelling; other values are unchanged."""
+    """Convert a string to the number of which it is the canonical spelling; other values are unchanged."""
     number = parse_number(value.strip()) if isinstance(value, str) else None
     return value if number is None else number
 
@@ -293,7 +293,7 @@ def is_missing(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Check whether a value is a number, excluding truth values and missing values."""
+    """Check whether a value is a number, excluding Booleans and missing values."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not is_missing(value)
 
 

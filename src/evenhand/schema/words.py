@@ -1,4 +1,4 @@
-"""Interpretation of table cells: canonical numbers, truth values, words for unknown values, and spelling variants."""
+"""Interpretation of table cells: canonical numbers, Booleans, strings for unknown values, and spelling variants."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from typing import Any
 from evenhand.core.configuration import read_configuration
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
-"""Pattern of words that may be canonical spellings of numbers."""
+"""Pattern of strings that may be canonical spellings of numbers."""
 
 LARGEST_INTEGER = 2**53
-"""Larger integers remain words, because 64-bit floats cannot represent all of them."""
+"""Larger integers remain strings, because 64-bit floats cannot represent all of them."""
 
 TRUTH = {"true": "1", "false": "0", "1": "1", "0": "0", "1.0": "1", "0.0": "0"}
 """Spellings of true and false, case folded."""
 
 TRIMMED = " \t\r\n\u00a0\u202f.()[]{}\"'\u2018\u2019\u201c\u201d"
-"""Characters around a word that do not change its meaning."""
+"""Characters around a label that do not change its meaning."""
 
 
 def parse_number(word: str) -> int | float | None:
     """Parse the canonical spelling of a number.
 
-    A spelling is canonical if writing the number back gives the same word: ``2134``, ``0.5``, ``1.0`` and ``1e-05``
+    A spelling is canonical if writing the number back gives the same string: ``2134``, ``0.5``, ``1.0`` and ``1e-05``
     are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not.
 
     Args:
         word: Content of the cell.
 
     Returns:
-        The number, or None if the word is not its canonical spelling, or is an integer beyond 2**53.
+        The number, or None if the string is not its canonical spelling, or is an integer beyond 2**53.
     """
     match = NUMBER.fullmatch(word)
     if match is None:
@@ -64,9 +64,9 @@ def is_unusual_number(value: Any) -> bool:
 
 
 def word_of(value: Any) -> str:
-    """Format a value as text: a whole number without a decimal point, a word without surrounding blanks.
+    """Format a value as text: a whole number without a decimal point, a string without surrounding blanks.
 
-    A number and the word that is its canonical spelling have the same text.
+    A number and the string that is its canonical spelling have the same text.
     """
     word = str(value).strip()
     number = parse_number(word) if isinstance(value, str) else value
@@ -79,7 +79,7 @@ def truth_key(value: Any) -> str | None:
 
 
 def plain_key(value: Any) -> str | None:
-    """Map true and yes to ``"1"``, false and no to ``"0"``; None for other words."""
+    """Map true and yes to ``"1"``, false and no to ``"0"``; None for other strings."""
     word = folded(value)
     return "1" if word in ("yes", "y") else "0" if word in ("no", "n") else truth_key(value)
 
@@ -90,7 +90,7 @@ def outcome_key(value: Any) -> str:
 
 
 def folded(value: Any) -> str:
-    """Normalise a word: fold its case, and remove invisible characters and repeated blanks."""
+    """Normalise a string: fold its case, and remove invisible characters and repeated blanks."""
     visible = "".join(
         letter for letter in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(letter) != "Cf"
     )
@@ -98,7 +98,7 @@ def folded(value: Any) -> str:
 
 
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
-    """Group the words that differ only in case or blanks, in their order of appearance.
+    """Group the strings that differ only in case or blanks, in their order of appearance.
 
     Leading blanks are ignored, because text tables often have them after the separator.
     """
@@ -124,9 +124,9 @@ def _means(meaning: str, word: Any) -> bool:
 
 
 def means_unknown(value: Any) -> bool:
-    """Check whether a word means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
+    """Check whether a string means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
 
-    The words are listed in ``words.yaml``.
+    The strings are listed in ``words.yaml``.
     """
     return isinstance(value, str) and _means("unknown", value)
 

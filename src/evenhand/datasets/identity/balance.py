@@ -14,7 +14,7 @@ from evenhand.datasets.identity.names import NameList, Person
 from evenhand.errors import OptionError
 
 LARGEST_DIFFERENCE = 0.25
-"""Maximum difference of two means in standard deviations (Stuart 2010, Statistical Science 25, 1-21)."""
+"""Maximum difference between two means in standard deviations (Stuart 2010, Statistical Science 25, 1-21)."""
 
 VOWELS = re.compile(r"[aeiouy\u0131áàâäåãéèêëíìîïóòôöõøúùûüæœý]+", re.IGNORECASE)
 
@@ -25,7 +25,7 @@ class _Measure(NamedTuple):
     Attributes:
         noun: Name of the property.
         compute: Function that computes the property of a person; None if unknown.
-        min_difference: Smallest relevant difference of two means.
+        min_difference: Smallest relevant difference between two means.
         message: Template with the groups ``more`` and ``less``, their means ``high`` and ``low``, and ``factor``, the
             exponential of the difference.
     """

@@ -27,7 +27,7 @@ class Pronouns:
     Attributes:
         language: Language code, such as ``en``.
         gender: Form that ``agree`` selects.
-        forms: Pronouns by use: ``they`` (subject), ``them`` (object), ``to_them`` (indirect object), ``with_them``
+        forms: Pronouns by role: ``they`` (subject), ``them`` (object), ``to_them`` (indirect object), ``with_them``
             (after a preposition), ``their`` (before a noun), ``theirs`` (without a noun) and ``themself`` (reflexive).
             Forms that the language lacks are omitted.
         plural_verb: Whether the verb after the subject is in the plural, as in English: they have.
@@ -39,7 +39,7 @@ class Pronouns:
     plural_verb: bool = False
 
     def form(self, name: str) -> str:
-        """Return a pronoun by its use, capitalised if the name is capitalised.
+        """Return the pronoun for a grammatical role, capitalised if the name is capitalised.
 
         Raises:
             OptionError: The language has no such form that depends on the person, or no forms are known.
@@ -71,7 +71,7 @@ class Pronouns:
 
 
 def pronouns_in(language: str, name: str) -> Pronouns:
-    """Return the pronouns ``he``, ``she`` or ``they``. Outside the bundled languages, they have no forms.
+    """Return the pronouns ``he``, ``she`` or ``they``. No inflected forms are available for other languages.
 
     Raises:
         OptionError: There are no such pronouns.

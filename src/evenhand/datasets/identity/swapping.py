@@ -61,7 +61,7 @@ class SwapTemplate:
         text: Original text.
         group: Group whose terms are in the text.
         pieces: Text split before and after each term, shape (2 * terms + 1,). Every second piece is a term.
-        swapped: Replacement terms by group. The text's group has the original terms, and is the first.
+        swapped: Replacement terms by group. The first group is the one whose terms occur in the original text.
     """
 
     text: str

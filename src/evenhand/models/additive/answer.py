@@ -66,7 +66,7 @@ def select_column(answer: OutputTensor, index: int) -> OutputTensor:
 
 
 def argmax_output(tensor: LinearTensor | OutputTensor) -> OutputTensor:
-    """Find the position of the largest score. Ties: the first."""
+    """Find the position of the largest score. Ties are resolved in favour of the first label."""
     if isinstance(tensor, LinearTensor):
         if tensor.units < 2:
             raise NotAdditiveError("the largest of a single score is always the same")

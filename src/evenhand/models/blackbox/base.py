@@ -88,7 +88,7 @@ class LabelModel(ReplyingScorer):
 
     @abstractmethod
     def ask(self, individuals: Floats) -> Answers:
-        """Query the model about individuals (n, attributes).
+        """Query the model with individuals (n, attributes).
 
         Raises:
             EvenhandError: The model fails, or its answers cannot be read.
@@ -186,10 +186,10 @@ class RowLabelModel(RowModel, LabelModel):
 
     @abstractmethod
     def ask_rows(self, rows: Any, n: int) -> Answers:
-        """Query the model about n rows. Charges the ledger."""
+        """Query the model with n rows. Charges the ledger."""
 
     def ask(self, individuals: Floats) -> Answers:
-        """Query the model about individuals (n, attributes)."""
+        """Query the model with individuals (n, attributes)."""
         return self.ask_rows(self.input(individuals), len(individuals))
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
@@ -232,7 +232,7 @@ def model_input(
         individuals: The individuals.
         form: Form of the rows.
         like: Template for the form ``frame``.
-        columns: Columns of the frame or word array, in order. Default: all attributes.
+        columns: Columns of the frame or string array, in order. Default: all attributes.
         types: Column types that the model expects, for text tables.
         location: Name of the model in messages.
 
@@ -490,7 +490,7 @@ def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: Outp
 def ask_reference_rows(
     model: LabelModel, ledger: QuestionLedger, outputs: Floats, data: Any
 ) -> tuple[Floats, Floats, Integers]:
-    """Query a model with a ledger about data rows to determine the meaning of its outputs. No query is sent if all
+    """Query a model with data rows, charge its ledger and determine the meaning of its outputs. No query is sent if all
     outputs are labels of the target.
 
     Args:

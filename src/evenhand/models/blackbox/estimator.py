@@ -360,7 +360,7 @@ def _candidate_forms(model: RowModel, learnt: InputForm | None) -> list[InputFor
 
 
 def learnt_form(model: Any, schema: Schema) -> InputForm | None:
-    """Return whether encoders fitted on an array expect words or numbers. None if unknown."""
+    """Return whether encoders fitted on an array expect strings or numbers. None if unknown."""
     inputs = learnt_inputs(model, schema.names)
     learnt = [
         inputs[attribute.name] for attribute in schema.attributes if attribute.values and attribute.name in inputs
@@ -375,7 +375,7 @@ def _has_text_values(attribute: Attribute) -> bool:
 
 
 def _choose_scoring(estimator: EstimatorModel, people: Floats) -> EstimatorModel:
-    """Query an estimator about some people and drop decision values that contradict the labels. For example, a support
+    """Query an estimator with some people and drop decision values that contradict the labels. For example, a support
     vector machine may return one value per pair of classes.
     """
     try:

@@ -1,6 +1,6 @@
 """Black boxes behind an HTTP endpoint.
 
-Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual in the data's own words (``null`` for a
+Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual with the data's values (``null`` for a
 missing value; passthrough columns without a change, values without a JSON form as their text, dates in ISO
 8601; at most 1,000 individuals per request)::
 
@@ -120,7 +120,7 @@ def connect_model(
     untyped: bool = False,
     output: OutputKind | None = None,
 ) -> HttpEndpoint:
-    """Connect to a model behind an ``http://`` or ``https://`` URL and query it about a few individuals.
+    """Connect to a model behind an ``http://`` or ``https://`` URL and query it with a few individuals.
 
     Args:
         url: URL of the endpoint. It may contain credentials.

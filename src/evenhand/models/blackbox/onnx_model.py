@@ -39,7 +39,7 @@ from evenhand.schema.schema import Schema
 class OnnxModel(LabelModel):
     """An ONNX model. It takes one tensor with all attributes, or one named input per attribute. A numeric tensor
     receives encoded attributes; a string tensor receives the data's values. A single-attribute input receives the
-    value, or its code if the input is numeric and the values are words. Labels are the model's own, if any; otherwise
+    value, or its code if the input is numeric and the values are strings. Labels are the model's own, if any; otherwise
     they follow from the scores.
 
     Attributes:

@@ -282,7 +282,7 @@ class TextAnswers:
             self.limit, self.budget, self.stopped = limit, budget, False
 
     def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
-        """Query the model about new texts. A limit or an interrupt stops all queries."""
+        """Query the model with new texts. A limit or an interrupt stops all queries."""
         new = [text for text in dict.fromkeys(texts) if text not in self._position]
         self._ask(new, new, progress)
 

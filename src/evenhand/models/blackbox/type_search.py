@@ -24,7 +24,7 @@ from evenhand.schema.schema import Schema
 
 
 class TypedModel(Protocol):
-    """Model of rows whose column types are searched for: a dataclass with these fields."""
+    """Model whose column types are searched for: a dataclass with these fields."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -179,7 +179,7 @@ class _TypeSearch:
         return replace(model, types=model.types.with_inputs(inputs, model.schema, self.frame))
 
     def refusal(self, model: Any) -> ModelError | FetchError | None:
-        """Query a model about a few individuals. Return its rejection, or None."""
+        """Query a model with a few individuals. Return its rejection, or None."""
         self.questions += 1
         try:
             self.probe(model)
@@ -304,7 +304,7 @@ class _TypeSearch:
 
 @dataclass
 class _Reactions:
-    """Answers of models for rows of a table, and their differences beyond noise. Attributes: rows: The rows."""
+    """Answers of models to rows of a table, and their differences beyond noise. Attributes: rows: The rows."""
 
     rows: Any
 

@@ -88,7 +88,7 @@ class AnswerFormat(_Entries):
         entry: Key of the answer in the JSON object.
         range: Smallest and largest number.
         candidates: Number of people ranked per prompt.
-        refusals: Beginnings of refusals, in addition to the usual phrases.
+        refusals: Additional phrases that mark the start of a refusal.
     """
 
     read: Literal["text", "json", "logprobs", "number", "ranking"] = "text"

@@ -218,8 +218,8 @@ def _walk(node: Any) -> Any:
 
 
 def _show(value: object) -> object:
-    """Format a value for a prompt: a word for a missing cell, and integral floats without decimals. Integer columns
-    with missing cells are stored as floats.
+    """Format a value for a prompt: a placeholder for a missing cell, and integral floats without decimals. Integer
+    columns with missing cells are stored as floats.
     """
     if value is None or value != value:
         return UNKNOWN

@@ -104,11 +104,11 @@ def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeE
 
 
 class _UnknownHashError(ModelError):
-    """Raised when the file lacks the words of category hashes."""
+    """Raised when the file lacks the strings of category hashes."""
 
 
 def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
-    """Convert a file to JSON with its category words. CatBoost runs in a separate process, since its loader can crash
+    """Convert a file to JSON with its category strings. CatBoost runs in a separate process, since its loader can crash
     on damaged files.
     """
     installed = False

@@ -1,7 +1,7 @@
 """Conversion of CatBoost models to JSON in CatBoost.
 
-Run as ``python catboost_json.py SOURCE FORMAT TARGET``, it converts a file. Category words are read from standard input
-as JSON. Evenhand is not imported.
+Run as ``python catboost_json.py SOURCE FORMAT TARGET``, it converts a file. Category strings are read from standard
+input as JSON. Evenhand is not imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def write_json(model: Any, path: str, words: Sequence[str]) -> None:
-    """Write a CatBoost model as JSON with the hashes of possible category words."""
+    """Write a CatBoost model as JSON with the hashes of possible category strings."""
     import catboost
 
     categorical = model.get_cat_feature_indices()

@@ -179,7 +179,7 @@ def _read_categories(model: Fields) -> dict[int, Sequence[Any]]:
         if "offsets" not in part:
             categories[feature] = part.numbers("values").tolist()
             continue
-        # All words are stored in a single byte array.
+        # All strings are stored in a single byte array.
         ends, data = part.integers("offsets"), part.integers("values")
         if len(ends) and (np.diff(ends).min(initial=0) < 0 or ends[0] < 0 or ends[-1] > len(data)):
             raise part.error("the category names are damaged")
