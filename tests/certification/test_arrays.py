@@ -383,7 +383,7 @@ def test_what_a_device_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="intervals"):
         certification.certify(network, device="numpy", method="interval")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingExtraError, match="torch is needed"):
+    with pytest.raises(MissingExtraError, match="torch is required"):
         backend_of("torch")
 
 

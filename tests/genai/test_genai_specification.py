@@ -118,7 +118,7 @@ def test_a_fault_is_one_clear_error(bad, what, hint):
     [
         ("a.yaml", "conditions: [", "invalid YAML"),
         ("a.yaml", "conditions: []\nconditions: []", "duplicate entry"),
-        ("a.yaml", "- 1", "entries with names"),
+        ("a.yaml", "- 1", "named entries"),
         ("a.toml", "conditions = ", "invalid TOML"),
         ("a.yaml", None, "cannot be read"),
     ],

@@ -193,7 +193,7 @@ def test_module_function_from_the_current_directory(here):
     ("code", "source", "message"),
     [
         ("", "lender_absent:score", "there is no module 'lender_absent'"),
-        ("def score(frame): pass", "lender:scores", "no 'scores' in lender\n  -> it has: score"),
+        ("def score(frame): pass", "lender:scores", "no 'scores' in lender\n  -> available: score"),
         ("1/0", "lender_broken:score", "importing lender_broken fails: ZeroDivisionError"),
         ("raise SystemExit('usage')", "lender_leaving:score", "importing lender_leaving fails: SystemExit: usage"),
         ("import no_such_library", "lender_needing:score", "fails: ModuleNotFoundError: No module named 'no_such_lib"),

@@ -130,7 +130,7 @@ def test_names_the_extra_of_mlflow(monkeypatch):
         ("", "lists no `flavors`"),
         ("{", "cannot be read as YAML"),
         ("flavors: 3", "lists no `flavors`"),
-        ("flavors: {python_function: {loader_module: my.code}}", "python_function alone is code"),
+        ("flavors: {python_function: {loader_module: my.code}}", "python_function alone would require running code"),
         ("flavors: {sklearn: {pickled_model: gone.pkl}}", "does not exist: gone.pkl"),
         ("flavors: {sklearn: {pickled_model: ../../secret.pkl}}", "outside the folder"),
         ("flavors: {tensorflow: {data: saved}}", "does not exist"),

@@ -556,7 +556,7 @@ def test_the_largest_of_several_logits_named_by_the_model(looked_up):
 def test_labels_of_the_model_must_be_labels_of_the_target():
     constants = {"W": np.ones((5, 2), F), "b": np.zeros(2, F), "names": np.array(["good", "bad"], object)}
     nodes = [node("Gemm", "x W b", "z"), node("ArgMax", "z", "k", axis=1), node("Gather", "names k", "label")]
-    with pytest.raises(ModelError, match=r"answers 'good', 'bad'.*labels 'no', 'yes'"):
+    with pytest.raises(ModelError, match=r"returns 'good', 'bad'.*labels 'no', 'yes'"):
         read_onnx(model(nodes, ["label"], constants), NUMBERS)
 
 
