@@ -75,7 +75,7 @@ def test_a_group_too_small_fails_a_gate(evenhand, table):
     ("options", "words"),
     [
         (["--rank", "plaec"], "did you mean 'place'"),
-        (["--rank", "place", "--rank-by", "score"], "a column of ranks or one of scores, got both"),
+        (["--rank", "place", "--rank-by", "score"], "a column of ranks or a column of scores, got both"),
         (["--query", "search"], "--query is about rankings"),
         (["--rank", "place", "--target", "clicked"], "what candidates deserve: --relevance COLUMN"),
         (["--rank", "place", "--score", "score"], "to rank by a score: --rank-by COLUMN"),

@@ -65,7 +65,7 @@ def test_a_protected_attribute_with_one_value(evenhand, case, tmp_path):
 
 def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
     np.savez(tmp_path / "wide.npz", W0=np.ones((5, 1)), b0=np.zeros(1))
-    refused(evenhand("audit", tmp_path / "wide.npz", case.data, "--schema", case.schema), "5 inputs", "give 3")
+    refused(evenhand("audit", tmp_path / "wide.npz", case.data, "--schema", case.schema), "5 inputs", "have 3")
 
 
 @pytest.mark.parametrize(

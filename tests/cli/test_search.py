@@ -211,7 +211,7 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
         (["--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
         (["--terms", "terms.yaml"], "--text-column"),
         (["--text-column", "region", "--seeds", "3"], "--text-column"),
-        (["--resume", "people.csv"], "not an answers file"),
+        (["--resume", "people.csv"], "not a file of answers"),
     ],
 )
 def test_bad_options(evenhand, case, monkeypatch, arguments, complaint):

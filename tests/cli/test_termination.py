@@ -109,7 +109,13 @@ def decide(frame):
 """
 
 
-RUN = "from evenhand.cli.main import main; main()"
+# A background job ignores SIGINT, and so do the processes that it starts.
+RUN = """
+import signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from evenhand.cli.main import main; main()
+"""
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), pytest.param("SIGINT", 130, marks=pytest.mark.full)])

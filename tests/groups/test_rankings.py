@@ -308,7 +308,7 @@ def test_rankings_that_make_no_sense_are_refused(changed, roles, message):
 
 
 def test_an_order_is_named_once_and_leaves_some_unselected():
-    with pytest.raises(OptionError, match="a column of ranks or one of scores, got both"):
+    with pytest.raises(OptionError, match="a column of ranks or a column of scores, got both"):
         audit(rank=[1, 2], rank_by=[2, 1], sensitive_features={"sex": ["f", "m"]})
     with pytest.raises(OptionError, match="fewer places than the longest list has, 2, got 2"):
         audit(rank=[1, 2], sensitive_features={"sex": ["f", "m"]}, at=2)

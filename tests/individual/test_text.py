@@ -180,7 +180,7 @@ def test_a_list_of_ones_own(tmp_path):
     ("content", "complaint"),
     [
         ("groups: [a]\nrows: [[x]]", "two groups"),
-        ("groups: [a, b]\nrows: [[x]]", "one word per group"),
+        ("groups: [a, b]\nrows: [[x]]", "2 words in each row"),
         ("groups: [a, b]\nrows: [[x, y], [y, z]]", "'y' is a word of b and of a"),
         ("[1, 2]", "groups: and rows:"),
         ("groups: [a, b]\nrows: [[x, '']]", "empty"),

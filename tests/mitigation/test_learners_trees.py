@@ -231,6 +231,6 @@ def test_what_cannot_be_grown_is_refused(xgboost, lightgbm, tmp_path, monkeypatc
     assert "`fit=module:function`" in refusal.value.hint
     assert accuracy(learner.given, PEOPLE) > 0.9
     monkeypatch.setitem(__import__("sys").modules, "xgboost", None)
-    with pytest.raises(ModelError, match="xgboost is required") as refusal:
+    with pytest.raises(ModelError, match="xgboost is needed") as refusal:
         learner.fit(TrainingSet.plain(PEOPLE), seed=0)
     assert refusal.value.hint == "pip install xgboost"

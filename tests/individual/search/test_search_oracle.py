@@ -247,7 +247,7 @@ def test_a_file_of_other_answers_is_refused(tmp_path):
     content = path.read_bytes()
     for damaged in (b"x,y\n1,2\n", b"no newline", content + b'{"asked": 3}\n', content + b"[]\n"):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"not an answers file|line 2 is damaged"):
+        with pytest.raises(DataError, match=r"not a file of answers|line 2 is damaged"):
             CachedScorer(BlackBox(network(1)), path)
         assert path.read_bytes() == damaged
     with pytest.raises(DataError, match="cannot be used"):
