@@ -378,7 +378,7 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
         columns = [
             one for one in columns if one.name not in ("equal_opportunity_difference", "equalized_odds_difference")
         ]
-    titles = [METRICS[one.name].title + (f" by {one.by}" if one.by else "") for one in columns]
+    titles = [METRICS[column.name].title + (f" by {column.by}" if column.by else "") for column in columns]
     own = () if curves.in_force is None else curves.in_force.values
     rows = []
     for place in shown:

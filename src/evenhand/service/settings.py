@@ -345,9 +345,9 @@ class ServiceConfig(FileModel):
             _check_consistency(found)
             return found
 
-        found = check_configuration(make, cls, location=place, hints=HINTS)
-        database = _resolve_database(found.service.database, folder)
-        return found.model_copy(update={"service": found.service.model_copy(update={"database": database})})
+        config = check_configuration(make, cls, location=place, hints=HINTS)
+        database = _resolve_database(config.service.database, folder)
+        return config.model_copy(update={"service": config.service.model_copy(update={"database": database})})
 
 
 def is_loopback(host: str) -> bool:

@@ -358,7 +358,7 @@ class SubgroupResult(Result):
             return (gap, low, high) if gap > 0 else (-gap, -high, -low)
 
         sizes = [size(finding) for finding in self.findings if self.counts_as_worse(finding)]
-        gap, low, high = max(sizes, key=lambda one: one[1], default=(0.0, 0.0, 0.0))
+        gap, low, high = max(sizes, key=lambda interval: interval[1], default=(0.0, 0.0, 0.0))
         return Observed(
             value=gap,
             n=self.people,

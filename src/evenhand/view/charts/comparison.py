@@ -19,7 +19,7 @@ def draw_changes(result: AuditComparison) -> RowChart:
     Where a number is decided, one row per number in its unit; shares have no place on that axis.
     """
     known = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
-    measured = [one for one in known if unit_of(one[0].name) == "target"]
+    measured = [(line, change) for line, change in known if unit_of(line.name) == "target"]
     known = measured or known
     rows = tuple(
         Row(

@@ -100,14 +100,14 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
     shown = [one for one in groups if one in largest]
     few = f" ({len(shown)} largest)" if len(shown) < len(groups) else ""
     panels = [
-        _panel(curves, [(METRICS[one.name].title, one) for one in upper], "accuracy and gaps", width),
-        _panel(curves, [(one.group, one) for one in shown], f"selected, by {by}{few}", width),
+        _panel(curves, [(METRICS[curve.name].title, curve) for curve in upper], "accuracy and gaps", width),
+        _panel(curves, [(curve.group, curve) for curve in shown], f"selected, by {by}{few}", width),
     ]
     description = (
         f"Over the threshold from {curves.thresholds[0]:g} to {curves.thresholds[-1]:g}, by {by}: "
         + "; ".join(
-            f"{METRICS[one.name].title} from {format_percent(min(one.values))} to {format_percent(max(one.values))}"
-            for one in upper
+            f"{METRICS[rate.name].title} from {format_percent(min(rate.values))} to {format_percent(max(rate.values))}"
+            for rate in upper
         )
     )
     return stack_charts([panel for panel in panels if panel], f"{description}.")
