@@ -31,7 +31,7 @@ from evenhand.core.parallel import count_workers, run_parts
 from evenhand.core.time_limit import Clock
 from evenhand.core.typing import Floats
 
-PART_SECONDS = 0.5
+PART_SECONDS = 2.0
 """Seconds of work of a part, about, by ``SearchLimits.boxes_per_second``."""
 MAX_PARTS = 256
 """Maximum number of parts."""
