@@ -95,7 +95,7 @@ def test_a_dossier_of_scores_has_the_bits_of_memory(load):
     [
         ({"decision": "chosen"}, "the columns are: race, age"),
         ({"score": "race", "protected": ["sex"]}, "expected numbers in the column of scores"),
-        ({"weight": "age", "protected": ["sex"]}, "read for rows in memory"),
+        ({"weight": "age", "protected": ["sex"]}, "weights require rows in memory"),
         ({}, "there are no rows"),
     ],
 )
