@@ -70,7 +70,7 @@ def test_the_number_of_parts_follows_from_the_limits_alone(monkeypatch: pytest.M
     monkeypatch.setattr(parts, "PART_SECONDS", 2.0)
     limits = {"target_undecided": None, "boxes_per_second": 1000.0}
     assert parts.count_parts(SearchLimits(None, 100, **limits)) == 1
-    assert parts.count_parts(SearchLimits(None, 20_000, **limits)) == 10
+    assert parts.count_parts(SearchLimits(None, 20_000, **limits)) == 16
     assert parts.count_parts(SearchLimits(None, 10**9, **limits)) == parts.MAX_PARTS
     assert parts.count_parts(SearchLimits(8.0, 20_000, **limits)) == 4
     assert parts.count_parts(SearchLimits(None, None, **limits)) == parts.MAX_PARTS

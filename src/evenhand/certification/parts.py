@@ -114,13 +114,14 @@ def deal_boxes(boxes: Frontier, parts: int) -> list[Frontier]:
 
 
 def count_parts(limits: SearchLimits) -> int:
-    """Return the number of parts: as many as take ``PART_SECONDS`` each."""
+    """Return the number of parts of about ``PART_SECONDS``: a power of two, so that 2 or 4 workers get equally many."""
     boxes = limits.max_boxes
     if boxes is None and limits.deadline is None:
         boxes = DEFAULT_BOXES
     seconds = [] if boxes is None else [boxes / limits.boxes_per_second]
     seconds += [] if limits.deadline is None else [limits.deadline]
-    return int(np.clip(min(seconds) / PART_SECONDS, 1, MAX_PARTS))
+    parts = int(np.clip(min(seconds) / PART_SECONDS, 1, MAX_PARTS))
+    return 1 << (parts - 1).bit_length()
 
 
 def refine_in_parts(
