@@ -164,7 +164,7 @@ def look(at: Place, codes: Ints, given: Bools, rng: np.random.Generator) -> tupl
     table = tabulate_people(codes, given.astype(np.float64), counted=True)
     candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people)).candidates
     lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
-    return lot, assess_candidates(lot, CONFIG, rng)
+    return lot, assess_candidates(lot, CONFIG, rng, margin=CONFIG.margin)
 
 
 def false_findings(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -189,7 +189,7 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         given = rng.random(len(inside)) < base + GAP * inside
         again, standing = look(at, at.codes, given, rng)
         # The rule sets depend on who is in a cell, not on what is decided, so they are the same.
-        assert (again.candidates.prints == candidates.prints).all()
+        assert (again.candidates.chosen == candidates.chosen).all()
         top = int(np.argmax(np.abs(standing.z)))
         chosen = again.inside(slice(top, top + 1))[0][table.cells.of]
         yield {

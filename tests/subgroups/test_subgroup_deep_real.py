@@ -101,7 +101,7 @@ def test_crime_has_nineteen_million_rule_sets_to_depth_three(crime):
     assert found.counted
     listed = list_candidates(rules, table, found)
     assert len(listed) == 500
-    assert len(np.unique(listed.prints)) == 500
+    assert len(np.unique(found.top.key)) == 500
     for i in range(0, 500, 50):
         inside = np.ones(len(frame), dtype=bool)
         for name, rule in rules.describe(listed.chosen[i]).items():
@@ -116,7 +116,7 @@ def test_a_search_that_time_ends_says_how_far_it_came(communities):
     config = SubgroupConfig(attributes=tuple(CRIME), depth=3, permutations=100, time_limit=0.1)
     result = exact.search_exactly(people, lambda: outcome, config, limit=TimeLimit.after(0.0))
     assert result.interrupted
-    [note] = [note for note in result.notes if note.startswith("Time was up after ")]
+    [note] = [note for note in result.notes if note.startswith("The time limit was reached after ")]
     seen, every = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{2,}|\d", note)[:2])
     assert seen < every == result.rule_sets == 19_027_440
     assert result.tested <= seen

@@ -172,7 +172,7 @@ def test_adjusted_p_by_every_permutation(world):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CellTable, "permute_sums", permute_sums)
-        patch.setattr(subgroups.config, "LEAST_BEYOND", 0)  # so few arrangements cannot show 95 %
+        patch.setattr(subgroups.config, "MIN_BEYOND", 0)  # so few arrangements cannot show 95 %
         result = search(everybody, values, min_size=2, permutations=len(all_of_them), confidence=0.8)
     expected = dict(zip(groups, family_wise_p(groups, values), strict=True))
     for found in result.findings:
@@ -615,7 +615,7 @@ def test_rule_sets_asked_about():
 def test_conditions_that_cannot_be_judged():
     world, values = people(100), np.zeros(100)
     for condition, message in (
-        ("", "says nothing"),
+        ("", "is empty"),
         ("agee > 3", "agee"),
         ("age >", "value"),
         ("age > 100", "no value"),
@@ -689,13 +689,13 @@ def test_time_that_is_up_keeps_what_was_found():
     result = exact.search_exactly(world, lambda: outcome, SubgroupConfig(), limit=TimeLimit.after(0.0))
     assert result.interrupted
     assert result.findings[0].found
-    assert any("Time was up after 100 of 1,000" in note for note in result.notes)
+    assert any("The time limit was reached after 100 of 1,000" in note for note in result.notes)
 
 
 def test_too_few_people_for_any_rule_set():
     result = search(people(40), np.arange(40) % 2, min_size=30)
     assert (result.tested, result.findings, result.found) == (0, (), 0)
-    assert any("nothing was looked at" in note for note in result.notes)
+    assert any("nothing was tested" in note for note in result.notes)
     SubgroupResult.from_json(result.to_json())
 
 

@@ -1,6 +1,10 @@
-from .analysis import find_subgroups, find_subgroups_of_decisions
+from .analysis import (
+    find_number_subgroups,
+    find_subgroups,
+    find_subgroups_of_decisions,
+    find_subgroups_of_numbers,
+)
 from .config import NumberSubgroupConfig, SubgroupConfig, TextSubgroupConfig
-from .numbers.analysis import find_number_subgroups, find_subgroups_of_numbers
 from .result import Finding, SubgroupResult, TextSubgroupResult
 from .rules import Range, Rule, RuleSet, describe_rules, find_members
 from .text.analysis import find_text_subgroups

@@ -1,29 +1,32 @@
-"""One search: the model is asked once, everything after that is counting."""
+"""Searches for subgroups of people. The model is queried once; everything after that is counting."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Integers, Progress, ignore_progress
-from evenhand.errors import BudgetError, OptionError
+from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
+from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
-from evenhand.models.scorer import Scorer, find_caution
-from evenhand.schema.decisions import RecordedDecisions
+from evenhand.models.scorer import Regressor, Scorer, ask_numbers, find_caution
+from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.people import People
 from evenhand.schema.weights import PeopleWeights
-from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes, recorded_outcomes
+from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
+from evenhand.subgroups.measures import (
+    MeasuredOutcomes,
+    find_concerned,
+    measure_numbers,
+    measure_outcomes,
+    recorded_outcomes,
+)
 from evenhand.subgroups.result import SubgroupResult
-
-SHARED_SETTINGS = ("method", "measure", "control", "confidence", "margin", "support", "min_size", "seed")
-"""Settings that a result repeats."""
 
 
 def find_subgroups(
@@ -39,87 +42,71 @@ def find_subgroups(
     """Search for subgroups that a model treats differently.
 
     Args:
-        scorer: the model, asked once about everybody. If it answers differently each time, each person gets an answer
-            of their own, also where two are alike, so that its noise is independent from person to person: then it is
-            part of what tests and intervals allow for.
-        people: the people it decides about.
-        config: the settings.
-        weights: how much each person counts; None where all count alike.
-        noise: whether it answers differently each time, where that is known; by default some people are asked about
-            twice.
-        progress: called with what is being done and the share done, 0 to 1.
-        settings: fields of ``SubgroupConfig`` by name, in place of those in ``config``.
+        scorer: Model, queried once about all people. If its answers vary, each row gets an independent answer, even
+            among identical rows, so that tests and intervals account for the noise.
+        people: People that the model decides about.
+        config: Settings.
+        weights: Weight of each person. If None, all count equally.
+        noise: Whether the answers of the model vary, if known. If None, some people are queried twice.
+        progress: Called with the current step and the share done, 0 to 1.
+        settings: Fields of ``SubgroupConfig``, which override those of ``config``.
 
     Returns:
-        The significant subgroups. An interrupt (Ctrl-C) or time limit after the model has answered leaves what is known
-        with the permutations done so far; ``interrupted`` and a note say so.
+        Significant subgroups. An interrupt (Ctrl-C) or the time limit after the model has answered ends the
+        permutations early; ``interrupted`` and a note say so.
 
     Raises:
-        EvenhandError: the options make no sense, or the model cannot be asked.
+        EvenhandError: The options are invalid, or the model cannot be queried.
     """
-    from evenhand.subgroups.exact import search_exactly  # brings the compiler, which settings and results do not need
-    from evenhand.subgroups.methods import METHODS
-
     started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
-    say = progress or ignore_progress
     limit = TimeLimit.after(config.time_limit)
-    names, everybody = config.attributes or people.schema.protected, len(people)
     if weights is not None and config.method != "exact":
         raise OptionError(
             f"weights are for the people in the data counted exactly, not for method={config.method!r}",
             hint="leave it out",
         )
-    rows = known_rows(people, names)
-    people, weights = people.at(rows), None if weights is None else weights.at(rows)
+    rows = find_known_rows(people, config.attributes or people.schema.protected)
+    known = people.at(rows)
     ledger = find_ledger(scorer) or QuestionLedger()
     asked: Scorer | None = None
 
-    def ask() -> Scorer:
-        """Return the model as it is to be asked, once it is known whether it answers differently each time."""
+    def prepare_scorer() -> Scorer:
+        """Check whether the answers vary, which needs queries, and count all queries."""
         nonlocal noise, asked
-        if asked is None:
-            if noise is None:
-                shuffled = people.individuals[np.random.default_rng(config.seed).permutation(len(people))]
-                # Two answers of each, and those of everybody, have to be paid for.
-                payable = int(max(0.0, min(len(people), (ledger.left - config.repeats * len(people)) / 2)))
-                noise = check_noise(scorer, shuffled[:payable], confidence=config.confidence, limit=limit)
-            may_vary = noise is not None and (noise.noisy or config.repeats > 1)
-            fresh = FreshScorer(scorer, config.repeats) if may_vary else scorer
-            asked = fresh if find_ledger(fresh) is not None else CountedScorer(fresh, ledger)
+        if noise is None:
+            shuffled = known.individuals[np.random.default_rng(config.seed).permutation(len(known))]
+            # The budget must also cover the answers about all people.
+            affordable = int(max(0.0, min(len(known), (ledger.left - config.repeats * len(known)) / 2)))
+            noise = check_noise(scorer, shuffled[:affordable], confidence=config.confidence, limit=limit)
+        varies = noise is not None and (noise.noisy or config.repeats > 1)
+        asked = FreshScorer(scorer, config.repeats) if varies else scorer
+        asked = asked if find_ledger(asked) is not None else CountedScorer(asked, ledger)
         return asked
 
-    def outcomes() -> MeasuredOutcomes:
-        concerned = len(find_concerned(people, config.measure))
-        repeats = config.repeats if can_vary(scorer) else 1
-        if concerned * repeats > ledger.left:
-            each = f"{repeats} answers about each of " if repeats > 1 else ""
-            raise BudgetError(
-                f"the budget of {ledger.budget:,} rows does not pay for {each}the {concerned:,} people who are "
-                "compared",
-                location="`budget=`",
-                hint="give a larger budget, or fewer people",
-            )
-        return measure_outcomes(ask(), people, config.measure)
+    def measure() -> MeasuredOutcomes:
+        (progress or ignore_progress)("querying the model", 0.0)
+        concerned = len(find_concerned(known, config.measure))
+        _check_budget(ledger, concerned, config.repeats if can_vary(scorer) else 1)
+        return measure_outcomes(prepare_scorer(), known, config.measure)
 
     with ledger.within(config.budget):
         if config.method == "exact":
-            say("asking the model", 0.0)
-            result = search_exactly(people, outcomes, config, weights=weights, progress=say, limit=limit)
+            result = _search(known, rows, measure, config, weights, progress, limit)
         else:
-            settings = {name: getattr(config, name) for name in SHARED_SETTINGS}
-            found_by = METHODS[config.method](ask(), people, config, say, limit)
-            result = SubgroupResult(**settings | found_by, table_reading=people.reading, seconds=0.0)
-    return result.model_copy(
-        update={
-            "unknown": everybody - len(people),
-            "noise": noise,
-            "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
-            "repeats": 1 if asked is None else answers_per_row(asked),
-            "queries": ledger.settle(),
-            "time_limited": limit.decided,
-            "seconds": time.perf_counter() - started,
-        }
+            from evenhand.subgroups.methods import METHODS
+
+            method = METHODS[config.method]
+            result = method(prepare_scorer(), known, config, progress or ignore_progress, limit)
+    return _complete(
+        result,
+        unknown=len(people) - len(known),
+        limit=limit,
+        started=started,
+        noise=noise,
+        notes=(*result.notes, *filter(None, [find_caution(scorer)])),
+        repeats=1 if asked is None else answers_per_row(asked),
+        queries=ledger.settle(),
     )
 
 
@@ -130,57 +117,164 @@ def find_subgroups_of_decisions(
     progress: Progress | None = None,
     **settings: Any,
 ) -> SubgroupResult:
-    """Search for subgroups that decisions already made treat differently.
+    """Search for subgroups that recorded decisions treat differently.
 
     Args:
-        decisions: the decisions, and the people they are about.
-        config: the settings; by default subgroups are described by all attributes.
-        progress: called with what is being done and the share done, 0 to 1.
-        settings: fields of ``SubgroupConfig`` by name, in place of those in ``config``.
+        decisions: Decisions, and the people they are about.
+        config: Settings. By default, subgroups are described by all attributes.
+        progress: Called with the current step and the share done, 0 to 1.
+        settings: Fields of ``SubgroupConfig``, which override those of ``config``.
 
     Raises:
-        OptionError: the settings make no sense, or need a model that can be asked.
-        DataError: error rates without true labels.
+        OptionError: The settings are invalid, or need a model.
+        DataError: An error rate is measured without true labels.
     """
-    from evenhand.subgroups.exact import search_exactly
-
     started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
+    people = decisions.people
     if config.method != "exact":
-        what = f"method={config.method!r}"
-        raise OptionError(f"decisions already made cannot be asked for, as {what} does", hint="leave it out")
+        raise OptionError(f"method={config.method!r} needs a model, got decisions already made", hint="leave it out")
     if config.attributes is None:
-        config = config.model_copy(update={"attributes": decisions.people.schema.names})
-    if decisions.people.counts is not None and config.measure == "score":
+        config = config.model_copy(update={"attributes": people.schema.names})
+    if people.counts is not None and config.measure == "score":
         raise OptionError(
             "mean scores need every person, and these rows are counted where they are",
             hint="leave it out, or read a sample of the rows into memory",
         )
     limit = TimeLimit.after(config.time_limit)
-    everybody = decisions.people.size
-    decisions = decisions.at(known_rows(decisions.people, config.attributes or ()))
-    result = search_exactly(
-        decisions.people,
-        lambda: recorded_outcomes(decisions, config.measure),
-        config,
-        weights=decisions.weights,
-        progress=progress,
-        limit=limit,
-    )
-    return result.model_copy(
-        update={
-            "unknown": everybody - decisions.people.size,
-            "time_limited": limit.decided,
-            "seconds": time.perf_counter() - started,
-        }
-    )
+    rows = find_known_rows(people, config.attributes or ())
+    known = decisions.at(rows)
+
+    def measure() -> MeasuredOutcomes:
+        return recorded_outcomes(known, config.measure)
+
+    result = _search(known.people, rows, measure, config, decisions.weights, progress, limit)
+    return _complete(result, unknown=people.size - known.people.size, limit=limit, started=started)
 
 
-def known_rows(people: People, names: Sequence[str]) -> Integers:
-    """Return the positions of people whose attributes that describe subgroups are all known.
+def find_number_subgroups(
+    regressor: Regressor,
+    people: People,
+    config: NumberSubgroupConfig | None = None,
+    *,
+    weights: PeopleWeights | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> SubgroupResult:
+    """Search for subgroups to which a model gives other numbers than to the rest.
+
+    Args:
+        regressor: Model, queried once about all people.
+        people: People that the model decides about, with the true numbers if errors are compared.
+        config: Settings.
+        weights: Weight of each person. If None, all count equally.
+        progress: Called with the current step and the share done, 0 to 1.
+        settings: Fields of ``NumberSubgroupConfig``, which override those of ``config``.
+
+    Returns:
+        Significant subgroups, with gaps in the unit of the number. An interrupt or the time limit ends the permutations
+        early.
 
     Raises:
-        OptionError: there are no such people.
+        EvenhandError: The options are invalid, or the model cannot be queried.
+        DataError: Errors are compared, and the people have no true numbers.
+    """
+    config = NumberSubgroupConfig.of(config, settings)
+    ledger = find_ledger(regressor) or QuestionLedger()
+    before = ledger.sent
+
+    def decide(known: People) -> Floats:
+        _check_budget(ledger, len(known))
+        return ask_numbers(regressor, known.individuals)
+
+    with ledger.within(config.budget):
+        result = _search_numbers(people, decide, config, weights, progress)
+    ledger.settle()
+    return result.model_copy(update={"queries": ledger.sent - before})
+
+
+def find_subgroups_of_numbers(
+    numbers: RecordedNumbers,
+    config: NumberSubgroupConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> SubgroupResult:
+    """Search for subgroups with other recorded numbers than the rest.
+
+    Args:
+        numbers: Numbers, and the people they are about.
+        config: Settings. By default, subgroups are described by all attributes.
+        progress: Called with the current step and the share done, 0 to 1.
+        settings: Fields of ``NumberSubgroupConfig``, which override those of ``config``.
+
+    Raises:
+        OptionError: The settings are invalid.
+        DataError: Errors are compared, and the true numbers are not known.
+    """
+    config = NumberSubgroupConfig.of(config, settings)
+    if config.attributes is None:
+        config = config.model_copy(update={"attributes": numbers.people.schema.names})
+    rows = find_known_rows(numbers.people, config.attributes or ())
+    return _search_numbers(numbers.people, lambda _: numbers.decided[rows], config, numbers.weights, progress)
+
+
+def _search_numbers(
+    people: People,
+    decide: Callable[[People], Floats],
+    config: NumberSubgroupConfig,
+    weights: PeopleWeights | None,
+    progress: Progress | None,
+) -> SubgroupResult:
+    """Search among people whose attributes are known, whose numbers ``decide`` returns.
+
+    The engine is that of labels. If attributes are unrelated to the number, permuting numbers among people gives the
+    exact distribution of the largest gap, whatever the distribution of the numbers (Westfall and Young 1993, max-t).
+    """
+    started = time.perf_counter()
+    limit = TimeLimit.after(config.time_limit)
+    rows = find_known_rows(people, people.schema.protected if config.attributes is None else config.attributes)
+    known = people.at(rows)
+    if config.measure != "mean" and known.numbers is None:
+        raise DataError(
+            f"the true numbers are not known, so there is no {config.measure}",
+            hint="name their column as the target, or leave `measure=` out to compare means",
+        )
+
+    def measure() -> MeasuredOutcomes:
+        return measure_numbers(known, decide(known), config)
+
+    result = _search(known, rows, measure, config, weights, progress, limit)
+    return _complete(result, unknown=len(people) - len(known), limit=limit, started=started)
+
+
+def _search(
+    known: People,
+    rows: Integers,
+    measure: Callable[[], MeasuredOutcomes],
+    config: SubgroupConfig | NumberSubgroupConfig,
+    weights: PeopleWeights | None,
+    progress: Progress | None,
+    limit: TimeLimit,
+) -> SubgroupResult:
+    from evenhand.subgroups.exact import search_exactly  # imports the compiler, which settings and results do not need
+
+    known_weights = None if weights is None else weights.at(rows)
+    return search_exactly(known, measure, config, weights=known_weights, progress=progress, limit=limit)
+
+
+def _complete(
+    result: SubgroupResult, *, unknown: int, limit: TimeLimit, started: float, **fields: Any
+) -> SubgroupResult:
+    seconds = time.perf_counter() - started
+    return result.model_copy(update={"unknown": unknown, "time_limited": limit.decided, "seconds": seconds, **fields})
+
+
+def find_known_rows(people: People, names: Sequence[str]) -> Integers:
+    """Find the people whose values of these attributes are all known.
+
+    Raises:
+        OptionError: There are no such people.
     """
     rows = np.flatnonzero(people.is_known(names))
     if not len(rows):
@@ -190,8 +284,18 @@ def known_rows(people: People, names: Sequence[str]) -> Integers:
     return rows
 
 
+def _check_budget(ledger: QuestionLedger, people: int, repeats: int = 1) -> None:
+    if people * repeats > ledger.left:
+        answers = f"{repeats} answers about each of " if repeats > 1 else ""
+        raise BudgetError(
+            f"the budget of {ledger.budget:,} rows does not pay for {answers}the {people:,} people who are compared",
+            location="`budget=`",
+            hint="give a larger budget, or fewer people",
+        )
+
+
 def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
-    """Return how many individuals a search without a budget asks a black box about at most; None: it has no bound."""
+    """Compute the maximum number of queries of a search without a budget. None if there is no maximum."""
     if config.method not in ("exact", "linear"):
         return None
     return FIRST_QUESTIONS + config.repeats * len(people) + 2 * CHECKED

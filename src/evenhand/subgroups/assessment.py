@@ -1,4 +1,4 @@
-"""Gap to everybody else, interval and adjusted p-value of every candidate."""
+"""Gap, interval and adjusted p-value of every rule set that is tested."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.candidates import CandidateRuleSets, stratum_sums
-from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.control import adjust_tests
+from evenhand.subgroups.config import FamilyTestSettings
+from evenhand.subgroups.control import AdjustedTests, adjust_tests
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.gaps import (
     MOST_ENTRIES,
     LargestGap,
     PermutationNull,
     StratifiedGroups,
+    TailCorrection,
     adjusted_intervals,
     approximate_intervals,
     compare_weighted,
@@ -30,28 +32,102 @@ from evenhand.subgroups.gaps import (
     scale_tails,
     single_intervals,
     standardise_weighted,
+    uncorrected_intervals,
 )
+from evenhand.subgroups.result import Finding
+from evenhand.subgroups.rules import Rules
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, sum_rule_sets
 
 MOST_EXACT = 2000
-"""Candidates with exact intervals that may be shown or explained, besides as many as are listed: the clearest ones."""
+"""Maximum number of unlisted candidates with exact intervals."""
+
+
+@dataclass(frozen=True)
+class CandidateFamily:
+    """Rule sets that are tested together: candidates of the family, then requested rule sets.
+
+    Attributes:
+        family: All rule sets.
+        table: People by cell.
+        candidates: Rule sets that are large enough.
+        queries: For each requested rule set, which occupied cells it contains, shape (queries, cells).
+    """
+
+    family: RuleSetFamily
+    table: CellTable
+    candidates: CandidateRuleSets
+    queries: Booleans
+
+    def __len__(self) -> int:
+        return len(self.candidates) + len(self.queries)
+
+    def inside(self, where: slice) -> Booleans:
+        """Compute which occupied cells some of the rule sets contain, shape (rule sets, cells)."""
+        number = len(self.candidates)
+        own = cells_of_rule_sets(self.family, self.table.cells, self.candidates.chosen[where])
+        return np.concatenate([own, self.queries[max(where.start - number, 0) : max(where.stop - number, 0)]])
+
+    @cached_property
+    def moments(self) -> Floats:
+        """Sums of ``CellTable.moments`` over each rule set, shape (7, rule sets, strata)."""
+        table, rows = self.table, np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
+        sums = [
+            (stratum_sums(self.family, table, one)[rows], self.queries @ table.spread_over_strata(table.sums(one)).T)
+            for one in table.moments
+        ]
+        return np.array([np.concatenate(pair) for pair in sums])
+
+    def largest_weighted_gap(self, scales: Floats) -> LargestGap:
+        """Build the function from weighted sums (cells, draws) to the largest gap; see ``standardise_weighted``."""
+        table = self.table
+        rows = np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
+        step = max(1, MOST_ENTRIES // self.family.cube)
+
+        def largest(sums: NDArray[np.float32]) -> Floats:
+            top = np.zeros(sums.shape[1])
+            for first in range(0, sums.shape[1], step):
+                columns = slice(first, first + step)
+                z = np.zeros((sums[:, columns].shape[1], len(self)))
+                for stratum in range(table.strata):
+                    part = np.where((table.cells.codes[:, -1] == stratum)[:, None], sums[:, columns], 0.0)
+                    cube = sum_rule_sets(self.family, table.cells, part).reshape(len(z), -1)
+                    z += np.concatenate([cube[:, rows], (self.queries @ part).T], axis=1) * scales[:, stratum]
+                top[columns] = np.abs(z).max(axis=1, initial=0.0)
+            return top
+
+        return largest
+
+    def groups(self) -> StratifiedGroups:
+        """Compare each rule set with all other people."""
+        table, own = self.table, self.candidates
+        if table.weights is not None:
+            return compare_weighted(table, self.moments, table.total_moments[:, None])
+        sums = [
+            np.concatenate([counted, self.queries @ table.spread_over_strata(table.sums(values)).T])
+            for counted, values in (
+                (own.size, None),
+                (own.total, table.values),
+                (own.squares, np.square(table.values)),
+            )
+        ]
+        return compare_with_rest(table, *sums)
 
 
 @dataclass(frozen=True)
 class CandidateStatistics:
-    """What is known of each rule set: the candidates first, then those that were asked about.
+    """Statistics of rule sets, shape (rule sets,) each.
 
     Attributes:
-        groups: sizes and sums, and of those compared with.
-        z: standardised gaps.
-        p: adjusted.
-        low, high, plain_low, plain_high: adjusted and plain intervals.
-        found: which are significant.
-        closely: positions of those whose intervals are exact: all, or the clearest and those asked about where there
-            are very many.
-        critical: standard deviations of the adjusted intervals.
-        stopped: why fewer permutations were done than wanted; None if all were.
-        permutations: how many were done.
+        groups: Sizes and sums of the rule sets and of the groups they are compared with.
+        z, p: Standardised gaps and adjusted p-values.
+        low, high: Adjusted intervals.
+        plain_low, plain_high: Unadjusted intervals.
+        found: Whether each gap is significant.
+        exact_rows: Positions of rule sets with exact intervals: all, or of very many the clearest and the requested
+            ones.
+        critical: Half width of the adjusted intervals in standard deviations.
+        stopped: Reason for fewer permutations than requested. None if all were done.
+        permutations: Number of permutations done.
     """
 
     groups: StratifiedGroups
@@ -64,152 +140,144 @@ class CandidateStatistics:
     found: Booleans
     exact_rows: Integers
     critical: float
-    stopped: str | None
-    permutations: int
+    stopped: str | None = None
+    permutations: int = 0
 
     @cached_property
     def rates(self) -> tuple[Floats, Floats]:
-        """Of each rule set, and of those it is compared with."""
+        """Rates of each rule set and of the group it is compared with."""
         return self.groups.rates
 
     @cached_property
     def gap(self) -> Floats:
-        """Of each rule set."""
+        """Difference of the two rates."""
         return np.asarray(self.rates[0] - self.rates[1])
 
 
-@dataclass(frozen=True)
-class CandidateFamily:
-    """Rule sets that are tested together.
-
-    Attributes:
-        candidates: of the family.
-        asked: for each rule set asked about, which occupied cells it holds, shape (asked, cells).
-    """
-
-    family: RuleSetFamily
-    table: CellTable
-    candidates: CandidateRuleSets
-    asked: Booleans
-
-    def inside(self, where: slice) -> Booleans:
-        """Return which occupied cells some of the rule sets hold, shape (rule sets, cells)."""
-        number = len(self.candidates)
-        own = cells_of_rule_sets(self.family, self.table.cells, self.candidates.chosen[where])
-        others = self.asked[max(where.start - number, 0) : max(where.stop - number, 0)]
-        return np.concatenate([own, others])
-
-    @cached_property
-    def moments(self) -> Floats:
-        """Sums of ``CellTable.moments`` over each rule set, shape (7, rule sets, strata)."""
-        table, rows = self.table, np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
-        sums = [
-            (stratum_sums(self.family, table, one)[rows], self.asked @ table.spread_over_strata(table.sums(one)).T)
-            for one in table.moments
-        ]
-        return np.array([np.concatenate(pair) for pair in sums])
-
-    def largest_weighted_gap(self, scales: Floats) -> LargestGap:
-        """Return the largest standardised gap of weighted sums (cells, draws); see ``standardise_weighted``."""
-        table = self.table
-        rows = np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
-        at_once = max(1, MOST_ENTRIES // self.family.cube)
-
-        def largest(sums: NDArray[np.float32]) -> Floats:
-            top = np.zeros(sums.shape[1])
-            for first in range(0, sums.shape[1], at_once):
-                columns = slice(first, first + at_once)
-                z = np.zeros((sums[:, columns].shape[1], len(self)))
-                for stratum in range(table.strata):
-                    here = np.where((table.cells.codes[:, -1] == stratum)[:, None], sums[:, columns], 0.0)
-                    cube = sum_rule_sets(self.family, table.cells, here).reshape(len(z), -1)
-                    z += np.concatenate([cube[:, rows], (self.asked @ here).T], axis=1) * scales[:, stratum]
-                top[columns] = np.abs(z).max(axis=1, initial=0.0)
-            return top
-
-        return largest
-
-    def groups(self) -> StratifiedGroups:
-        """Return all of them, compared with everybody else."""
-        table, own = self.table, self.candidates
-        if table.weights is not None:
-            return compare_weighted(table, self.moments, table.total_moments[:, None])
-        sums = []
-        for counted, weights in (
-            (own.size, None),
-            (own.total, table.values),
-            (own.squares, np.square(table.values)),
-        ):
-            sums.append(np.concatenate([counted, self.asked @ table.spread_over_strata(table.sums(weights)).T]))
-        return compare_with_rest(table, *sums)
-
-    def __len__(self) -> int:
-        return len(self.candidates) + len(self.asked)
-
-
 def assess_candidates(
-    lot: CandidateFamily,
-    config: SubgroupConfig,
+    family: CandidateFamily,
+    config: FamilyTestSettings,
     rng: np.random.Generator,
     *,
-    drawn: PermutationNull | None = None,
+    margin: float = 0.0,
+    null: PermutationNull | None = None,
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> CandidateStatistics:
-    """Say which rule sets are significant.
+    """Test a family of rule sets.
 
     Args:
-        lot: the rule sets.
-        config: measure, control, confidence, margin.
-        rng: for the permutations.
-        drawn: maxima over a larger family that the candidates were chosen from, in place of permutations of their own.
-        limit: when time is up.
-        progress: called with the share done.
+        family: Rule sets.
+        config: Correction, confidence level, and number of permutations and of findings.
+        rng: Random generator of the permutations.
+        margin: Gaps that are certainly smaller are not significant.
+        null: Permutation distribution of a larger family that the candidates were selected from. If None, outcomes are
+            permuted.
+        limit: Time limit of the permutations.
+        progress: Called with the share of permutations done.
     """
-    table, groups = lot.table, lot.groups()
+    table, groups = family.table, family.groups()
     if table.weights is not None:
-        scales, skewness = standardise_weighted(table, groups, lot.moments)
-        shape = scale_tails(groups, skewness)
-        z = shape.z(groups.total.sum(axis=-1))
-        largest: LargestGap = lot.largest_weighted_gap(scales)
+        scales, skewness = standardise_weighted(table, groups, family.moments)
+        tails = scale_tails(groups, skewness)
+        largest = family.largest_weighted_gap(scales)
     else:
-        shape = correct_tails(groups, table.skewness)
-        z = shape.z(groups.total.sum(axis=-1))
-        largest = largest_gap_to_rest(shape, lot.inside, len(table.cells.sizes))
-    if config.control == "max-t" and drawn is None:
-        drawn = sample_permutation_null(table, largest, config.permutations, rng, limit=limit, progress=progress)
-    maxima = np.zeros(0) if drawn is None else drawn.values
-    tests = adjust_tests(z, config.control, config.confidence, maxima)
-    critical, p = tests.critical, tests.p
-    low, high = approximate_intervals(groups, critical)
-    found = p <= 1 - config.confidence + 1e-12
-    # Exact intervals cost too much for all of many thousands; the fast ones say which are worth it.
-    closely = np.flatnonzero(_select_for_exact(lot, np.abs(z), MOST_EXACT + config.most))
-    some, edges = groups.at(closely), shape.at(closely)
-    low[closely], high[closely] = adjusted_intervals(some, edges, critical, table.skewness)
-    plain_low, plain_high = np.full((2, len(lot)), np.nan)
-    plain_low[closely], plain_high[closely] = single_intervals(some, config.confidence)
-    found[closely] &= (low[closely] > 0) | (high[closely] < 0)
-    found &= np.maximum(-low, high) >= config.margin
+        tails = correct_tails(groups, table.skewness)
+        largest = largest_gap_to_rest(tails, family.inside, len(table.cells.sizes))
+    if config.control == "max-t" and null is None:
+        null = sample_permutation_null(table, largest, config.permutations, rng, limit=limit, progress=progress)
+    maxima = np.zeros(0) if null is None else null.values
+    tests = adjust_tests(tails.z(groups.total.sum(axis=-1)), config.control, config.confidence, maxima)
+    exact = np.zeros(len(family), dtype=bool)
+    exact[len(family.candidates) :] = True
+    exact[np.argsort(-np.abs(tests.z), kind="stable")[: MOST_EXACT + config.most]] = True
+    return summarise_tests(
+        groups,
+        tails,
+        tests,
+        tests.p,
+        margin=margin,
+        skewness=table.skewness,
+        exact_rows=np.flatnonzero(exact),
+        stopped=None if null is None else null.stopped,
+    )
+
+
+def summarise_tests(
+    groups: StratifiedGroups,
+    tails: TailCorrection | None,
+    tests: AdjustedTests,
+    p: Floats,
+    *,
+    margin: float,
+    skewness: Floats | None = None,
+    exact_rows: Integers | None = None,
+    stopped: str | None = None,
+) -> CandidateStatistics:
+    """Compute intervals, and which gaps are significant.
+
+    Args:
+        groups: Groups and those they are compared with.
+        tails: Distribution of the groups' totals under permutation. If None, tails are not corrected for skewness.
+        tests: Standardised gaps and their correction.
+        p: Adjusted p-value of each group.
+        margin: Gaps that are certainly smaller are not significant.
+        skewness: Skewness of all values in each stratum.
+        exact_rows: Positions of groups with exact intervals, which are slow to compute. None selects all.
+        stopped: Reason for fewer permutations than requested.
+    """
+    rows = np.arange(len(tests.z)) if exact_rows is None else exact_rows
+    low, high = approximate_intervals(groups, tests.critical)
+    plain_low, plain_high = np.full((2, len(tests.z)), np.nan)
+    exact = groups.at(rows)
+    if tails is None or skewness is None:
+        low[rows], high[rows] = uncorrected_intervals(exact, tests.critical)
+        plain_low[rows], plain_high[rows] = uncorrected_intervals(exact, float(normal_quantile(tests.confidence)))
+    else:
+        low[rows], high[rows] = adjusted_intervals(exact, tails.at(rows), tests.critical, skewness)
+        plain_low[rows], plain_high[rows] = single_intervals(exact, tests.confidence)
+    found = p <= 1 - tests.confidence + 1e-12
+    found[rows] &= (low[rows] > 0) | (high[rows] < 0)
+    found &= np.maximum(-low, high) >= margin
     return CandidateStatistics(
         groups=groups,
-        z=z,
+        z=tests.z,
         p=p,
         low=low,
         high=high,
         plain_low=plain_low,
         plain_high=plain_high,
         found=found,
-        exact_rows=closely,
-        critical=critical,
-        stopped=None if drawn is None else drawn.stopped,
-        permutations=0 if drawn is None else len(drawn.values),
+        exact_rows=rows,
+        critical=tests.critical,
+        stopped=stopped,
+        permutations=len(tests.maxima),
     )
 
 
-def _select_for_exact(lot: CandidateFamily, clear: Floats, most: int) -> Booleans:
-    """Return which rule sets are worth an exact interval: those asked about, and the clearest of the others."""
-    chosen = np.zeros(len(lot), dtype=bool)
-    chosen[len(lot.candidates) :] = True
-    chosen[np.argsort(-clear, kind="stable")[:most]] = True
-    return chosen
+def describe_finding(statistics: CandidateStatistics, i: int, rules: Rules, words: str) -> Finding:
+    """Convert the statistics of one rule set to a finding."""
+    groups, (rates, rest_rates) = statistics.groups.at(np.array([i])), statistics.rates
+    part, weighted = groups.two_sided[0], groups.people is not None
+    size, rest = groups.count_people(0)
+    n, total, others, rest_total = (
+        float(side[0][part].sum()) for side in (groups.size, groups.total, groups.rest, groups.rest_totals)
+    )
+    counts = groups.counted and not weighted
+    return Finding(
+        rules=rules,
+        words=words,
+        size=size,
+        rest=rest,
+        effective_size=n if weighted else None,
+        effective_rest=others if weighted else None,
+        positives=round(total) if counts else None,
+        rest_positives=round(rest_total) if counts else None,
+        rate=rates[i],
+        rest_rate=rest_rates[i],
+        gap=statistics.gap[i],
+        z=statistics.z[i],
+        adjusted_p=statistics.p[i],
+        found=bool(statistics.found[i]),
+        **{name: getattr(statistics, name)[i] for name in ("low", "high", "plain_low", "plain_high")},
+    )

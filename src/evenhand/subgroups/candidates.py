@@ -1,4 +1,4 @@
-"""The rule sets that are looked at: those that meet the floors, one for every different group of people."""
+"""Tested rule sets: those with enough people, one per distinct group of people."""
 
 from __future__ import annotations
 
@@ -16,55 +16,39 @@ from evenhand.subgroups.tabulate import CellTable, fingerprint_rule_sets, sum_ru
 
 @dataclass(frozen=True)
 class CandidateRuleSets:
-    """Rule sets, the simplest description first of each group of people, with what is known of their people.
+    """Rule sets, one per distinct group of people: its shortest description.
 
     Attributes:
-        chosen: the row of each attribute's rules, 0 for none, shape (rule sets, attributes).
-        size: people in each, by stratum, shape (rule sets, strata).
-        total, squares: sum of their values, and of the squares, likewise.
-        prints: a number per group of people, see ``fingerprints``.
-        everybody: that of everybody.
-        copies: how many rule sets of the family hold the same people, shape (rule sets,).
+        chosen: Row of each attribute's rules, 0 for none, shape (rule sets, attributes).
+        size: Number of people by stratum, shape (rule sets, strata).
+        total, squares: Sum of the values and of their squares by stratum, shape (rule sets, strata).
+        copies: Number of rule sets with the same people, shape (rule sets,).
     """
 
     chosen: Integers
     size: Floats
     total: Floats
     squares: Floats
-    prints: NDArray[np.uint64]
-    everybody: np.uint64
     copies: Integers
 
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def at(self, where: Integers) -> CandidateRuleSets:
-        """Return some of them."""
-        return CandidateRuleSets(
-            chosen=self.chosen[where],
-            size=self.size[where],
-            total=self.total[where],
-            squares=self.squares[where],
-            prints=self.prints[where],
-            everybody=self.everybody,
-            copies=self.copies[where],
-        )
-
 
 @dataclass(frozen=True)
 class CountedFamily:
-    """The family counted.
+    """A family whose people were counted.
 
     Attributes:
-        candidates: what is looked at.
-        prints: of every rule set, shape ``family.shape``.
+        candidates: Tested rule sets.
+        prints: Fingerprint of every rule set, shape ``family.shape``.
     """
 
     candidates: CandidateRuleSets
     prints: NDArray[np.uint64]
 
     def same(self, family: RuleSetFamily, chosen: Integers, most: int) -> Integers:
-        """Other rule sets with the same people as one, simplest first, (rule sets, attributes)."""
+        """Find other rule sets with the same people, the shortest first, shape (rule sets, attributes)."""
         alike = np.flatnonzero(self.prints.ravel() == self.prints[tuple(chosen)])
         rows = np.stack(np.unravel_index(alike, family.shape), axis=1)
         rows = rows[((rows > 0).sum(axis=1) <= family.depth) & (rows != chosen).any(axis=1)]
@@ -72,7 +56,7 @@ class CountedFamily:
 
 
 def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
-    """How long rule sets are to say, shape (rule sets,): the fewest rules first, then the fewest values and ends."""
+    """Compute the length of descriptions: the number of rules, then of values and ends, shape (rule sets,)."""
     cost = np.zeros(len(chosen))
     for axis, (cut, rules) in enumerate(zip(family.cuts, family.rules, strict=True)):
         own = np.array([cut.cost(row) for row in rules])
@@ -83,38 +67,26 @@ def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
 
 
 def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) -> CountedFamily:
-    """Count the people of every rule set, and keep those that meet the floors, merged by who is in them."""
+    """Count the people of every rule set, and keep one rule set per group of enough people."""
     sums = partial(stratum_sums, family, table)
     sizes, totals = sums(None), sums(table.values)
     squares = totals if table.counted else sums(np.square(table.values))
     prints = fingerprint_rule_sets(family, table.cells)
-    size, rest = table.measure_sides(sums)
-    number = np.zeros(family.shape, dtype=np.int64)
-    for axis, rows in enumerate(family.shape):
-        number += (np.arange(rows) > 0).reshape([-1 if i == axis else 1 for i in range(number.ndim)])
-    number = number.ravel()
-    flat = np.flatnonzero((number > 0) & (number <= family.depth) & floors.accept(size, rest))
+    constrained = np.ix_(*((np.arange(rows) > 0).astype(np.int64) for rows in family.shape))
+    number = np.sum(np.broadcast_arrays(*constrained), axis=0).ravel()
+    flat = np.flatnonzero((number > 0) & (number <= family.depth) & floors.accept(*table.measure_sides(sums)))
     chosen = np.stack(np.unravel_index(flat, family.shape), axis=1).reshape(len(flat), len(family.shape))
-    # Shortest first: of rule sets that hold the same people the shortest is then the first, which is kept.
+    # The shortest descriptions come first, so that the first rule set of each group of people is its shortest.
     order = np.argsort(description_length(family, chosen), kind="stable")
-    flat, chosen = flat[order], chosen[order]
-    _, first, copies = np.unique(prints.ravel()[flat], return_index=True, return_counts=True)
-    order = np.argsort(first)
-    first, copies = first[order], copies[order]
-    flat, chosen = flat[first], chosen[first]
-    candidates = CandidateRuleSets(
-        chosen=chosen,
-        size=sizes[flat],
-        total=totals[flat],
-        squares=squares[flat],
-        prints=prints.ravel()[flat],
-        everybody=prints.ravel()[0],
-        copies=copies,
-    )
+    _, first, copies = np.unique(prints.ravel()[flat[order]], return_index=True, return_counts=True)
+    by_length = np.argsort(first)
+    kept = order[first[by_length]]
+    flat = flat[kept]
+    candidates = CandidateRuleSets(chosen[kept], sizes[flat], totals[flat], squares[flat], copies[by_length])
     return CountedFamily(candidates, prints)
 
 
-def stratum_sums(family: RuleSetFamily, table: CellTable, weights: Floats | None) -> Floats:
-    """Return the sums of a weight over every rule set by stratum, shape (rule sets, strata)."""
-    cells = table.spread_over_strata(table.sums(weights))
+def stratum_sums(family: RuleSetFamily, table: CellTable, values: Floats | None) -> Floats:
+    """Sum a value over every rule set by stratum, or count the people, shape (rule sets, strata)."""
+    cells = table.spread_over_strata(table.sums(values))
     return np.stack([sum_rule_sets(family, table.cells, row).ravel() for row in cells], axis=1)

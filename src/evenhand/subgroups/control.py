@@ -1,4 +1,4 @@
-"""What looking at many rule sets does to one: adjusted p-values, and how far adjusted intervals reach."""
+"""Multiple-testing corrections: adjusted p-values, and the width of adjusted intervals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from evenhand.subgroups.config import Control, TextSubgroupConfig
 
 @dataclass(frozen=True, eq=False)
 class AdjustedTests:
-    """Everything that was tested, and what it is held against.
+    """A family of tests and its correction.
 
     Attributes:
-        z: of each.
-        critical: standard errors that adjusted intervals reach.
-        maxima: the largest |z| of all that chance alone shows, permutation by permutation, for ``max-t``; empty for
-            the others, and where it was stopped before enough were drawn.
-        control, confidence: how errors are controlled, and how surely.
+        z: Standardised gap of each test.
+        critical: Half width of adjusted intervals in standard errors.
+        maxima: Largest |z| of the family in each permutation, for ``max-t``. Empty for other corrections, and if the
+            permutations were stopped before the first.
+        control, confidence: Correction, and 1 minus the controlled error.
     """
 
     z: Floats
@@ -39,61 +39,61 @@ class AdjustedTests:
 
     @property
     def p(self) -> Floats:
-        """Adjusted p of each."""
+        """Adjusted p-value of each test."""
+        plain = normal_p_value(self.z)
         if self.control == "BY" and len(self.z):
-            return benjamini_yekutieli(normal_p_value(self.z))
+            return benjamini_yekutieli(plain)
         if self.control != "max-t":
-            return normal_p_value(self.z)
+            return plain
         if np.isfinite(critical_value(self.maxima, self.confidence)):
             return adjusted_p(self.z, self.maxima)
-        # Too few permutations before it was stopped: a bound that needs none.
-        return np.minimum(normal_p_value(self.z) * len(self.z), 1.0)
+        # Bonferroni's bound needs no permutations, and holds if they were stopped too early.
+        return np.minimum(plain * len(self.z), 1.0)
 
 
 def adjust_tests(z: Floats, control: Control, confidence: float, maxima: Floats) -> AdjustedTests:
-    """Account for having looked at all these.
+    """Correct a family of tests for their number.
 
     Args:
-        z: of each.
-        control: ``max-t``: the largest |z| of all exceeds the critical value with probability 1 - confidence at most;
-            ``BY``: expected share of false ones among those found, and of intervals that miss; ``none``.
-        confidence: 1 - the error that is controlled.
-        maxima: see ``AdjustedTests``.
+        z: Standardised gap of each test.
+        control: ``max-t`` bounds the probability that the largest |z| exceeds the critical value; ``BY`` bounds the
+            expected share of false findings and of intervals that miss; ``none`` corrects nothing.
+        confidence: 1 minus the controlled error.
+        maxima: See ``AdjustedTests``.
     """
-    plain = float(normal_quantile(confidence))
-    if control == "none":
-        return AdjustedTests(z, plain, maxima, control, confidence)
+    critical = plain = float(normal_quantile(confidence))
     if control == "max-t":
-        critical = critical_value(maxima, confidence)
-        if not np.isfinite(critical):
-            critical = float(normal_quantile(bonferroni(confidence, max(len(z), 1))))
-        # No adjusted interval is narrower than the plain one, even where few permutations differ.
-        return AdjustedTests(z, max(critical, plain), maxima, control, confidence)
-    reported = int((benjamini_yekutieli(normal_p_value(z)) <= 1 - confidence).sum()) if len(z) else 0
-    level = false_coverage_confidence(reported, max(len(z), 1), confidence)
-    return AdjustedTests(z, float(normal_quantile(level)), maxima, control, confidence)
+        permuted = critical_value(maxima, confidence)
+        if not np.isfinite(permuted):
+            permuted = float(normal_quantile(bonferroni(confidence, max(len(z), 1))))
+        # No adjusted interval is narrower than the unadjusted one, even if few permutations differ.
+        critical = max(permuted, plain)
+    elif control == "BY":
+        reported = int((benjamini_yekutieli(normal_p_value(z)) <= 1 - confidence).sum()) if len(z) else 0
+        critical = float(normal_quantile(false_coverage_confidence(reported, max(len(z), 1), confidence)))
+    return AdjustedTests(z, critical, maxima, control, confidence)
 
 
-# The same for searches in texts.
+# Searches in texts.
 
 
-def adjust_text_tests(z: Floats, config: TextSubgroupConfig, maxima: Callable[[], Floats]) -> AdjustedTests:
-    """Account for having looked at all these; ``maxima`` is only drawn where the control needs it."""
-    drawn = maxima() if config.control == "max-t" and len(z) else np.empty(0)
-    return adjust_tests(z, config.control, config.confidence, drawn)
+def adjust_text_tests(z: Floats, config: TextSubgroupConfig, draw_maxima: Callable[[], Floats]) -> AdjustedTests:
+    """Correct a family of tests, and draw the maxima only if the correction needs them."""
+    maxima = draw_maxima() if config.control == "max-t" and len(z) else np.empty(0)
+    return adjust_tests(z, config.control, config.confidence, maxima)
 
 
 def text_p_values(tests: AdjustedTests) -> Floats:
-    """Return the adjusted p of each: never below the plain one, even where few permutations differ."""
+    """Compute adjusted p-values that are at least the unadjusted ones, even if few permutations differ."""
     return np.asarray(np.maximum(tests.p, normal_p_value(tests.z)))
 
 
-def p_of_query(tests: AdjustedTests, z: float) -> float:
-    """Return the adjusted p of something that was not looked at, had it been."""
+def adjusted_p_of(tests: AdjustedTests, z: float) -> float:
+    """Compute the adjusted p-value of an additional test."""
     return float(text_p_values(replace(tests, z=np.append(tests.z, z)))[-1])
 
 
 def significant(tests: AdjustedTests, p: Floats, low: Floats, high: Floats, margin: float) -> Booleans:
-    """Return what is clear of chance, and may be as large as the margin."""
+    """Compute which effects are distinguishable from noise and possibly as large as the margin."""
     clear = (p <= 1 - tests.confidence + 1e-12) & ((low > 0) | (high < 0))
     return np.asarray(clear & (np.maximum(np.abs(low), np.abs(high)) >= margin))

@@ -19,6 +19,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
+from evenhand.subgroups.result import AttributeCells
 from evenhand.subgroups.rules import MISSING, MOST_NAMED, Range, Rule
 
 LARGE_CELL = 0.8
@@ -54,6 +55,11 @@ class AttributeCut:
     ordered: bool
     missing: bool = False
     whole: bool = False
+
+    @property
+    def cells(self) -> AttributeCells:
+        """Description of the cells in a result."""
+        return AttributeCells(name=self.attribute, cells=self.names, ordered=self.ordered)
 
     def rule(self, inside: Sequence[bool] | Booleans) -> Rule:
         """Return the rule that holds these cells: a range where the cells are consecutive parts of a number line."""

@@ -243,6 +243,13 @@ def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnd
     )
 
 
+def uncorrected_intervals(groups: StratifiedGroups, z: float) -> IntervalEnds:
+    """Compute the score interval of rates, or Welch's interval of means, that reaches z standard errors."""
+    if groups.counted:
+        return _score_interval(groups.total, groups.size, groups.rest_totals, groups.rest, reach=z)
+    return _welch_interval(groups, 2 * float(normal_cdf(z)) - 1)
+
+
 def _score_interval(k1: Floats, n1: Floats, k2: Floats, n2: Floats, *, reach: float | Floats) -> IntervalEnds:
     return stratified_difference(k1, n1, k2, n2, z=reach)
 

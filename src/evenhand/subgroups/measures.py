@@ -1,4 +1,4 @@
-"""What is compared between a subgroup and the rest: one outcome per person or text concerned."""
+"""Outcomes that are compared between a subgroup and the rest, one per person or text."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
 from evenhand.stats.proportion import count_needed
-from evenhand.subgroups.config import Measure
+from evenhand.subgroups.config import Measure, NumberSubgroupConfig
+from evenhand.subgroups.result import MeasuredNumber
 
-MEASURES: tuple[Measure, ...] = ("favourable", "false-negative", "false-positive", "score")
+NO_SCORES = "the model gives labels only, so there is no mean score"
+MEASURE_RATE = "measure the favourable rate instead"
 
 
 @dataclass(frozen=True)
 class MeasuredOutcomes:
-    """What happened to the people that a measure is about.
+    """Outcomes of the people that a measure covers.
 
     Attributes:
-        concerned: rows of the people, shape (n,): everybody, or those whose true label is (un)favourable.
-        values: 0 or 1, the score, or the standardised number, of each of them, shape (n,).
-        counted: whether the values are 0 and 1.
+        concerned: Rows of these people: all, or those whose true label is (un)favourable.
+        values: 0 or 1, score, or standardised number of each of them.
+        counted: Whether the values are 0 and 1.
         better: 1 if a higher value is better for people, else -1.
-        center, spread: a value v stands for the outcome ``center + spread v``.
+        center, spread: A value v represents the outcome ``center + spread v``.
+        number: Number that the model decides. None for labels.
     """
 
     concerned: Integers
@@ -39,64 +42,90 @@ class MeasuredOutcomes:
     better: int = 1
     center: float = 0.0
     spread: float = 1.0
+    number: MeasuredNumber | None = None
 
 
 def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> MeasuredOutcomes:
-    """Ask the model once about everybody, and say what the measure makes of its answers.
+    """Query the model once about all people, and compute the outcomes.
 
-    ``favourable``: whether the model gives the favourable label. ``false-negative``: whether it refuses it, among
-    those whose true label is favourable. ``false-positive``: whether it gives it, among those whose true label is
-    not. ``score``: the favourable label's score.
+    ``favourable``: whether the model predicts the favourable label. ``false-negative``: whether it does not, among
+    people whose true label is favourable. ``false-positive``: whether it does, among people whose true label is not.
+    ``score``: the score of the favourable label.
 
     Raises:
-        OptionError: no one is concerned, or the model gives no scores.
-        DataError: error rates without true labels.
+        OptionError: The measure covers no one, or the model gives no scores.
+        DataError: An error rate is measured without true labels.
     """
-    everybody = np.arange(len(people))
+    rows = find_concerned(people, measure)
     if measure == "score":
         if scorer.label_only:
-            raise OptionError(
-                "the model gives labels only, so there is no mean score", hint="measure the favourable rate instead"
-            )
-        return MeasuredOutcomes(everybody, favourable_score(scorer, people.individuals), counted=False)
-    if measure == "favourable":
-        given = predict_labels(scorer, people.individuals) == scorer.favourable
-        return MeasuredOutcomes(everybody, given.astype(np.float64), counted=True)
-    about = find_concerned(people, measure)
-    given = predict_labels(scorer, people.individuals[about]) == scorer.favourable
-    wrong = ~given if measure == "false-negative" else given
-    return MeasuredOutcomes(about, wrong.astype(np.float64), counted=True, better=_better(measure))
+            raise OptionError(NO_SCORES, hint=MEASURE_RATE)
+        return MeasuredOutcomes(rows, favourable_score(scorer, people.individuals), counted=False)
+    selected = predict_labels(scorer, people.individuals[rows]) == scorer.favourable
+    return _label_outcomes(rows, selected, measure)
 
 
 def recorded_outcomes(decisions: RecordedDecisions, measure: Measure) -> MeasuredOutcomes:
-    """Say what a measure makes of decisions already made, as ``measure_outcomes`` of those of a model.
+    """Compute the outcomes of recorded decisions; see ``measure_outcomes``.
 
     Raises:
-        OptionError: no one is concerned, or there are no scores.
-        DataError: error rates without true labels.
+        OptionError: The measure covers no one, or there are no scores.
+        DataError: An error rate is measured without true labels.
     """
-    about = find_concerned(decisions.people, measure)
+    rows = find_concerned(decisions.people, measure)
     if measure == "score":
         if decisions.scores is None:
-            raise OptionError(
-                "there are no scores, so there is no mean score", hint="measure the favourable rate instead"
-            )
-        return MeasuredOutcomes(about, decisions.scores, counted=False)
-    given = decisions.selected[about] != (measure == "false-negative")
-    return MeasuredOutcomes(about, given.astype(np.float64), counted=True, better=_better(measure))
+            raise OptionError("there are no scores, so there is no mean score", hint=MEASURE_RATE)
+        return MeasuredOutcomes(rows, decisions.scores, counted=False)
+    return _label_outcomes(rows, decisions.selected[rows], measure)
 
 
-def _better(measure: Measure) -> int:
-    """Return 1 if a high rate is better for people, -1 if a low one is: that of wrong refusals."""
-    return -1 if measure == "false-negative" else 1
+def _label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> MeasuredOutcomes:
+    refused = measure == "false-negative"
+    values = (selected != refused).astype(np.float64)
+    return MeasuredOutcomes(rows, values, counted=True, better=-1 if refused else 1)
+
+
+def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
+    """Compute the outcomes of numbers: standardised, so that sums lose no digits, or whether above the level.
+
+    Residuals and errors are those of people whose true number is known.
+
+    Raises:
+        OptionError: No true number is known.
+    """
+    target, rows, values = people.schema.target, np.arange(len(decided)), decided
+    better = -1 if target.favourable == "lower" or config.measure == "absolute-error" else 1
+    if config.measure != "mean" and people.numbers is not None:
+        rows = np.flatnonzero(~np.isnan(people.numbers))
+        if not len(rows):
+            raise OptionError(f"no person here has a known true number, so there is no {config.measure}")
+        values = decided[rows] - people.numbers[rows]
+        values = values if config.measure == "residual" else np.abs(values)
+    center, deviation = float(values.mean()), float(values.std())
+    # Equal numbers may differ by rounding alone, which is not a spread.
+    constant = not deviation > 1e-12 * max(abs(center), 1e-300)
+    spread = 1.0 if constant else deviation
+    number = MeasuredNumber(
+        name=target.name,
+        unit=target.unit,
+        favourable=str(target.favourable),
+        above=config.above,
+        deviation=deviation if config.above is not None else spread,
+    )
+    if config.above is not None:
+        above = (values > config.above).astype(np.float64)
+        return MeasuredOutcomes(rows, above, counted=True, better=better, number=number)
+    values = np.zeros(len(rows)) if constant else (values - center) / spread
+    return MeasuredOutcomes(rows, values, False, better, center, spread, number)
 
 
 def find_concerned(people: People, measure: Measure) -> Integers:
-    """Return the rows of the people that a measure is about.
+    """Find the rows of the people that a measure covers.
 
     Raises:
-        OptionError: no one is concerned.
-        DataError: error rates without true labels.
+        OptionError: The measure covers no one.
+        DataError: An error rate is measured without true labels.
     """
     if measure in ("favourable", "score"):
         return np.arange(len(people))
@@ -109,17 +138,19 @@ def find_concerned(people: People, measure: Measure) -> Integers:
     return rows
 
 
+@dataclass(frozen=True)
 class TextOutcomes:
-    """Outcomes of texts that a model was asked about.
+    """Outcomes of texts that were sent to a model.
 
-    Args:
-        asking: what it said.
-        measure: what is made of it.
-        truth: the true labels, for error rates.
+    Attributes:
+        answers: Answers of the model.
+        measure: Outcome that is computed from them.
+        truth: True labels, for error rates.
     """
 
-    def __init__(self, asking: TextAnswers, measure: Measure, truth: Sequence[Any] | None) -> None:
-        self.asking, self.measure, self.truth = asking, measure, truth
+    answers: TextAnswers
+    measure: Measure
+    truth: Sequence[Any] | None
 
     @property
     def is_counted(self) -> bool:
@@ -128,69 +159,72 @@ class TextOutcomes:
 
     @cached_property
     def favourable(self) -> str:
-        """The favourable label's name."""
-        _, classes, wanted = self.asking.answers()
-        return str(classes[wanted])
+        """Name of the favourable label."""
+        _, classes, column = self.answers.answers()
+        return str(classes[column])
 
     def find_concerned(self, texts: Sequence[str]) -> Integers:
-        """Return the rows of the texts that the measure is about and that the model answered.
+        """Find the rows of the answered texts that the measure covers.
 
         Raises:
-            DataError: there is none.
+            DataError: There is none.
         """
-        answered = self.asking.positions(texts) >= 0
+        answered = self.answers.positions(texts) >= 0
         if self.truth is None or self.measure in ("favourable", "score"):
             return np.flatnonzero(answered)
-        deserving = np.array([str(label) == self.favourable for label in self.truth])
-        rows = np.flatnonzero(answered & (deserving if self.measure == "false-negative" else ~deserving))
+        favourable = np.array([str(label) == self.favourable for label in self.truth])
+        refused = self.measure == "false-negative"
+        rows = np.flatnonzero(answered & (favourable == refused))
         if len(rows) == 0:
-            which = "is" if self.measure == "false-negative" else "is not"
+            which = "is" if refused else "is not"
             raise DataError(f"no text's true label {which} {self.favourable!r}, so there is no {self.measure} rate")
         return rows
 
     def of(self, texts: Sequence[str]) -> Floats:
-        """Return the outcome of each text.
+        """Compute the outcome of each text.
 
         Raises:
-            OptionError: scores are asked for, and the model gives labels only.
+            OptionError: Scores are measured, and the model gives labels only.
         """
-        reply, _, wanted = self.asking.answers()
-        rows = self.asking.positions(texts)
+        reply, _, column = self.answers.answers()
+        rows = self.answers.positions(texts)
         if self.measure == "score":
             if reply.label_only:
-                raise OptionError(
-                    "the model gives labels only, so there is no mean score", hint="measure the favourable rate instead"
-                )
-            return np.asarray(reply.scores[rows, wanted])
-        given = reply.labels[rows] == wanted
-        return np.where(given != (self.measure == "false-negative"), 1.0, 0.0)
+                raise OptionError(NO_SCORES, hint=MEASURE_RATE)
+            return np.asarray(reply.scores[rows, column])
+        return _label_outcomes(rows, reply.labels[rows] == column, self.measure).values
 
 
-# Floors: how many people a rule set needs on both sides before anything is said about it.
+# Minimum sizes.
 
 
 @dataclass(frozen=True)
 class MinimumSizes:
-    """What a rule set must hold.
+    """Minimum numbers of people inside and outside a rule set.
 
     Attributes:
-        share: people in it, and outside, at least, to be looked at without having been asked about.
-        people: the same for one that was asked about, and for all others too.
+        share: Minimum that follows from the support. It does not apply to requested rule sets.
+        people: Minimum for all rule sets.
     """
 
     share: int
     people: int
 
-    def accept(self, size: Floats, rest: Floats, *, asked: bool = False) -> Booleans:
-        """Return which rule sets may be looked at; one that was asked about need not hold a share of everybody."""
-        least = self.people if asked else max(self.share, self.people)
-        return np.asarray((size >= least) & (rest >= least))
+    @property
+    def candidate(self) -> int:
+        """Minimum for rule sets that were not requested."""
+        return max(self.share, self.people)
+
+    def accept(self, size: Floats, rest: Floats) -> Booleans:
+        """Compute which rule sets that were not requested are large enough."""
+        return np.asarray((size >= self.candidate) & (rest >= self.candidate))
 
     def reason(self, size: float, rest: float, *, effective: bool = False) -> str | None:
-        """Return why nothing is said about a rule set that was asked about; None if something is.
+        """Describe why a requested rule set is too small. None if it is not.
 
         Args:
-            size, rest: people in it and outside; ``effective``: as many drawn alike as say as much.
+            size, rest: People inside and outside.
+            effective: Whether these are effective sizes of weighted people.
         """
         for count, where in ((size, "in the subgroup"), (rest, "in the rest")):
             if count < self.people and effective:

@@ -60,8 +60,6 @@ class Finding(ResultPart):
     words: str
     size: int
     rest: int
-    positives: int | None
-    rest_positives: int | None
     rate: float
     rest_rate: float
     gap: float
@@ -69,9 +67,11 @@ class Finding(ResultPart):
     high: float
     plain_low: float
     plain_high: float
-    z: float | None
-    adjusted_p: float | None
     found: bool
+    positives: int | None = None
+    rest_positives: int | None = None
+    z: float | None = None
+    adjusted_p: float | None = None
     under: int | None = None
     explains: int = 0
     same: tuple[RuleSet, ...] = ()

@@ -1,10 +1,11 @@
-"""The people as a table of cells, and the count cube: how many people every rule set holds, by sums along its axes."""
+"""Tables of people by cell, and count cubes: the number of people in every rule set, by sums along axes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,12 @@ from evenhand.subgroups.family import RuleSetFamily
 
 @dataclass(frozen=True)
 class OccupiedCells:
-    """The cells of the product that somebody is in.
+    """Cells of the product of attributes that contain people.
 
     Attributes:
-        codes: the cell of each attribute, shape (cells, attributes).
-        of: the occupied cell of each person, shape (n,).
-        sizes: people in each, shape (cells,).
+        codes: Code of each attribute, shape (cells, attributes).
+        of: Cell of each person, shape (n,).
+        sizes: Number of people in each cell, shape (cells,).
     """
 
     codes: Integers
@@ -31,13 +32,15 @@ class OccupiedCells:
 
 
 def find_occupied_cells(codes: Integers, counts: Integers | None = None) -> OccupiedCells:
-    """Return the distinct rows of the people's cells (n, attributes), in lexicographic order.
+    """Find the distinct rows of codes (n, attributes), in lexicographic order.
 
-    ``counts`` is how many people each row stands for; None: one.
+    Args:
+        codes: Codes of each row.
+        counts: Number of people per row. If None, each row is one person.
     """
     key, largest = np.zeros(len(codes), dtype=np.int64), 1
     for column, size in zip(codes.T, (codes.max(axis=0, initial=0) + 1).tolist(), strict=True):
-        if largest * size >= 2**63:  # renumber what occurs, in the same order
+        if largest * size >= 2**63:  # renumber the keys that occur, in the same order
             different, key = np.unique(key, return_inverse=True)
             largest = len(different)
         key, largest = key * size + column, largest * size
@@ -47,44 +50,50 @@ def find_occupied_cells(codes: Integers, counts: Integers | None = None) -> Occu
 
 
 def sum_rule_sets(family: RuleSetFamily, cells: OccupiedCells, weights: Floats) -> Floats:
-    """Return the sums of a weight per occupied cell over every rule set, shape ``family.shape``.
+    """Compute the sum of a weight per occupied cell over every rule set, shape ``family.shape``.
 
-    Entry (0, ..., 0) is everybody. Weights are added in double precision: counts below 2**53 are exact.
+    Entry (0, ..., 0) is the sum over all people. Weights are added in double precision, so that counts below 2**53 are
+    exact.
 
     Args:
-        cells: the occupied cells, of which the first columns are the family's attributes.
-        weights: shape (cells,), or (cells, columns); then the columns are the first axis of what is returned.
+        family: Rule sets.
+        cells: Occupied cells, whose first columns are the attributes of the family.
+        weights: Weights, shape (cells,) or (cells, columns). Columns become the first axis of the result.
     """
     table = np.zeros((_cell_count(family), *weights.shape[1:]))
     np.add.at(table, _cell_positions(family, cells), weights)
-    table = table.reshape([*(rules.shape[1] for rules in family.rules), *weights.shape[1:]])
-    for rules in family.rules:
-        # The first axis is used up and its rules come last, so that the axes are in order again at the end.
-        table = np.tensordot(table, rules.astype(np.float64), axes=(0, 1))
-    return table
+    return _contract_cells(family, table, np.float64)
 
 
 def fingerprint_rule_sets(family: RuleSetFamily, cells: OccupiedCells, seed: int = 0) -> NDArray[np.uint64]:
-    """Return a number per rule set that tells which occupied cells it holds, shape ``family.shape``.
+    """Compute a number per rule set that identifies its occupied cells, shape ``family.shape``.
 
-    Every occupied cell gets 64 random bits and a rule set their sum modulo 2**64; two different ones share a number
-    with probability 2**-64. What everybody's number leaves of one is that of the people outside.
+    Each occupied cell gets 64 random bits, and a rule set gets their sum modulo 2**64. Two rule sets with different
+    people share a number with probability 2**-64.
     """
     rng = np.random.default_rng(seed)
     places = np.unique(_cell_positions(family, cells))
     table = np.zeros(_cell_count(family), dtype=np.uint64)
     table[places] = rng.integers(0, 2**64, size=len(places), dtype=np.uint64)
-    table = table.reshape([rules.shape[1] for rules in family.rules])
+    return _contract_cells(family, table, np.uint64)
+
+
+def _contract_cells(family: RuleSetFamily, table: NDArray[Any], kind: type) -> NDArray[Any]:
+    """Sum a flat table of all cells over every rule set, axis by axis."""
+    table = table.reshape([*(rules.shape[1] for rules in family.rules), *table.shape[1:]])
     for rules in family.rules:
-        table = np.tensordot(table, rules.astype(np.uint64), axes=(0, 1))
+        # The first axis is summed and its rules become the last axis, so that the axes end in the original order.
+        table = np.tensordot(table, rules.astype(kind), axes=(0, 1))
     return table
 
 
 def cells_of_rule_sets(family: RuleSetFamily, cells: OccupiedCells, chosen: Integers) -> Booleans:
-    """Return which occupied cells each rule set holds, shape (rule sets, cells).
+    """Compute which occupied cells each rule set contains, shape (rule sets, cells).
 
     Args:
-        chosen: the row of each attribute's rules, shape (rule sets, attributes).
+        family: Rule sets.
+        cells: Occupied cells.
+        chosen: Row of each attribute's rules, shape (rule sets, attributes).
     """
     inside = np.ones((len(chosen), len(cells.codes)), dtype=bool)
     for axis, rules in enumerate(family.rules):
@@ -97,31 +106,27 @@ def _cell_count(family: RuleSetFamily) -> int:
 
 
 def _cell_positions(family: RuleSetFamily, cells: OccupiedCells) -> Integers:
-    """Return where each occupied cell lies in the table of all cells, flattened."""
-    columns = cells.codes[:, : len(family.rules)].T
+    """Compute the position of each occupied cell in the flat table of all cells."""
     places = np.zeros(len(cells.codes), dtype=np.int64)
-    for column, rules in zip(columns, family.rules, strict=True):
+    for column, rules in zip(cells.codes.T, family.rules, strict=False):
         places = places * rules.shape[1] + column
     return places
 
 
-# The people as a table: cells, strata and sums, out of which every rule set's numbers are added up.
-
-
 @dataclass(frozen=True)
 class CellTable:
-    """The people that a measure is about, by cell.
+    """People that a measure covers, by cell.
 
     Attributes:
-        cells: the occupied cells of the sensitive attributes, with one more column per rule set asked about (0 or 1)
-            and a last one for the stratum.
-        attributes: how many sensitive attributes there are.
-        values: 0 or 1, or a score, of each person, shape (n,).
-        counted: whether values are 0 and 1.
-        stratum: of each person, shape (n,).
-        strata: how many there are.
-        weights: how much each person counts, shape (n,); None where all count alike.
-        counts: how many people each entry stands for, shape (n,); None: one.
+        cells: Occupied cells of the sensitive attributes, with one more column per requested rule set (0 or 1), and the
+            stratum in the last column.
+        attributes: Number of sensitive attributes.
+        values: 0 or 1, or score, of each person, shape (n,).
+        counted: Whether the values are 0 and 1.
+        stratum: Stratum of each person, shape (n,).
+        strata: Number of strata.
+        weights: Weight of each person, shape (n,). None if all count equally.
+        counts: Number of people per entry, shape (n,). None if each entry is one person.
     """
 
     cells: OccupiedCells
@@ -135,31 +140,37 @@ class CellTable:
 
     @cached_property
     def width(self) -> float:
-        """Width of the range that the values lie in: 1 of shares and scores, that of everybody's numbers otherwise."""
+        """Width of the range of the values, at least 1."""
         return max(1.0, float(np.ptp(self.values))) if self.people else 1.0
 
     @property
     def people(self) -> int:
-        """How many there are."""
+        """Number of people."""
         return len(self.values) if self.counts is None else int(self.counts.sum())
 
     @property
     def effective_people(self) -> float:
-        """How many people drawn alike say as much (Kish's effective size); without weights, people."""
+        """Effective sample size (Kish). Without weights, the number of people."""
         return float(self.people if self.weights is None else kish_size(self.weights.sum(), (self.weights**2).sum()))
+
+    @property
+    def mean(self) -> float:
+        """Weighted mean of the values, 0 if there are no people."""
+        _, weights, _, valued, *_ = self.total_moments.sum(axis=1)
+        return float(valued / weights) if weights > 0 else 0.0
 
     @cached_property
     def moments(self) -> list[Floats]:
-        """What is added up of weights w and values v, 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3, each of shape (n,)."""
+        """Moments of weights w and values v: 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3, each of shape (n,)."""
         weights = np.ones(len(self.values)) if self.weights is None else self.weights
         valued = weights * self.values
-        each = [np.ones(len(weights)), weights, weights**2, valued, weights * valued, valued**2, weights**3]
-        return each if self.counts is None else [one * self.counts for one in each]
+        moments = [np.ones(len(weights)), weights, weights**2, valued, weights * valued, valued**2, weights**3]
+        return moments if self.counts is None else [moment * self.counts for moment in moments]
 
     @cached_property
     def total_moments(self) -> Floats:
-        """Their sums in each stratum, shape (7, strata)."""
-        return np.array([np.bincount(self.stratum, weights=one, minlength=self.strata) for one in self.moments])
+        """Sums of the moments in each stratum, shape (7, strata)."""
+        return np.array([np.bincount(self.stratum, weights=moment, minlength=self.strata) for moment in self.moments])
 
     @property
     def weighted_spread(self) -> tuple[Floats, Floats]:
@@ -173,96 +184,97 @@ class CellTable:
         )
         return second, third
 
-    def sums(self, weights: Floats | None = None) -> Floats:
-        """Return people, or sums of a weight of each, by occupied cell, shape (cells,)."""
-        return self._add_up(self.cells.of, weights, len(self.cells.sizes))
+    def sums(self, values: Floats | None = None) -> Floats:
+        """Sum a value of each person by occupied cell, or count the people, shape (cells,)."""
+        return self._add_up(self.cells.of, values, len(self.cells.sizes))
 
-    def _add_up(self, of: Integers, each: Floats | None, number: int) -> Floats:
-        """Return sums of a number of each person (None: people) by what ``of`` says of them, shape (number,)."""
+    def _add_up(self, codes: Integers, values: Floats | None, number: int) -> Floats:
+        """Sum a value of each person by code, or count the people, shape (number,)."""
         if self.counts is not None:
-            each = self.counts.astype(np.float64) if each is None else each * self.counts
-        return np.bincount(of, weights=each, minlength=number).astype(np.float64)
+            values = self.counts.astype(np.float64) if values is None else values * self.counts
+        return np.bincount(codes, weights=values, minlength=number).astype(np.float64)
 
     def match_queries(self) -> Booleans:
-        """Return which occupied cells each rule set asked about holds, shape (asked, cells)."""
+        """Compute which occupied cells each requested rule set contains, shape (queries, cells)."""
         return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
 
-    def measure_sides(self, sums: Callable[[Floats | None], Floats]) -> tuple[Floats, Floats]:
-        """Return people in and outside of rule sets, who have somebody to be compared with in their stratum.
+    def query_sums(self, values: Floats | None) -> Floats:
+        """Sum a value over each requested rule set, or count the people, shape (queries, strata)."""
+        return np.asarray(self.match_queries() @ self.spread_over_strata(self.sums(values)).T)
 
-        With weights, as many people drawn alike as say as much (Kish's effective sizes).
+    def measure_sides(self, sums: Callable[[Floats | None], Floats]) -> tuple[Floats, Floats]:
+        """Count the people inside and outside of rule sets, in strata with people on both sides.
+
+        With weights, these are effective sample sizes (Kish).
 
         Args:
-            sums: gives the sums of a weight over each rule set (None: people), shape (rule sets, strata).
+            sums: Function that sums a value over each rule set, or counts the people, shape (rule sets, strata).
         """
         size, everybody = sums(None), self.totals[0]
         part = (size > 0) & (size < everybody) if self.strata > 1 else np.ones(size.shape, dtype=bool)
         rest = everybody - size
         if self.weights is not None:
-            total, squares = (sums(one) for one in self.moments[1:3])
+            total, squares = (sums(moment) for moment in self.moments[1:3])
             size = kish_size(total, squares)
             rest = np.where(rest > 0, kish_size(*(self.total_moments[1:3, None] - [total, squares])), 0.0)
         return np.where(part, size, 0.0).sum(axis=1), np.where(part, rest, 0.0).sum(axis=1)
 
-    def query_sums(self, weights: Floats | None) -> Floats:
-        """Return the sums of a weight over each rule set asked about (None: people), shape (asked, strata)."""
-        return np.asarray(self.match_queries() @ self.spread_over_strata(self.sums(weights)).T)
-
     def spread_over_strata(self, per_cell: Floats) -> Floats:
-        """Return a number per occupied cell spread out over strata, shape (strata, cells)."""
+        """Spread a number per occupied cell over the strata, shape (strata, cells)."""
         spread = np.zeros((self.strata, len(per_cell)))
         spread[self.cells.codes[:, -1], np.arange(len(per_cell))] = per_cell
         return spread
 
     @property
     def totals(self) -> tuple[Floats, Floats, Floats]:
-        """Of each stratum: people, sum of values, sum of squared values, shape (strata,)."""
+        """Number of people, sum of values and sum of squared values in each stratum, shape (strata,) each."""
         n, total, squares = (
-            self._add_up(self.stratum, each, self.strata) for each in (None, self.values, np.square(self.values))
+            self._add_up(self.stratum, values, self.strata) for values in (None, self.values, np.square(self.values))
         )
         return n, total, squares
 
     @property
     def skewness(self) -> Floats:
-        """Skewness of the values in each stratum, 0 where they do not differ, shape (strata,)."""
+        """Skewness of the values in each stratum, 0 where all are equal, shape (strata,)."""
         n, total, squares = self.totals
-        mean = total / np.maximum(n, 1)
-        away = self.values - mean[self.stratum]
-        second, third = (self._add_up(self.stratum, away**power, self.strata) / np.maximum(n, 1) for power in (2, 3))
+        residuals = self.values - (total / np.maximum(n, 1))[self.stratum]
+        second, third = (
+            self._add_up(self.stratum, residuals**power, self.strata) / np.maximum(n, 1) for power in (2, 3)
+        )
         varied = second > 1e-12 * np.maximum(squares / np.maximum(n, 1), 1e-300)
         return np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(self.strata), where=varied)
 
     def permute_sums(self, permutations: int, rng: np.random.Generator) -> Floats:
-        """Return sums by occupied cell when the values are permuted within each stratum, (permutations, cells).
+        """Compute sums by occupied cell when the values are permuted within strata, shape (permutations, cells).
 
-        People of unequal weights are not exchangeable: a weight says how someone came into the sample, which may depend
-        on who it is. Then each weight is multiplied by a standard normal number, and the sum of all is taken off by
-        weight: so weighted sums of values are distributed that have nothing to do with who people are (Gaussian
+        People with unequal weights are not exchangeable, because the weight of a person may depend on the attributes.
+        Instead, each weight is multiplied by a standard normal number, and the sum of all is subtracted in proportion
+        to the weights: the distribution of weighted sums of values that are unrelated to the attributes (Gaussian
         multipliers: Chernozhukov, Chetverikov and Kato, Annals of Statistics 2013).
         """
         if self.weights is not None:
             return self._multiply_weights(permutations, rng)
-        drawn = np.zeros((permutations, len(self.cells.sizes)))
+        permuted = np.zeros((permutations, len(self.cells.sizes)))
         for stratum in range(self.strata):
-            here = np.flatnonzero(self.cells.codes[:, -1] == stratum)
-            chosen = np.flatnonzero(self.stratum == stratum) if self.strata > 1 else slice(None)
-            values = self.values[chosen]
+            cells = np.flatnonzero(self.cells.codes[:, -1] == stratum)
+            rows = np.flatnonzero(self.stratum == stratum) if self.strata > 1 else slice(None)
+            values = self.values[rows]
             if self.counted:
-                successes = values if self.counts is None else values * self.counts[chosen]
-                drawn[:, here] = permute_counts(self.cells.sizes[here], int(successes.sum()), permutations, rng)
+                successes = values if self.counts is None else values * self.counts[rows]
+                permuted[:, cells] = permute_counts(self.cells.sizes[cells], int(successes.sum()), permutations, rng)
             else:
-                of = np.searchsorted(here, self.cells.of[chosen])
-                drawn[:, here] = permute_sums(of, values, len(here), permutations, rng)
-        return drawn
+                codes = np.searchsorted(cells, self.cells.of[rows])
+                permuted[:, cells] = permute_sums(codes, values, len(cells), permutations, rng)
+        return permuted
 
     def _multiply_weights(self, draws: int, rng: np.random.Generator) -> Floats:
         weights, stratum = self.moments[1], self.cells.codes[:, -1]
-        # Normal numbers of independent people make normal sums, independent from cell to cell.
+        # Sums of independent normal numbers are normal, and independent between cells.
         deviation = np.sqrt(self.sums(weights**2))
-        drawn = deviation * rng.normal(size=(draws, len(deviation)))
-        everybody = drawn @ np.eye(self.strata)[stratum]
+        sums = deviation * rng.normal(size=(draws, len(deviation)))
+        total = sums @ np.eye(self.strata)[stratum]
         share = self.sums(weights) / np.maximum(self.total_moments[1], 1e-300)[stratum]
-        return np.asarray(drawn - everybody[:, stratum] * share)
+        return np.asarray(sums - total[:, stratum] * share)
 
 
 def tabulate_people(
@@ -270,25 +282,25 @@ def tabulate_people(
     values: Floats,
     *,
     counted: bool,
-    asked: Booleans | None = None,
+    queries: Booleans | None = None,
     stratum: Integers | None = None,
     weights: Floats | None = None,
     counts: Integers | None = None,
 ) -> CellTable:
-    """Put people into a table.
+    """Tabulate people.
 
     Args:
-        codes: the cell of each by each sensitive attribute, shape (n, attributes).
-        values: 0 or 1, or a score, of each.
-        counted: whether values are 0 and 1.
-        asked: who is in each rule set that was asked about, shape (n, asked); it need not be made of cells.
-        stratum: of each, 0, 1, ...; all the same where it is None.
-        weights: how much each person counts.
-        counts: how many people each of these stands for; None: one.
+        codes: Cell of each person by each sensitive attribute, shape (n, attributes).
+        values: 0 or 1, or score, of each person.
+        counted: Whether the values are 0 and 1.
+        queries: Membership of each person in each requested rule set, shape (n, queries).
+        stratum: Stratum of each person, numbered from 0. If None, there is one stratum.
+        weights: Weight of each person.
+        counts: Number of people per entry. If None, each entry is one person.
     """
     n = len(values)
-    asked = np.zeros((n, 0), dtype=bool) if asked is None else asked
+    queries = np.zeros((n, 0), dtype=bool) if queries is None else queries
     stratum = np.zeros(n, dtype=np.int64) if stratum is None else stratum
-    cells = find_occupied_cells(np.column_stack([codes, asked.astype(np.int64), stratum]), counts)
+    cells = find_occupied_cells(np.column_stack([codes, queries.astype(np.int64), stratum]), counts)
     strata = int(stratum.max(initial=0)) + 1
     return CellTable(cells, codes.shape[1], values, counted, stratum, strata, weights, counts)

@@ -72,7 +72,6 @@ class DepthFirstResult:
         critical: standard errors that a gap must exceed to be significant.
         standing: how many groups of people are significant: beyond ``critical``, and possibly as large as the margin.
         top: the groups whose standardised gaps are the largest.
-        everybody: the sum of everybody's random keys.
         stop: ``done``, or what ended the search before: ``time`` or ``user``.
     """
 
@@ -85,7 +84,6 @@ class DepthFirstResult:
     critical: float
     standing: int
     top: TopGroups
-    everybody: np.uint64
     stop: StopReason
 
 
@@ -176,7 +174,6 @@ def search_depth_first(
         critical=critical,
         standing=number,
         top=merge_top([desk.top for desk in desks], config.keep).rank(),
-        everybody=np.add.reduce(desks[0].keys),
         stop=stop,
     )
 
@@ -390,7 +387,7 @@ def list_candidates(family: RuleSetFamily, table: CellTable, found: DepthFirstRe
     size, total, squares = (
         _rule_set_sums(family, table, chosen, weights) for weights in (None, table.values, np.square(table.values))
     )
-    return CandidateRuleSets(chosen, size, total, squares, found.top.key, found.everybody, found.top.copies)
+    return CandidateRuleSets(chosen, size, total, squares, found.top.copies)
 
 
 def largest_permuted_gaps(table: CellTable, happened: PermutedOutcomes, inside: Booleans) -> Floats:

@@ -1,4 +1,4 @@
-"""The linear auditor of subgroup fairness: one half-space of people, found by regression on the sensitive attributes.
+"""Linear auditor of subgroup fairness: one half-space of people, found by regression on the sensitive attributes.
 
 Source: Kearns, Neel, Roth and Wu, "Preventing fairness gerrymandering: auditing and learning for subgroup fairness"
 (ICML 2018): the auditor that their FairFictPlay plays against, as in the library GerryFair.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -24,14 +23,14 @@ from evenhand.stats.proportion import difference_interval
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, equal_width_ends
 from evenhand.subgroups.measures import measure_outcomes
-from evenhand.subgroups.methods.published import check_options, describe_cuts, sensitive_names
-from evenhand.subgroups.result import Finding, LinearGroup
+from evenhand.subgroups.methods.published import build_result, check_options, sensitive_names
+from evenhand.subgroups.result import Finding, LinearGroup, SubgroupResult
 
 ROUNDING = 1e-12
-"""A predicted cost this small is 0: it decides nothing."""
+"""Predicted costs up to this size are considered 0."""
 
 SHOWN = 4
-"""Terms of the score in a finding's words, at most."""
+"""Maximum number of terms of the score in the description of a finding."""
 
 LIGHT = 0.01
 """Terms that move the score by less than this share of the heaviest are only counted."""
@@ -39,27 +38,27 @@ LIGHT = 0.01
 
 def audit_linear(
     scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
-) -> dict[str, Any]:
-    """Return the half-space with the largest weighted disparity that the oracle finds; see ``Published``."""
+) -> SubgroupResult:
+    """Find the half-space with the largest weighted disparity that the oracle finds."""
     check_options(
         config,
         *("favourable", "false-negative", "false-positive"),
-        deaf_to=("support", "min_size", "control", "depth", "margin", "time_limit"),
+        unsupported=("support", "min_size", "control", "depth", "margin", "time_limit"),
     )
     names = sensitive_names(people, config)
-    found = measure_outcomes(scorer, people, config.measure)
+    outcome = measure_outcomes(scorer, people, config.measure)
     design = DesignMatrix.of(people, names)
-    cells, k = design.cell[found.concerned], found.values.astype(np.int64)
+    cells = design.cell[outcome.concerned]
     sizes = np.bincount(cells, minlength=len(design.combinations))
-    outcomes = np.bincount(cells, weights=k, minlength=len(sizes)).astype(np.int64)
+    outcomes = np.bincount(cells, weights=outcome.values, minlength=len(sizes)).astype(np.int64)
     auditor = LinearAuditor(design, sizes, len(people))
     group = auditor.find(outcomes)
     n, total = int(sizes.sum()), int(outcomes.sum())
     inside, positives = int(sizes[group.inside].sum()), int(outcomes[group.inside].sum())
     if inside == 0:
         raise OptionError(
-            "no half-space over the sensitive attributes holds some of the people and not others: everybody is treated "
-            "alike, or has the same values",
+            "no half-space over the sensitive attributes separates people: everyone is treated alike, or has the same "
+            "values",
             hint="name other attributes, or use the method 'exact'",
         )
     progress("permuting", 0.0)
@@ -68,7 +67,7 @@ def audit_linear(
     reached = int((auditor.largest(permuted) >= group.weighted * (1 - 1e-9)).sum())
     # The observed outcomes are one more arrangement, so that p is never 0 (Phipson & Smyth 2010).
     p = (1 + reached) / (1 + config.permutations)
-    low, high = difference_interval(positives, inside, total - positives, n - inside, config.confidence)
+    low, high = map(float, difference_interval(positives, inside, total - positives, n - inside, config.confidence))
     rate, rest_rate = positives / inside, (total - positives) / (n - inside)
     finding = Finding(
         rules={},
@@ -80,55 +79,54 @@ def audit_linear(
         rate=rate,
         rest_rate=rest_rate,
         gap=rate - rest_rate,
-        low=float(low),
-        high=float(high),
-        plain_low=float(low),
-        plain_high=float(high),
+        low=low,
+        high=high,
+        plain_low=low,
+        plain_high=high,
         z=float(standardised_gap(positives, inside, total, n)),
         adjusted_p=p,
         found=p <= 1 - config.confidence + 1e-12,
     )
-    return {
-        "control": "none",
-        "critical": None,
-        "support": 0.0,
-        "min_size": 1,
-        "people": n,
-        "rate": total / n,
-        "rule_sets": 1,
-        "tested": 1,
-        "found": int(finding.found),
-        "attributes": describe_cuts(cut_attributes(people, names, config.bins, equal_width_ends)[0]),
-        "findings": (finding,),
-        "linear": LinearGroup(
+    return build_result(
+        people,
+        config,
+        support=0.0,
+        people=n,
+        rate=total / n,
+        rule_sets=1,
+        tested=1,
+        found=int(finding.found),
+        attributes=tuple(cut.cells for cut in cut_attributes(people, names, config.bins, equal_width_ends)[0]),
+        findings=(finding,),
+        linear=LinearGroup(
             weights=dict(zip(group.names, group.weights.tolist(), strict=True)),
             intercept=group.intercept,
             weighted=group.weighted,
             overall_gap=rate - total / n,
         ),
-        "notes": (
+        notes=(
             f"Disparity {group.weighted:.4f}: the share of people in the group times the distance of their rate from "
-            f"everybody's. The oracle is a heuristic; a half-space with a larger disparity may exist.",
+            "that of all people. The oracle is a heuristic; a half-space with a larger disparity may exist.",
             "The group was chosen because its gap is large, on the same people, so the interval (which is for a group "
             "chosen beforehand) lies too far from 0.",
-            f"p = {p:.3g} accounts for the choice: in {config.permutations:,} random exchanges of the outcomes the "
-            f"auditor chose again each time. The publication gives no such number.",
-            "A half-space is not a rule: who is in it is said by a sum of weights.",
+            f"p = {p:.3g} accounts for the choice: in {config.permutations:,} random permutations of the outcomes, the "
+            "auditor chose again each time. The publication gives no such number.",
+            "A half-space is not a rule: membership is a weighted sum.",
         ),
-    }
+    )
 
 
 @dataclass(frozen=True)
 class DesignMatrix:
-    """The sensitive attributes as numbers, one row per combination of values that somebody has.
+    """Sensitive attributes as numbers, one row per combination of values that occurs.
 
-    A category is one column per value but the most frequent; a number is a column of its own, and so is its being
-    missing (with the mean in its place).
+    A category has one column per value except the most frequent. A number has one column, with missing values replaced
+    by the mean, and another column for whether it is missing.
 
     Attributes:
-        names: the columns, ``age`` or ``race Black``.
-        combinations: shape (cells, columns).
-        cell: the combination of each person, shape (n,).
+        names: Names of the columns, such as ``age`` or ``race Black``.
+        combinations: Distinct rows, shape (cells, columns).
+        cell: Combination of each person, shape (n,).
     """
 
     names: tuple[str, ...]
@@ -137,7 +135,7 @@ class DesignMatrix:
 
     @classmethod
     def of(cls, people: People, names: Sequence[str]) -> DesignMatrix:
-        """Return the design of these attributes."""
+        """Build the matrix of some attributes."""
         columns = [
             column
             for name, at in zip(names, people.schema.positions(names), strict=True)
@@ -150,15 +148,15 @@ class DesignMatrix:
 
 @dataclass(frozen=True)
 class HalfSpace:
-    """The half-space of a linear score over the sensitive attributes.
+    """Half-space of a linear score over the sensitive attributes.
 
     Attributes:
-        names: the columns of the score.
-        weights: of the columns, shape (columns,), in the attributes' own units.
-        spans: how far each column's values lie apart, shape (columns,).
-        intercept: members are those with ``weights @ columns + intercept > 0``.
-        inside: which combinations are members, shape (cells,).
-        weighted: Kearns and others' disparity, ``P(counted and in the group) * |rate in the group - rate of all|``.
+        names: Columns of the score.
+        weights: Weight of each column in its own unit, shape (columns,).
+        spans: Range of each column, shape (columns,).
+        intercept: Members have ``weights @ columns + intercept > 0``.
+        inside: Which combinations are members, shape (cells,).
+        weighted: Disparity of Kearns et al., ``P(counted and in the group) * |rate in the group - rate of all|``.
     """
 
     names: tuple[str, ...]
@@ -169,7 +167,7 @@ class HalfSpace:
     weighted: float
 
     def words(self) -> str:
-        """Return who is in it: the terms that move the score most, scaled so that the first has weight 1."""
+        """Describe the terms that move the score most, scaled so that the first has weight 1."""
         effects = np.abs(self.weights) * self.spans
         order = np.argsort(-effects, kind="stable")
         largest = abs(self.weights[order[0]]) if len(order) else 0.0
@@ -183,28 +181,26 @@ class HalfSpace:
 
 
 class LinearAuditor:
-    """Finds the half-space whose people's rate differs most from everybody's, weighted by its size.
+    """Search for the half-space whose rate differs most from that of all people, weighted by its size.
 
-    Which group it is, is cost-sensitive classification: with the cost ``rate of all - outcome`` for every member, the
-    cheapest group is the one with the largest weighted disparity. The heuristic oracle predicts each person's cost by
-    least squares and takes those whose predicted cost is negative. It finds the best half-space where the score can
-    fit every combination (a single categorical attribute); elsewhere a better one may exist.
+    This is cost-sensitive classification: with the cost ``rate of all - outcome`` of each member, the cheapest group
+    has the largest weighted disparity. The heuristic oracle predicts the cost of each person by least squares and
+    selects those with a negative predicted cost. It finds the best half-space if the score can fit every combination
+    (a single categorical attribute); otherwise a better one may exist.
 
     A group and its complement have the same weighted disparity, so the negated costs that the published auditor also
-    tries lead to the complement; the smaller of the two, whose rate lies further from everybody's, is what is reported.
+    tries lead to the complement. The smaller of the two, whose rate differs more, is reported.
+
+    Args:
+        design: Sensitive attributes.
+        sizes: Number of counted people in each combination, shape (cells,).
+        population: Number of all people, counted or not.
     """
 
     def __init__(self, design: DesignMatrix, sizes: Integers, population: int) -> None:
-        """Where to look.
-
-        Args:
-            design: the sensitive attributes.
-            sizes: people counted in each combination, shape (cells,); those truly favourable for false negatives.
-            population: everybody, counted or not.
-        """
         self.design, self.sizes, self.population = design, sizes, population
         share = sizes / max(sizes.sum(), 1)
-        # Columns about their mean and of like size: least squares stays exact for years beside percentages.
+        # Standardised columns keep least squares exact for columns of very different sizes.
         self._centre = share @ design.combinations
         spread = np.sqrt(share @ (design.combinations - self._centre) ** 2)
         self._scale = np.where(spread > 0, spread, 1.0)
@@ -213,16 +209,16 @@ class LinearAuditor:
 
     @cached_property
     def _regression_solver(self) -> Floats:
-        """Coefficients from the costs summed over combinations, shape (1 + columns, cells)."""
+        """Matrix from summed costs to coefficients, shape (1 + columns, cells)."""
         root = np.sqrt(self.sizes)
         return np.asarray(np.linalg.pinv(root[:, None] * self._matrix) / np.where(root > 0, root, np.inf))
 
     def find(self, outcomes: Integers) -> HalfSpace:
-        """The half-space, for so many outcomes (favourable decisions, say) in each combination, shape (cells,)."""
+        """Find the half-space from the number of positive outcomes in each combination, shape (cells,)."""
         excess = self._excess(outcomes)
         coefficients = self._regression_solver @ excess
         inside = self._matrix @ coefficients > ROUNDING
-        # Both sides of a plane differ by as much: the one with fewer people is named.
+        # Both sides have the same disparity; the one with fewer people is reported.
         if self.sizes[inside].sum() > self.sizes[~inside].sum():
             coefficients, inside = -coefficients, self._matrix @ -coefficients > ROUNDING
         weights = coefficients[1:] / self._scale
@@ -233,24 +229,24 @@ class LinearAuditor:
         )
 
     def largest(self, outcomes: Integers) -> Floats:
-        """Return the weighted disparity found for each of many outcomes (m, cells), shape (m,)."""
+        """Compute the largest weighted disparity of each row of outcomes (m, cells), shape (m,)."""
         excess = self._excess(outcomes)
         inside = excess @ (self._matrix @ self._regression_solver).T > ROUNDING
         return np.asarray(np.abs((excess * inside).sum(axis=1)) / self.population)
 
     def _excess(self, outcomes: Integers) -> Floats:
-        """Return outcomes beyond what everybody's rate makes expect, shape (..., cells)."""
+        """Compute observed minus expected outcomes, shape (..., cells)."""
         rate = outcomes.sum(axis=-1, keepdims=True) / max(self.sizes.sum(), 1)
         return np.asarray(outcomes - self.sizes * rate)
 
 
 def _design_columns(attribute: Attribute, entries: Floats) -> list[tuple[str, Floats]]:
-    gone = np.isnan(entries)
-    missing = [(f"{attribute.name} missing", gone.astype(np.float64))] if gone.any() else []
+    gap = np.isnan(entries)
+    missing = [(f"{attribute.name} missing", gap.astype(np.float64))] if gap.any() else []
     if attribute.ordered:
-        known = entries[~gone].mean() if not gone.all() else 0.0
-        return [(attribute.name, np.where(gone, known, entries)), *missing]
-    values, counts = np.unique(entries[~gone], return_counts=True)
-    others = np.delete(values, np.argmax(counts)) if len(values) else values
-    columns = [(f"{attribute.name} {attribute.text(value)}", (entries == value).astype(np.float64)) for value in others]
+        mean = entries[~gap].mean() if not gap.all() else 0.0
+        return [(attribute.name, np.where(gap, mean, entries)), *missing]
+    values, counts = np.unique(entries[~gap], return_counts=True)
+    rarer = np.delete(values, np.argmax(counts)) if len(values) else values
+    columns = [(f"{attribute.name} {attribute.text(value)}", (entries == value).astype(np.float64)) for value in rarer]
     return columns + missing

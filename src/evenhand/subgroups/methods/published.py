@@ -1,4 +1,4 @@
-"""What a published method is given and gives."""
+"""Interface of the published methods, and the sampling loop that they share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,37 +17,23 @@ from evenhand.errors import OptionError
 from evenhand.models.scorer import BATCH_ROWS, Scorer
 from evenhand.schema.people import People
 from evenhand.subgroups.config import SubgroupConfig
-from evenhand.subgroups.cuts import AttributeCut
-from evenhand.subgroups.result import AttributeCells, Finding
-from evenhand.subgroups.rules import Rules
+from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
+
+PublishedMethod: TypeAlias = Callable[[Scorer, People, SubgroupConfig, Progress, TimeLimit], SubgroupResult]
+"""Search by a published method. Raises an OptionError for options that the method does not support."""
 
 
-class PublishedMethod(Protocol):
-    """One search by a published method."""
-
-    def __call__(
-        self, scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
-    ) -> dict[str, Any]:
-        """Return everything of a ``SubgroupResult`` that depends on the method.
-
-        Args:
-            scorer, people, config, progress: as for ``find_subgroups``.
-            limit: when time is up.
-
-        Raises:
-            OptionError: the method does not know an option that was set.
-        """
-        ...
-
-
-def check_options(config: SubgroupConfig, *measures: str, deaf_to: Collection[str] = ()) -> None:
-    """Refuse what a published method does not know, instead of ignoring it.
+def check_options(config: SubgroupConfig, *measures: str, unsupported: Collection[str] = ()) -> None:
+    """Refuse options that a published method does not support.
 
     Args:
-        config: the options.
-        measures: what the method can compare.
-        deaf_to: options that must be left at their defaults, besides ``per``, ``judged`` and ``budget``, which no
-            published method knows.
+        config: Options.
+        measures: Supported measures.
+        unsupported: Unsupported options besides ``per``, ``judged`` and ``budget``, which no published method has.
+
+    Raises:
+        OptionError: An unsupported option is not at its default.
     """
     if config.measure not in measures:
         raise OptionError(
@@ -55,7 +41,7 @@ def check_options(config: SubgroupConfig, *measures: str, deaf_to: Collection[st
             hint=f"one of: {', '.join(measures)}; or the method 'exact'",
         )
     default = SubgroupConfig()
-    for name in ("per", "judged", "budget", *deaf_to):
+    for name in ("per", "judged", "budget", *unsupported):
         if getattr(config, name) != getattr(default, name):
             option = "judge" if name == "judged" else name.replace("_", "-")
             raise OptionError(
@@ -69,33 +55,35 @@ def sensitive_names(people: People, config: SubgroupConfig) -> tuple[str, ...]:
     return tuple(config.attributes or people.schema.protected)
 
 
-def describe_cuts(cuts: Collection[AttributeCut]) -> tuple[AttributeCells, ...]:
-    """Return the cuts as a result shows them."""
-    return tuple(AttributeCells(name=cut.attribute, cells=cut.names, ordered=cut.ordered) for cut in cuts)
+def build_result(people: People, config: SubgroupConfig, /, **fields: Any) -> SubgroupResult:
+    """Build the result of a published method, which corrects for nothing and has no minimum size."""
+    shared = {name: getattr(config, name) for name in ("method", "measure", "confidence", "margin", "support", "seed")}
+    defaults = {"control": "none", "critical": None, "min_size": 1, "people": len(people), "seconds": 0.0}
+    return SubgroupResult(**shared | defaults | fields, table_reading=people.reading)
 
 
-# Asking a model about samples until a normal margin is small enough: the loop that published methods share.
+# Sampling until a normal margin is small enough.
 
 Draw: TypeAlias = Callable[[int, int, int, np.random.Generator], NDArray[Any]]
-"""``draw(question, side, n, rng)``: n samples for one side of a question, to be asked about."""
+"""``draw(question, side, n, rng)``: n samples for one side of a question."""
 
 Ask: TypeAlias = Callable[[NDArray[Any]], Booleans]
-"""Which of the samples the model decides favourably."""
+"""Which samples the model decides favourably."""
 
-FEWEST_MORE = 32
-"""Samples drawn at least whenever a question needs more; those after its stop are not used."""
+MIN_MORE = 32
+"""Minimum number of samples drawn if a question needs more. Those after its stop are not used."""
 
 
 @dataclass(frozen=True)
 class SampledRates:
-    """What was seen of each question by the time it stopped.
+    """Rates of each question when it stopped.
 
     Attributes:
-        n: samples on each side, shape (questions,); 0 where the time ran out first.
-        k: how many of them were decided favourably, shape (questions, sides).
-        margins: the normal margin at the stop, summed over the sides, shape (questions,).
-        asked: samples the model was asked about in all.
-        cut_short: whether the time ran out or somebody interrupted.
+        n: Number of samples on each side, shape (questions,). 0 if the time limit came first.
+        k: Number of favourable samples, shape (questions, sides).
+        margins: Normal margin, summed over the sides, shape (questions,).
+        asked: Total number of samples sent to the model.
+        cut_short: Whether the time limit or an interrupt ended the sampling.
     """
 
     n: Integers
@@ -106,54 +94,60 @@ class SampledRates:
 
     @cached_property
     def rates(self) -> Floats:
-        """Share of the samples of each side that were decided favourably, shape (questions, sides)."""
+        """Favourable rate of each side, shape (questions, sides)."""
         return np.asarray(self.k / np.maximum(self.n[:, None], 1))
 
     @cached_property
     def gaps(self) -> Floats:
         """Difference of the rates of the first two sides, shape (questions,)."""
-        rates = self.rates
-        return np.asarray(rates[:, 0] - rates[:, 1])
+        return np.asarray(self.rates[:, 0] - self.rates[:, 1])
 
 
-def describe_sampled(seen: SampledRates, which: int, rules: Rules, words: str, size: int, rest: int) -> Finding:
-    """Return what was seen of one rule set as a finding: its interval is the gap and the summed margins around it."""
-    (rate, rest_rate), gap, margin = seen.rates[which, :2].tolist(), float(seen.gaps[which]), float(seen.margins[which])
+def sampled_finding(
+    rules: Rules,
+    rates: tuple[float, float],
+    margin: float,
+    *,
+    size: int,
+    rest: int,
+    samples: int,
+    words: str | None = None,
+    versus: RuleSet | None = None,
+) -> Finding:
+    """Build a finding from sampled rates, with the interval of the gap plus or minus the summed margins."""
+    gap = rates[0] - rates[1]
     low, high = max(gap - margin, -1.0), min(gap + margin, 1.0)
     return Finding(
         rules=rules,
-        words=words,
+        words=describe_rules(rules) if words is None else words,
         size=size,
         rest=rest,
-        positives=None,
-        rest_positives=None,
-        rate=rate,
-        rest_rate=rest_rate,
+        rate=rates[0],
+        rest_rate=rates[1],
         gap=gap,
         low=low,
         high=high,
         plain_low=low,
         plain_high=high,
-        z=None,
-        adjusted_p=None,
         found=abs(gap) > margin,
-        samples=int(seen.n[which]),
+        versus=versus,
+        samples=samples,
     )
 
 
 def summed_margin(k: Integers, n: Integers, z: float) -> Floats:
-    """``sum over sides of z sqrt(p (1 - p) / n)`` with p = k / n: k of shape (..., sides), n of shape (...)."""
+    """Compute ``sum over sides of z sqrt(p (1 - p) / n)`` with p = k / n; k (..., sides), n (...)."""
     p = k / n[..., None]
     return np.asarray(z * np.sqrt(p * (1 - p) / n[..., None]).sum(axis=-1))
 
 
 class StoppingRule(NamedTuple):
-    """When a question has samples enough.
+    """Number of samples of a question.
 
     Attributes:
-        more_than: no question stops before it has more samples than this on each side.
-        margin, z: it stops where ``sum over sides of z sqrt(p (1 - p) / n)`` is at most the margin, which comes after
-            at most ``(z sides / (2 margin))**2`` samples, or ``more_than`` + 1.
+        more_than: No question stops before it has more samples than this on each side.
+        margin, z: A question stops when ``sum over sides of z sqrt(p (1 - p) / n)`` is at most the margin, after at
+            most ``(z sides / (2 margin))**2`` or ``more_than`` + 1 samples.
     """
 
     more_than: int
@@ -172,23 +166,23 @@ def sample_until_margin(
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> SampledRates:
-    """Draw for every side of every question, one sample at a time, until the summed margin is at most ``margin``.
+    """Sample all sides of every question until the summed margin is at most ``rule.margin``.
 
-    A question stops at the very sample at which a loop of single draws would stop. The draws are made in blocks and the
-    model is asked in batches, many questions in one; what lies behind a question's stop is thrown away. Every question
-    has random numbers of its own, so its answer does not depend on the others.
+    A question stops at the same sample as a loop of single draws would. Samples are drawn in blocks and sent to the
+    model in batches of several questions; those after a question's stop are discarded. Each question has its own random
+    numbers, so that its answer does not depend on the others.
 
     Args:
-        questions: how many there are.
-        sides: how many proportions each compares; 1 for the estimate of one proportion.
-        draw, ask: where samples come from, and what is counted.
-        rule: when to stop.
-        seed: of all random numbers.
-        limit: when time is up; questions that are still open then are left out.
-        progress: called with the share of questions done.
+        questions: Number of questions.
+        sides: Number of proportions per question, 1 to estimate a single proportion.
+        draw, ask: Functions that draw samples and send them to the model.
+        rule: Stopping rule.
+        seed: Seed of the random numbers.
+        limit: Time limit, at which unfinished questions are left out.
+        progress: Called with the share of finished questions.
 
     Raises:
-        KeyboardInterrupt: somebody interrupted before any question stopped; later, what was seen is returned.
+        KeyboardInterrupt: Interrupted before any question stopped. Later interrupts return the finished questions.
     """
     rngs: dict[int, np.random.Generator] = {}
     n, k = np.zeros(questions, dtype=np.int64), np.zeros((questions, sides), dtype=np.int64)
@@ -204,7 +198,7 @@ def sample_until_margin(
             block = _next_batch(waiting, wanted, sides)
             for question in block:
                 rngs.setdefault(question, np.random.default_rng((seed, question)))
-            # By question and then by side, each a run of as many samples.
+            # Samples are ordered by question, then by side.
             samples = [draw(q, side, int(wanted[q]), rngs[q]) for q in block for side in range(sides)]
             favourable = ask(np.concatenate(samples))
             asked += len(favourable)
@@ -222,9 +216,9 @@ def sample_until_margin(
                 if small.any():
                     del rngs[question]
                 else:
-                    # A margin falls with the root of the samples: so many in all should do.
+                    # The margin is inversely proportional to the root of the number of samples.
                     enough = int(n[question] * (reached[last] / rule.margin) ** 2) + 1
-                    wanted[question] = max(enough - int(n[question]), FEWEST_MORE)
+                    wanted[question] = max(enough - int(n[question]), MIN_MORE)
                     unfinished.append(question)
             waiting.extendleft(reversed(unfinished))
             block = []
@@ -239,7 +233,7 @@ def sample_until_margin(
 
 
 def _next_batch(waiting: deque[int], wanted: Integers, sides: int) -> list[int]:
-    """Return the first questions taken out of those waiting, as many as fit into one batch; at least one."""
+    """Remove the first waiting questions that fit into one batch, at least one."""
     block = [waiting.popleft()]
     rows = int(wanted[block[0]]) * sides
     while waiting and rows + int(wanted[waiting[0]]) * sides <= BATCH_ROWS:

@@ -1,47 +1,36 @@
-"""The gaps between real texts: every text is scored once, and everything after that is counting."""
+"""Gaps between groups of real texts, tested like those between groups of people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.stats.level import normal_cdf, normal_quantile
-from evenhand.stats.mean import SampleMoments, welch_interval
-from evenhand.stats.permutation import permute_counts, permute_sums, standardised_gap, standardised_mean_gap
 from evenhand.stats.proportion import count_needed
-from evenhand.stats.score_difference import miettinen_nurminen
+from evenhand.subgroups.assessment import describe_finding, summarise_tests
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, p_of_query, significant, text_p_values
+from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, adjusted_p_of, text_p_values
+from evenhand.subgroups.gaps import StratifiedGroups, largest_gap_to_rest, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
 from evenhand.subgroups.rules import RuleSet, describe_rules
-from evenhand.subgroups.text.mentions import (
-    MentionPatterns,
-    Mentions,
-    RuleSetSums,
-    Terms,
-    count_rule_sets,
-    sample_variance,
-)
-
-BLOCK = 256
-"""Rule sets whose permuted counts are held at once."""
+from evenhand.subgroups.text.mentions import Mentions, Terms, TextTable, count_rule_sets
 
 
 @dataclass(frozen=True)
 class ObservedGaps:
-    """What was counted in real texts.
+    """Result of a search among texts.
 
     Attributes:
-        rule_sets: how many there are, before floors.
-        tested: how many different ones meet the floors.
-        critical: standard errors that the adjusted intervals reach; None where nothing is adjusted.
-        found: how many are significant.
-        findings: ranked, at most as many as were asked for.
-        judged: rule sets that were asked about.
-        notes: what else a reader must know.
+        rule_sets: Number of rule sets.
+        tested: Number of distinct rule sets that are large enough.
+        critical: Half width of the adjusted intervals in standard errors. None if nothing is adjusted.
+        found: Number of significant rule sets.
+        findings: Ranked findings, at most the requested number.
+        judged: Findings about the requested rule sets.
+        notes: Notes for readers.
     """
 
     rule_sets: int
@@ -53,213 +42,132 @@ class ObservedGaps:
     notes: tuple[str, ...] = ()
 
 
-def measure_observed_gaps(said: Mentions, values: Floats, counted: bool, config: TextSubgroupConfig) -> ObservedGaps:
-    """Return every rule set, with the gap to the texts that it is compared with.
+def measure_observed_gaps(
+    mentions: Mentions, values: Floats, counted: bool, config: TextSubgroupConfig
+) -> ObservedGaps:
+    """Test every rule set over texts.
 
-    For the control of the error the outcomes are permuted among the texts that are compared: exact if who a text
-    speaks of makes no difference to its outcome.
+    Under the null hypothesis that the mentioned groups do not influence outcomes, outcomes are exchangeable among
+    the texts that are compared, so that the permutation test is exact.
 
     Args:
-        said: who the texts speak of.
-        values: 0 or 1, or a score, of each text, shape (n,).
-        counted: whether they are 0 and 1.
-        config: settings.
+        mentions: Groups that the texts mention.
+        values: Outcome of each text, 0 or 1 or a score, shape (texts,).
+        counted: Whether outcomes are 0 and 1.
+        config: Settings.
     """
-    return _ObservedSearch(said, values, counted, config).result()
+    min_texts = max(config.min_texts, count_needed(config.support, len(values)))
+    if config.compared == "others":
+        rows = np.flatnonzero(mentions.any.any(axis=1))
+        mentions, values = mentions.of(rows), values[rows]
+    texts = TextTable.of(mentions, values, counted=counted, compared=config.compared)
+    family = texts.frequent_rule_sets(config.depth, min_texts)
+    inside, whole = texts.sides(family)
+    groups = texts.compare(inside, whole)
+    enough = np.flatnonzero((groups.size[:, 0] >= min_texts) & (groups.rest[:, 0] >= config.min_texts))
+    # Rule sets that the same texts satisfy are one test. The finding lists the other descriptions.
+    first, copies = _distinct_rule_sets(inside[enough], whole[enough])
+    tested = enough[first]
+    groups = groups.at(tested)
+    tests = adjust_text_tests(groups.z, config, lambda: _permuted_maxima(texts, groups, inside[tested], config))
+    statistics = summarise_tests(groups, None, tests, text_p_values(tests), margin=config.margin)
+    # A small gap that is certain comes before a large one that is not.
+    clear = np.maximum(statistics.low, -statistics.high)
+    order = np.lexsort((np.arange(len(tested)), -np.abs(tests.z), -clear))[: config.most].tolist()
+    findings = []
+    for i in order:
+        rules = mentions.rules(family[tested[i]])
+        same = tuple(RuleSet(rules=mentions.rules(family[enough[copy]])) for copy in copies[i])
+        finding = describe_finding(statistics, i, rules, describe_rules(rules))
+        findings.append(finding.model_copy(update={"same": same, "others": len(same)}))
+    under = _find_explanations(texts, [family[tested[i]] for i in order], findings, tests.critical)
+    return ObservedGaps(
+        rule_sets=count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
+        tested=len(tested),
+        critical=tests.critical,
+        found=int(statistics.found.sum()),
+        findings=list_in_reading_order(
+            [
+                finding.model_copy(update={"under": parent, "explains": under.count(place)})
+                for place, (finding, parent) in enumerate(zip(findings, under, strict=True))
+            ]
+        ),
+        judged=tuple(_judge(mentions, texts, rules, tests, min_texts, config) for rules in config.judged),
+    )
 
 
-class _ObservedSearch:
-    def __init__(self, said: Mentions, values: Floats, counted: bool, config: TextSubgroupConfig) -> None:
-        self.said, self.counted, self.config = said, counted, config
-        self.least = max(config.min_texts, count_needed(config.support, len(values)))
-        rows = np.flatnonzero(said.any.any(axis=1)) if config.compared == "others" else np.arange(len(values))
-        self.values = values[rows]
-        self.patterns = MentionPatterns.among(said.of(rows))
+def _permuted_maxima(
+    texts: TextTable, groups: StratifiedGroups, inside: Booleans, config: TextSubgroupConfig
+) -> Floats:
+    """Compute the largest |z| of all rule sets in each permutation of the outcomes, shape (permutations,)."""
+    # Outcomes are permuted within strata, and the texts that a rule set is compared within are whole strata, so that
+    # the expected total of a rule set is the same in all permutations.
+    tails = scale_tails(groups, np.zeros(len(inside)))
+    largest = largest_gap_to_rest(tails, lambda rows: inside[rows], inside.shape[1])
+    sums = texts.table.permute_sums(config.permutations, np.random.default_rng(config.seed))
+    return largest(sums.T.astype(np.float32))
 
-    def result(self) -> ObservedGaps:
-        config = self.config
-        family = self.patterns.frequent_rule_sets(config.depth, self.least)
-        inside, whole, sums = self.measure_family(family)
-        enough = np.flatnonzero((sums.n >= self.least) & (sums.rest >= config.min_texts))
-        # Rule sets about the very same texts are one test; the others are named beside it.
-        first, same = _distinct_rule_sets(inside[enough], whole[enough])
-        rows = enough[first]
-        z = self.z(sums.some(rows))
-        account = adjust_text_tests(z, config, lambda: self.maxima(inside[rows], whole[rows]))
-        tested = [family[row] for row in rows]
-        alike = [[family[enough[one]] for one in others] for others in same]
-        findings = self.findings(tested, alike, sums.some(rows), z, text_p_values(account), account)
-        # By the end of the interval nearer to 0: a small gap that is certain comes before a large one that is not.
-        order = sorted(range(len(rows)), key=lambda i: (-max(findings[i].low, -findings[i].high), -abs(z[i]), i))
-        kept = order[: config.most]
-        under = self.find_explanations([tested[i] for i in kept], [findings[i] for i in kept], account.critical)
-        return ObservedGaps(
-            rule_sets=count_rule_sets([one.shape[1] for one in self.said.inside], config.depth),
-            tested=len(rows),
-            critical=account.critical,
-            found=sum(one.found for one in findings),
-            findings=list_in_reading_order(
-                [
-                    findings[i].model_copy(update={"under": parent, "explains": under.count(place)})
-                    for place, (i, parent) in enumerate(zip(kept, under, strict=True))
-                ]
-            ),
-            judged=tuple(self.judge(dict(one), account) for one in config.judged),
-        )
 
-    def measure_family(self, family: Sequence[Terms]) -> tuple[Booleans, Booleans, RuleSetSums]:
-        inside, whole = self.patterns.rule_set_sides(family, self.config.compared)
-        return inside, whole, RuleSetSums.over(inside, whole, self.patterns, self.values)
+def _find_explanations(
+    texts: TextTable, family: Sequence[Terms], findings: Sequence[Finding], critical: float
+) -> list[int | None]:
+    """Find the position of the finding that explains each finding.
 
-    def z(self, sums: RuleSetSums) -> Floats:
-        if self.counted:
-            return standardised_gap(sums.k, sums.n, sums.all_k, sums.all_n)
-        mean = sums.all_k / np.maximum(sums.all_n, 1)
-        return standardised_mean_gap(sums.k, sums.n, mean, sums.variance, sums.all_n)
-
-    def maxima(self, inside: Booleans, whole: Booleans) -> Floats:
-        """Return the largest |z| of all rule sets each time that the outcomes are permuted."""
-        config, sizes = self.config, self.patterns.sizes
-        rng = np.random.default_rng(config.seed)
-        dealt, squares = (
-            self.permuted_sums(rng),
-            np.bincount(self.patterns.of, weights=self.values**2, minlength=len(sizes)),
-        )
-        largest = np.zeros(config.permutations)
-        for start in range(0, len(inside), BLOCK):
-            within, around = (side[start : start + BLOCK].astype(np.float64) for side in (inside, whole))
-            n, all_n = (within @ sizes)[:, None], (around @ sizes)[:, None]
-            k, all_k = within @ dealt.T, around @ dealt.T
-            if self.counted:
-                z = standardised_gap(k, n, all_k, all_n)
-            else:  # a whole is made of strata, within which nothing is lost or gained by dealing
-                variance = sample_variance(all_n, all_k, (around @ squares)[:, None])
-                z = standardised_mean_gap(k, n, all_k / all_n, variance, all_n)
-            largest = np.maximum(largest, np.abs(z).max(axis=0))
-        return largest
-
-    def permuted_sums(self, rng: np.random.Generator) -> Floats:
-        """Return the sums of permuted outcomes by pattern, shape (permutations, patterns).
-
-        Texts compared with ``others`` are dealt with among those that speak of people of the same categories: what a
-        text is about may well make a difference, where who it speaks of makes none.
-        """
-        config, patterns = self.config, self.patterns
-        spoken = np.stack([one.any(axis=1) for one in patterns.spoken], axis=1)
-        if config.compared == "all":
-            spoken = np.zeros_like(spoken)
-        _, stratum = np.unique(spoken, axis=0, return_inverse=True)
-        dealt = np.zeros((config.permutations, len(patterns.sizes)))
-        for one in range(int(stratum.max(initial=-1)) + 1):
-            columns = np.flatnonzero(stratum.ravel() == one)
-            texts = np.isin(patterns.of, columns)
-            values, of = self.values[texts], np.searchsorted(columns, patterns.of[texts])
-            if self.counted:
-                dealt[:, columns] = permute_counts(patterns.sizes[columns], int(values.sum()), config.permutations, rng)
+    A finding is explained by a simpler one that includes all of its texts and whose other texts do not differ from
+    them significantly, or by one with a gap in the other direction without whose texts no significant gap is left. A
+    finding that explains others is not explained itself.
+    """
+    under: list[int | None] = [None] * len(family)
+    inside, whole = texts.sides(family)
+    categories = [{axis for axis, _ in terms} for terms in family]
+    simplest = sorted((i for i, finding in enumerate(findings) if finding.found), key=lambda i: (len(family[i]), i))
+    for i in simplest:
+        for j in simplest:
+            if under[j] is not None:
+                continue
+            same_direction = findings[i].gap * findings[j].gap > 0
+            if same_direction and set(family[j]) < set(family[i]):
+                part, among = inside[[i]], inside[[j]]
+            elif not same_direction and j < i and categories[j] <= categories[i]:
+                part, among = inside[[i]] & ~inside[[j]], whole[[i]] & ~inside[[j]]
             else:
-                dealt[:, columns] = permute_sums(of, values, len(columns), config.permutations, rng)
-        return dealt
-
-    def findings(
-        self,
-        family: Sequence[Terms],
-        alike: Sequence[Sequence[Terms]],
-        sums: RuleSetSums,
-        z: Floats,
-        p: Floats,
-        account: AdjustedTests,
-    ) -> list[Finding]:
-        config = self.config
-        rate, rest_rate = sums.k / sums.n, (sums.all_k - sums.k) / sums.rest
-        low, high = self.interval(sums, account.critical)
-        plain_low, plain_high = self.interval(sums, float(normal_quantile(config.confidence)))
-        found = significant(account, p, low, high, config.margin)
-        return [
-            Finding(
-                rules=(rules := self.said.rules(terms)),
-                words=describe_rules(rules),
-                size=int(sums.n[i]),
-                rest=int(sums.rest[i]),
-                positives=round(sums.k[i]) if self.counted else None,
-                rest_positives=round(sums.all_k[i] - sums.k[i]) if self.counted else None,
-                rate=rate[i],
-                rest_rate=rest_rate[i],
-                gap=rate[i] - rest_rate[i],
-                low=low[i],
-                high=high[i],
-                plain_low=plain_low[i],
-                plain_high=plain_high[i],
-                z=z[i],
-                adjusted_p=p[i],
-                found=bool(found[i]),
-                same=tuple(RuleSet(rules=self.said.rules(one)) for one in alike[i]),
-                others=len(alike[i]),
-            )
-            for i, terms in enumerate(family)
-        ]
-
-    def interval(self, sums: RuleSetSums, critical: float) -> tuple[Floats, Floats]:
-        if len(sums.n) == 0:
-            return np.empty(0), np.empty(0)
-        if self.counted:
-            return miettinen_nurminen(sums.k, sums.n, sums.all_k - sums.k, sums.rest, z=critical)
-        inside, outside = sums.side_variances
-        first = SampleMoments(sums.k / sums.n, inside, sums.n)
-        second = SampleMoments((sums.all_k - sums.k) / sums.rest, outside, sums.rest)
-        return welch_interval(first, second, 2 * float(normal_cdf(critical)) - 1)
-
-    def find_explanations(
-        self, family: Sequence[Terms], findings: Sequence[Finding], critical: float
-    ) -> list[int | None]:
-        """For each finding the position of one that explains it.
-
-        Either a simpler one that holds all of its texts and whose other texts fare no differently; or one that fares
-        the other way, and without whose texts nothing is left of the gap. What explains others is explained by none.
-        """
-        under: list[int | None] = [None] * len(family)
-        inside, whole, _ = self.measure_family(family)
-        own = [i for i, one in enumerate(findings) if one.found]
-        simplest = sorted(own, key=lambda one: (len(family[one]), one))
-        for i in simplest:
-            for j in simplest:
-                if under[j] is not None:
-                    continue
-                same_way = findings[i].gap * findings[j].gap > 0
-                if same_way and set(family[j]) < set(family[i]):
-                    part, among = inside[[i]], inside[[j]]
-                elif not same_way and j < i and _rule_categories(family[j]) <= _rule_categories(family[i]):
-                    part, among = inside[[i]] & ~inside[[j]], whole[[i]] & ~inside[[j]]
-                else:
-                    continue
-                if abs(float(self.z(RuleSetSums.over(part, among, self.patterns, self.values))[0])) <= critical:
-                    under[i] = j
-                    break
-        return under
-
-    def judge(self, asked: dict[str, str], account: AdjustedTests) -> Finding | RefusedRuleSet:
-        """Return one rule set, with the intervals and the p that it would have had among those looked at."""
-        terms = self.said.parse_rules(asked)
-        _, _, sums = self.measure_family([terms])
-        n, rest = int(sums.n[0]), int(sums.rest[0])
-        for texts, where in ((n, "contain"), (rest, "are compared with those that contain")):
-            floor = self.least if where == "contain" else self.config.min_texts
-            if texts < floor:
-                rules = self.said.rules(terms)
-                reason = f"{texts:,} texts {where} it: fewer than {floor:,}"
-                return RefusedRuleSet(rules=rules, words=describe_rules(rules), size=n, rest=rest, reason=reason)
-        own = self.z(sums)
-        p = np.array([p_of_query(account, float(own[0]))])
-        return self.findings([terms], [()], sums, own, p, account)[0]
+                continue
+            if abs(float(texts.compare(part, among).z[0])) <= critical:
+                under[i] = j
+                break
+    return under
 
 
-def _rule_categories(terms: Terms) -> set[int]:
-    """Return the categories of a rule set."""
-    return {axis for axis, _ in terms}
+def _judge(
+    mentions: Mentions,
+    texts: TextTable,
+    rules: Mapping[str, str],
+    tests: AdjustedTests,
+    min_texts: int,
+    config: TextSubgroupConfig,
+) -> Finding | RefusedRuleSet:
+    """Test a requested rule set as if it were one of the tested family."""
+    terms = mentions.parse_rules(rules)
+    groups = texts.compare(*texts.sides([terms]))
+    size, rest, words = int(groups.size[0, 0]), int(groups.rest[0, 0]), describe_rules(mentions.rules(terms))
+    for count, minimum, role in (
+        (size, min_texts, "contain it"),
+        (rest, config.min_texts, "are compared with those that contain it"),
+    ):
+        if count < minimum:
+            reason = f"{count:,} texts {role}: fewer than {minimum:,}"
+            return RefusedRuleSet(rules=mentions.rules(terms), words=words, size=size, rest=rest, reason=reason)
+    p = np.array([adjusted_p_of(tests, float(groups.z[0]))])
+    own = dataclasses.replace(tests, z=groups.z)
+    statistics = summarise_tests(groups, None, own, p, margin=config.margin)
+    return describe_finding(statistics, 0, mentions.rules(terms), words)
 
 
 def _distinct_rule_sets(inside: Booleans, whole: Booleans) -> tuple[Integers, list[list[int]]]:
-    """Return the first rule set of each that hold and are compared with the same texts, and the others of each."""
-    seen: dict[bytes, list[int]] = {}
+    """Group rule sets with the same texts on both sides: the first of each group, and the others."""
+    rows_by_sides: dict[bytes, list[int]] = {}
     for row, key in enumerate(np.packbits(np.concatenate([inside, whole], axis=1), axis=1)):
-        seen.setdefault(key.tobytes(), []).append(row)
-    return np.array([rows[0] for rows in seen.values()], dtype=np.int64), [rows[1:] for rows in seen.values()]
+        rows_by_sides.setdefault(key.tobytes(), []).append(row)
+    return np.array([rows[0] for rows in rows_by_sides.values()], dtype=np.int64), [
+        rows[1:] for rows in rows_by_sides.values()
+    ]

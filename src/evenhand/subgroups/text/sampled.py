@@ -1,0 +1,174 @@
+"""TestSGD on texts as published: swapped texts are sampled for each rule set until a margin is small enough.
+
+Source: Zhang et al., "TestSGD: interpretable testing of neural networks against subtle group discrimination" (ACM TOSEM
+2023), section 4.3. A sample of a rule set is a random text that mentions all of its categories, with the terms of the
+rule set substituted. The paper does not say how samples of the rest are made; here they are drawn from the same texts,
+with random other terms of the same categories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Booleans, Integers
+from evenhand.errors import LimitError, OptionError
+from evenhand.stats.level import normal_quantile
+from evenhand.stats.proportion import count_needed
+from evenhand.subgroups.config import TextSubgroupConfig
+from evenhand.subgroups.measures import TextOutcomes
+from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, sampled_finding
+from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
+from evenhand.subgroups.result import Finding, RefusedRuleSet
+from evenhand.subgroups.rules import describe_rules
+from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets
+from evenhand.subgroups.text.observed import ObservedGaps
+
+
+def sample_text_gaps(
+    texts: Sequence[str],
+    mentions: Mentions,
+    outcomes: TextOutcomes,
+    config: TextSubgroupConfig,
+    limit: TimeLimit,
+    progress: Callable[[float], None],
+) -> ObservedGaps:
+    """Sample all rule sets with enough texts, or the requested ones, with the published intervals of their gaps.
+
+    Args:
+        texts: Texts that the model was queried about.
+        mentions: Groups that they mention.
+        outcomes: Decisions of the model, which is queried about the samples.
+        config: Settings.
+        limit: Time limit.
+        progress: Called with the share done.
+
+    Raises:
+        OptionError: The measure is not the favourable rate.
+        LimitError: Stopped before one rule set was sampled.
+    """
+    if config.measure != "favourable":
+        raise OptionError(f"the sampled method knows no {config.measure} rate", hint="measure the favourable rate")
+    min_texts = max(config.min_texts, count_needed(config.support, len(texts)))
+    groups = [len(swapper.category.groups) for swapper in mentions.swappers]
+    requested = [mentions.parse_rules(rules) for rules in config.judged]
+    substitute = _TermSubstitution(texts, mentions)
+    questions: list[tuple[Terms, Integers]] = []
+    for size in range(1, max(config.depth, *map(len, requested), 1) + 1):
+        for axes in combinations(range(len(groups)), size):
+            rows = np.flatnonzero(mentions.any[:, list(axes)].all(axis=1))
+            if len(rows) < min_texts:
+                continue
+            for chosen in product(*(range(groups[axis]) for axis in axes)):
+                terms = tuple(zip(axes, chosen, strict=True))
+                if (terms in requested or not requested) and substitute.is_possible(terms, rows):
+                    questions.append((terms, rows))
+
+    def draw(question: int, side: int, number: int, rng: np.random.Generator) -> NDArray[np.object_]:
+        terms, rows = questions[question]
+        samples: list[str] = []
+        while len(samples) < number:
+            drawn = terms if side == 0 else _draw_other_terms(terms, groups, rng)
+            text = substitute(int(rng.choice(rows)), drawn)
+            if text is not None:
+                samples.append(text)
+        return np.array(samples, dtype=object)
+
+    def ask(samples: NDArray[np.object_]) -> Booleans:
+        outcomes.answers.ask(samples.tolist())
+        if outcomes.answers.stopped:
+            raise KeyboardInterrupt  # finished rule sets are kept
+        return outcomes.of(samples.tolist()) > 0
+
+    try:
+        rates = sample_until_margin(
+            len(questions),
+            2,
+            draw,
+            ask,
+            rule=StoppingRule(SAMPLE_THRESHOLD, config.margin, float(normal_quantile(config.confidence))),
+            seed=config.seed,
+            limit=limit,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        raise LimitError("it was stopped before one rule set was sampled", hint="allow more time") from None
+    done = np.flatnonzero(rates.n)
+    if len(questions) and not len(done):
+        raise LimitError("the time limit was reached before one rule set was sampled", hint="allow more time")
+    findings: dict[Terms, Finding] = {}
+    for i in done[np.argsort(-np.abs(rates.gaps[done]), kind="stable")].tolist():
+        terms, rows = questions[i]
+        size = int(mentions.members(terms)[rows].sum())
+        sides, margin, samples = tuple(rates.rates[i].tolist()), float(rates.margins[i]), int(rates.n[i])
+        findings[terms] = sampled_finding(
+            mentions.rules(terms), sides, margin, size=size, rest=len(rows) - size, samples=samples
+        )
+    return ObservedGaps(
+        rule_sets=count_rule_sets(groups, config.depth),
+        tested=len(done),
+        critical=None,
+        found=sum(finding.found for finding in findings.values()),
+        findings=() if requested else tuple(findings.values())[: config.most],
+        judged=tuple(findings.get(terms) or _refuse(terms, mentions, min_texts) for terms in requested),
+        notes=(
+            f"The published method: {rates.asked:,} samples, texts in which words were swapped for those of the rule "
+            "set or for random others. Rates are of these samples, sizes of real texts.",
+            f"Its interval, gap ± summed margins, is stated as {config.confidence**2:.4g} for one rule set chosen "
+            f"beforehand. It is not corrected for the {len(done):,} subgroups tested, and does not widen if the "
+            "samples come from few texts.",
+        ),
+    )
+
+
+def _refuse(terms: Terms, mentions: Mentions, min_texts: int) -> RefusedRuleSet:
+    """Describe why a rule set has no samples: too few texts have words that its terms can replace."""
+    rules, axes = mentions.rules(terms), [axis for axis, _ in terms]
+    rows = np.flatnonzero(mentions.any[:, axes].all(axis=1))
+    size = int(mentions.members(terms).sum())
+    reason = f"{len(rows):,} texts speak of all of {', '.join(mentions.names[axis] for axis in axes)}: "
+    reason += (
+        f"fewer than {min_texts:,}"
+        if len(rows) < min_texts
+        else "none has a place for these terms, or the time limit was reached"
+    )
+    return RefusedRuleSet(rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason)
+
+
+class _TermSubstitution:
+    """Substitution of the terms of a rule set into texts."""
+
+    def __init__(self, texts: Sequence[str], mentions: Mentions) -> None:
+        self.texts, self.mentions = texts, mentions
+        self.substitute = cache(self._substitute)
+
+    def __call__(self, row: int, terms: Terms) -> str | None:
+        return self.substitute(self.texts[row], terms)
+
+    def is_possible(self, terms: Terms, rows: Integers) -> bool:
+        """Check whether any of the texts has a place for each term."""
+        return any(self(row, terms) is not None for row in rows.tolist())
+
+    def _substitute(self, text: str, terms: Terms) -> str | None:
+        """Replace terms; None if a place has no word of the group, or is lost to the words of another category."""
+        if not terms:
+            return text
+        (axis, group), rest = terms[0], terms[1:]
+        name = self.mentions.swappers[axis].category.groups[group]
+        for slot in self.mentions.swappers[axis].slots(text)[:1]:
+            if name in slot.swapped:
+                return self._substitute(slot.of(name), rest)
+        return None
+
+
+def _draw_other_terms(terms: Terms, groups: Sequence[int], rng: np.random.Generator) -> Terms:
+    """Draw another combination of terms of the same categories, all with equal probability."""
+    while True:
+        drawn = tuple((axis, int(rng.integers(groups[axis]))) for axis, _ in terms)
+        if drawn != terms:
+            return drawn
