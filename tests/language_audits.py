@@ -12,7 +12,7 @@ from evenhand.llm.result import (
     Narrowing,
     ScenarioGap,
 )
-from evenhand.models.language.budget import ServiceUsage
+from evenhand.llm.budget import ServiceUsage
 from evenhand.stats import Estimated, Observed
 
 MAN, WOMAN, BLACK = "white man", "white woman", "black woman"

@@ -896,7 +896,7 @@ def audit_language_model(
         32
     """
     from evenhand import llm
-    from evenhand.models.language.file import ScreeningFile
+    from evenhand.llm.file import ScreeningFile
     from evenhand.schema.arrays import check_type
 
     check_type("model", model, Mapping | ScreeningFile | str | Path, "a file or a mapping of its entries")

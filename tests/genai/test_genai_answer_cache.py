@@ -13,8 +13,7 @@ from evenhand.core.coroutines import call
 from evenhand.errors import FetchError
 from evenhand.genai import GenerationConfig, Item, build_classifier, build_judge
 from evenhand.genai.backends.studio import Studio
-from evenhand.models.language.answer_store import AnswerStore
-from evenhand.models.language.answers import ModelReply
+from evenhand.models.answer_store import AnswerStore, ModelReply
 from genai_upstream import Upstream
 
 PICTURE = Studio(seed=1).generate("a leader")

@@ -18,8 +18,7 @@ from evenhand.core.coroutines import blocks, call
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.judges import Judge
-from evenhand.models.language.answer_store import AnswerStore
-from evenhand.models.language.answers import ModelReply
+from evenhand.models.answer_store import AnswerStore, ModelReply
 
 _stores: WeakValueDictionary[tuple[Path, int], AnswerStore] = WeakValueDictionary()
 _lock = Lock()

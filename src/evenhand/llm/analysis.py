@@ -60,7 +60,7 @@ def audit_language_model(
     """Audit a language model for gaps between groups, beyond the noise of the model and of names.
 
     Args:
-        model: Model file (``evenhand.models.ScreeningFile``), its path, or its entries as a mapping.
+        model: Model file (``evenhand.llm.ScreeningFile``), its path, or its entries as a mapping.
         people: Data frame whose rows are templates, or a list of texts, available as ``text`` in the prompt.
         config: Settings. Unset fields are taken from the plan of the model file.
         answers: File that stores all answers, so that an interrupted run can be continued without paying twice.

@@ -16,12 +16,12 @@ from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
+from evenhand.llm.budget import ServiceUsage
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.interview import Interview, open_interview
+from evenhand.llm.model import question_key
 from evenhand.llm.numbers import METHOD, POPULATION, TOO_FEW
 from evenhand.llm.result import GroupGap, LanguageModelAudit
-from evenhand.models.language.answer_store import question_key
-from evenhand.models.language.budget import ServiceUsage
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import multiway_mean
 from evenhand.stats.quantity import Estimated, Quantity, Unknown, quantity_value

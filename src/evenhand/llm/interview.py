@@ -15,13 +15,13 @@ from evenhand.core.typing import Integers, Progress
 from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.names import NameList, Person, load_name_list
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
+from evenhand.llm.answers import ChatOutcome
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, AnswerBatch, QuestionBatch
+from evenhand.llm.file import ScreeningFile, read_screening_file
+from evenhand.llm.model import ChatQuestion, LanguageModel
+from evenhand.llm.prompts import Prompt
 from evenhand.llm.result import AskedSide, NameListCard
-from evenhand.models.language.answers import ChatOutcome
-from evenhand.models.language.file import ScreeningFile, read_screening_file
-from evenhand.models.language.model import ChatQuestion, LanguageModel
-from evenhand.models.language.prompts import Prompt
 from evenhand.schema.arrays import require_column
 from evenhand.schema.table import is_missing
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.models.language.budget import ServiceUsage
+from evenhand.llm.budget import ServiceUsage
 from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:

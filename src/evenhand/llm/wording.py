@@ -25,6 +25,7 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import format_count, format_level, format_percent, format_significant, list_some
+from evenhand.llm.budget import ServiceUsage
 from evenhand.llm.result import (
     AskedSide,
     ConfirmedTemplate,
@@ -32,7 +33,6 @@ from evenhand.llm.result import (
     GroupOutcome,
     LanguageModelAudit,
 )
-from evenhand.models.language.budget import ServiceUsage
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}

@@ -1,8 +1,6 @@
 from .additive.network import AdditiveNetwork, network_from_dense
 from .blackbox.estimator import wrap_estimator
 from .blackbox.text_model import TextModel, load_text_model
-from .language.file import ScreeningFile, read_screening_file
-from .language.model import ChatQuestion, LanguageModel
 from .ledger import QuestionLedger
 from .load import load_model, load_regressor
 from .scorer import Scorer, favourable_score, predict_labels
@@ -14,12 +12,9 @@ from .white_box import extract_white_box, load_white_box
 
 __all__ = [
     "AdditiveNetwork",
-    "ChatQuestion",
     "DecisionTree",
-    "LanguageModel",
     "QuestionLedger",
     "Scorer",
-    "ScreeningFile",
     "Subject",
     "TextModel",
     "ThresholdScorer",
@@ -33,6 +28,5 @@ __all__ = [
     "load_white_box",
     "network_from_dense",
     "predict_labels",
-    "read_screening_file",
     "wrap_estimator",
 ]

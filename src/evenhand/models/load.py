@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -557,10 +558,16 @@ def _load_keras(path: Path, request: LoadRequest) -> Scorer:
 
 
 def _load_screening(path: Path, request: LoadRequest) -> Scorer:
-    from evenhand.models.language.scorer import open_screening_file
-
     refuse_stated(request.output, request.name or path.name)
-    return open_screening_file(path, request.schema, name=request.name, ledger=request.ledger)
+    scorer: Scorer = import_language_models().open_screening_file(
+        path, request.schema, name=request.name, ledger=request.ledger
+    )
+    return scorer
+
+
+def import_language_models() -> ModuleType:
+    """Import the reader of language-model files by name, because it belongs to a package above this one."""
+    return import_module("evenhand.llm.scorer")
 
 
 READERS = {

@@ -25,9 +25,8 @@ from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection, sort_predictions
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
 from evenhand.models.importing import import_object
-from evenhand.models.language.scorer import TEXT_QUESTIONS, open_text_file
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, is_url, load_stored_object
+from evenhand.models.load import OBJECT_LOADERS, OBJECT_NAME, import_language_models, is_url, load_stored_object
 from evenhand.models.noise import CHECKED, NoiseCheck, growing_batches
 from evenhand.models.outputs import OutputKind, read_outputs
 from evenhand.models.replies import Reply, label_reply, read_answers
@@ -130,8 +129,8 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
             classifier = read_text_classifier(path)
             return TextModel(classifier, classifier.classes, name, can_vary=False)
         if path.suffix.lower() in (".yaml", ".yml"):
-            asker = open_text_file(path)
-            return TextModel(asker, asker.classes, path.name, TEXT_QUESTIONS, asker.ledger, asker.can_vary)
+            model: TextModel = import_language_models().open_text_file(path)
+            return model
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(
                 "this is not a text model",

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from evenhand.core.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
 from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
-from evenhand.models import ChatQuestion, LanguageModel
-from evenhand.models.language.answer_store import AnswerStore, question_key
-from evenhand.models.language.budget import CallBudget, ServiceUsage
-from evenhand.models.language.model import QuestionPool, RateGate, upper_tokens
+from evenhand.llm import ChatQuestion, LanguageModel
+from evenhand.llm.budget import CallBudget, ServiceUsage
+from evenhand.llm.model import QuestionPool, RateGate, question_key, upper_tokens
+from evenhand.models.answer_store import AnswerStore
 from evenhand.testing import FakeChat, chance_by_words
-from models.language.screening import screening
+from llm.screening import screening
 from support import ROOT, scaled
 
 PRICE = [1e6, 1e6]
@@ -100,7 +100,7 @@ def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path: Path) -> N
             whole = model.ask(asked)
         chat.paid.clear()
         code = (
-            "import sys; from models.language.test_asking import *\n"
+            "import sys; from llm.test_asking import *\n"
             "with LanguageModel(screening(sys.argv[1], plan={'at_once': 4}), answers=Path(sys.argv[2])) as model:\n"
             "    model.ask(questions(model, 20))"
         )

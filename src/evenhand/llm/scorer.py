@@ -12,11 +12,12 @@ import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import FetchError, ModelError, OptionError
+from evenhand.llm.answers import ChatOutcome
+from evenhand.llm.file import AnswerFormat
+from evenhand.llm.model import ChatQuestion, LanguageModel
+from evenhand.llm.prompts import Prompt
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.language.answers import ChatOutcome
-from evenhand.models.language.file import AnswerFormat
-from evenhand.models.language.model import ChatQuestion, LanguageModel
-from evenhand.models.language.prompts import Prompt
+from evenhand.models.blackbox.text_model import TextModel
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import ask_once
@@ -45,15 +46,20 @@ class RepeatedAsker:
     @property
     def asks(self) -> int:
         """Number of answers per prompt. 1 if probabilities are read."""
-        return 1 if self.model.file.answers.read == "logprobs" else self.model.file.asks
+        return self.model.file.asks if self.can_vary else 1
+
+    @property
+    def can_vary(self) -> bool:
+        """Whether answers to the same question may differ. Probabilities never do."""
+        return self.model.file.answers.read != "logprobs"
 
     def means(self, prompts: Sequence[Prompt]) -> Floats:
         """Ask each prompt and compute the mean of the new answers, scaled to 0 to 1, shape (n,).
 
         Raises:
             BudgetError: The limits do not allow all answers. Received answers are stored.
-            FetchError: the service is down, or a prompt was not answered.
-            ModelError: no answer to a prompt is readable, and unreadable answers are excluded.
+            FetchError: The service is down, or a prompt was not answered.
+            ModelError: No answer to a prompt is readable, and unreadable answers are excluded.
         """
         questions = []
         with self._lock:
@@ -64,6 +70,10 @@ class RepeatedAsker:
         outcomes = self.model.ask(questions, ledger=self.ledger)
         form = self.model.file.answers
         return np.array([self._mean(outcomes[i : i + self.asks], form) for i in range(0, len(outcomes), self.asks)])
+
+    def text_means(self, texts: Sequence[str]) -> Floats:
+        """Ask about each text and compute the mean of the new answers, as in ``means``."""
+        return self.means([self.model.render({"text": text}) for text in texts])
 
     def _mean(self, outcomes: Sequence[ChatOutcome], form: AnswerFormat) -> float:
         if any(outcome.kind == "failed" for outcome in outcomes):
@@ -117,7 +127,7 @@ class LanguageScorer(ReplyingScorer):
     @property
     def can_vary(self) -> bool:
         """Whether answers to the same question may differ."""
-        return can_vary(self.asker)
+        return self.asker.can_vary
 
     def reply(self, individuals: Floats) -> Reply:
         """Compute scores and labels with one question per individual."""
@@ -138,52 +148,13 @@ class LanguageScorer(ReplyingScorer):
         return Reply(scores, np.where(share > 0.5, self.favourable, 1 - self.favourable), False)
 
 
-@dataclass(eq=False)
-class TextAsker:
-    """Language model as a function that maps texts to scores, shape (n,).
-
-    Attributes:
-        model: Language model.
-        classes: Unfavourable choices, then the favourable one.
-        ledger: Ledger that counts paid answers.
-        asker: Sender of the prompts.
-    """
-
-    model: LanguageModel
-    ledger: QuestionLedger = field(default_factory=QuestionLedger)
-
-    def __post_init__(self) -> None:
-        form = self.model.file.answers
-        unfavourable = [choice for choice in form.choices if choice != form.favourable]
-        self.classes = (" or ".join(unfavourable) or "other", form.favourable if form.choices else "favourable")
-        self.asker = RepeatedAsker(self.model, self.ledger)
-
-    @property
-    def can_vary(self) -> bool:
-        """Whether answers to the same question may differ."""
-        return can_vary(self.asker)
-
-    def __call__(self, texts: Sequence[str]) -> Floats:
-        """Compute the score of each text. Repeated texts get new answers.
-
-        Raises:
-            EvenhandError: as ``RepeatedAsker.means``; or the prompt needs more than ``text``.
-        """
-        return self.asker.means([self.model.render({"text": text}) for text in texts])
-
-
-def can_vary(asker: RepeatedAsker) -> bool:
-    """Return whether repeated answers may differ. Probabilities never do."""
-    return asker.model.file.answers.read != "logprobs"
-
-
 def open_screening_file(
     path: Path, schema: Schema, *, name: str | None = None, ledger: QuestionLedger | None = None
 ) -> LanguageScorer:
     """Load a model file as a scorer of rows without sending a query.
 
     Raises:
-        ModelError: the file cannot be read, it ranks people, or the target has more than two labels.
+        ModelError: The file cannot be read, it ranks people, or the target has more than two labels.
     """
     model = _open_model(path)
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values
@@ -197,13 +168,17 @@ def open_screening_file(
     return LanguageScorer(schema, asker, classes, classes.index(schema.target.favourable), name or path.name)
 
 
-def open_text_file(path: Path) -> TextAsker:
-    """Load a model file as a scorer of texts without sending a query.
+def open_text_file(path: Path) -> TextModel:
+    """Load a model file as a scorer of texts without sending a query. Repeated texts get new answers.
 
     Raises:
-        ModelError: the file cannot be read, or it ranks people.
+        ModelError: The file cannot be read, or it ranks people.
     """
-    return TextAsker(_open_model(path))
+    model, ledger = _open_model(path), QuestionLedger()
+    asker, form = RepeatedAsker(model, ledger), model.file.answers
+    unfavourable = [choice for choice in form.choices if choice != form.favourable]
+    classes = (" or ".join(unfavourable) or "other", form.favourable if form.choices else "favourable")
+    return TextModel(asker.text_means, classes, path.name, TEXT_QUESTIONS, ledger, asker.can_vary)
 
 
 def _open_model(path: Path) -> LanguageModel:

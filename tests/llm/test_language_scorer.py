@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from evenhand.errors import BudgetError, ModelError
+from evenhand.llm.scorer import LanguageScorer
 from evenhand.models import load_model, load_text_model
-from evenhand.models.language.scorer import LanguageScorer
 from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import check_noise
 from evenhand.schema import Schema
 from evenhand.subgroups.text.analysis import find_text_subgroups
 from evenhand.testing import FakeChat, chance_by_words
-from models.language.screening import screening
+from llm.screening import screening
 
 SCHEMA = Schema.model_validate(
     {
@@ -169,7 +169,7 @@ def test_texts_are_asked_about(write: Write) -> None:
         assert first[0] > first[1]
         assert len(set(chat.paid)) == model.ledger.sent == 40
         assert not np.array_equal(first, again)
-        model.ask.model.close()
+        model.ask.__self__.model.close()
 
 
 def test_subgroups_of_texts_stop_at_the_limit_of_calls(write: Write) -> None:
@@ -178,4 +178,4 @@ def test_subgroups_of_texts_stop_at_the_limit_of_calls(write: Write) -> None:
         model = load_text_model(write(chat.url, prompt="{{ text }} Answer yes or no.", asks=1, plan={"calls": 30}))
         assert "search was stopped" in str(find_text_subgroups(model, texts, protected=["gender"]))
         assert len(chat.paid) == 30
-        model.ask.model.close()
+        model.ask.__self__.model.close()

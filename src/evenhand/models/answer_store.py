@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
+from typing import IO, NamedTuple, TypeAlias
 
 from evenhand.core.files import write_atomically
 from evenhand.errors import DataError
-from evenhand.models.language.answers import ModelReply
-from evenhand.models.language.budget import Tokens
+
+Tokens: TypeAlias = tuple[int, int]
+"""Input and output tokens."""
 
 
-def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
-    """Return the key of a question: the SHA-256 of the service, the request body in canonical JSON, and the draw.
+class ModelReply(NamedTuple):
+    """Reply of a service in its stored form.
 
-    Args:
-        url: URL of the service. The port of a local service is ignored, as it changes often.
-        body: Body of the request.
-        draw: Repetition number, if the same question is asked several times.
+    Attributes:
+        text: Text of the answer or of the refusal.
+        refused: Whether the service reported a refusal.
+        finish: Reason why the answer ended, such as ``stop`` or ``length``.
+        chances: Log-probabilities of the candidates for the first token. Empty if they were not requested.
+        tokens: Input and output tokens. None if the service did not report them.
     """
-    parts = urlsplit(url)
-    host = parts.hostname if parts.hostname in ("127.0.0.1", "localhost", "::1") else parts.netloc
-    canonical = json.dumps(
-        [host, parts.path.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
-    return hashlib.sha256(canonical.encode()).hexdigest()
+
+    text: str
+    refused: bool
+    finish: str
+    chances: dict[str, float]
+    tokens: Tokens | None
 
 
 _BEGINS = b'{"key":'

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from evenhand.errors import EvenhandError, OptionError
-from evenhand.models import LanguageModel, ScreeningFile, read_screening_file
+from evenhand.llm import LanguageModel, ScreeningFile, read_screening_file
 from support import ROOT
 
 WHOLE: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenhand.core.chat_answers import fold, is_refusal, number_parser, ranking_parser, read_answer, read_choice
 from evenhand.core.services import ChatService, ContentRefusedError, content_text, is_refused, read_usage
-from evenhand.models.language.budget import Tokens
-from evenhand.models.language.file import AnswerFormat, ScreeningFile
+from evenhand.llm.file import AnswerFormat, ScreeningFile
+from evenhand.models.answer_store import ModelReply, Tokens
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
 
@@ -20,24 +20,6 @@ TOP_TOKENS = 20
 
 LEAST_MASS = 0.5
 """Minimum total probability of the choices as the first token. Answers below it are unreadable."""
-
-
-class ModelReply(NamedTuple):
-    """Reply of a service in its stored form.
-
-    Attributes:
-        text: Text of the answer or of the refusal.
-        refused: Whether the service reported a refusal.
-        finish: Reason why the answer ended, such as ``stop`` or ``length``.
-        chances: Log-probabilities of the candidates for the first token. Empty if they were not requested.
-        tokens: Input and output tokens. None if the service did not report them.
-    """
-
-    text: str
-    refused: bool
-    finish: str
-    chances: dict[str, float]
-    tokens: Tokens | None
 
 
 class ChatOutcome(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import threading
@@ -12,6 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from evenhand.core.config import check_configuration
 from evenhand.core.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
@@ -19,20 +21,19 @@ from evenhand.core.text import split_lines
 from evenhand.datasets.identity.names import Person
 from evenhand.datasets.identity.pronouns import pronouns_in
 from evenhand.errors import BudgetError, DataError, EvenhandError, FetchError, ModelError, OptionError
-from evenhand.models.language.answer_store import AnswerStore, question_key
-from evenhand.models.language.answers import (
+from evenhand.llm.answers import (
     NAN,
     TOP_TOKENS,
     ChatOutcome,
-    ModelReply,
     parse_reply,
     read_outcome,
     read_tokens,
     refusal_reply,
 )
-from evenhand.models.language.budget import CallBudget, ServiceUsage, Tokens, add_tokens
-from evenhand.models.language.file import ScreeningFile, read_screening_file
-from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
+from evenhand.llm.budget import CallBudget, ServiceUsage, add_tokens
+from evenhand.llm.file import ScreeningFile, read_screening_file
+from evenhand.llm.prompts import Prompt, candidate_list, compile_template, plain_row
+from evenhand.models.answer_store import AnswerStore, ModelReply, Tokens
 from evenhand.models.ledger import QuestionLedger
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -335,6 +336,22 @@ def _majority(votes: Sequence[ChatOutcome]) -> ChatOutcome:
     tokens = sum(vote.tokens[0] for vote in votes), sum(vote.tokens[1] for vote in votes)
     winner = next(vote for vote in votes if vote.kind == "choice" and labels[vote.label] == maximum)
     return winner._replace(tokens=tokens)
+
+
+def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
+    """Return the key of a question: the SHA-256 of the service, the request body in canonical JSON, and the draw.
+
+    Args:
+        url: URL of the service. The port of a local service is ignored, as it changes often.
+        body: Body of the request.
+        draw: Repetition number, if the same question is asked several times.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname if parts.hostname in ("127.0.0.1", "localhost", "::1") else parts.netloc
+    canonical = json.dumps(
+        [host, parts.path.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 # Pool of concurrent questions with retries, rate control and a budget.

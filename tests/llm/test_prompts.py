@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.datasets import load_name_list
 from evenhand.errors import OptionError
-from evenhand.models.language.prompts import MAX_PROMPT, candidate_list, compile_template, plain_row
+from evenhand.llm.prompts import MAX_PROMPT, candidate_list, compile_template, plain_row
 
 
 @dataclass(frozen=True)

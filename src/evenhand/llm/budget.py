@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, format_significant
 from evenhand.errors import BudgetError
-
-Tokens: TypeAlias = tuple[int, int]
-"""Input and output tokens."""
+from evenhand.models.answer_store import Tokens
 
 
 class ServiceUsage(ResultPart):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenhand.models import ScreeningFile
+from evenhand.llm import ScreeningFile
 
 
 def screening(url: str = "http://127.0.0.1:9/v1", **changes: Any) -> ScreeningFile:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.core.services import ChatService, ServiceConnection
-from evenhand.models.language.answers import ModelReply, parse_reply, read_outcome
-from models.language.screening import screening
+from evenhand.llm.answers import parse_reply, read_outcome
+from evenhand.models.answer_store import ModelReply
+from llm.screening import screening
 
 NUMBER = {"read": "number", "range": [0, 10]}
 RANKING = {"read": "ranking", "candidates": 3}

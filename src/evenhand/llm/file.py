@@ -275,7 +275,7 @@ def read_screening_file(path: Path | str) -> ScreeningFile:
     Raises:
         OptionError: The file does not exist, or an entry is missing, unknown or invalid.
     """
-    from evenhand.models.language.prompts import compile_template
+    from evenhand.llm.prompts import compile_template
 
     path = Path(path)
     entries = read_configuration(path, example="screening.yaml", entries="service, prompt and answers")

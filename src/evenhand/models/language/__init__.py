@@ -1,1 +1,0 @@
-"""Language models that decide about people: screening files, prompts, answers and their cost."""
