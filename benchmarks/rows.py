@@ -73,7 +73,7 @@ def name_command(folder, dossier):
     """The command that is measured."""
     if dossier is None:
         protected = [part for name in WORDS for part in ("--protected", name)]
-        columns = ["--decision", "selected", "--target", "repaid", "--score", "score", *protected]
+        columns = ["--decision", "selected", "--target", "repaid", *protected]
         return ["audit", str(folder), *columns, "--json", "-"]
     config = folder.parent / "dossier.yaml"
     config.write_text(DOSSIER.format(column="selected" if dossier == "selection" else "score", kind=dossier))

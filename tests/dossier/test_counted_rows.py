@@ -14,9 +14,8 @@ from test_recount import random_people
 
 from evenhand.datasets import open_data
 from evenhand.datasets.tables import read_words
-from evenhand.dossier import DossierConfig, compile_dossier, ranks
+from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.dossier.analysis import find_changed_cells
-from evenhand.dossier.ranks import find_ranked, measure_range
 from evenhand.errors import DataError, DossierError, OptionError
 from support import scaled, shared
 
@@ -81,25 +80,6 @@ def test_random_people_give_the_bits_of_memory(kind):
             assert find_changed_cells(compile_dossier(frame, config, today=TODAY), rows) == []
 
 
-@pytest.mark.parametrize("parts", [2, 3, 16, 2**16])
-def test_ranked_scores_are_those_of_sorting(monkeypatch, parts):
-    monkeypatch.setattr(ranks, "PARTS", parts)
-    rng = np.random.default_rng(parts)
-    several = [
-        rng.normal(size=300),
-        rng.integers(0, 4, 300).astype(float),
-        np.array([1.0, np.nextafter(1.0, 2), 1e-320, -0.0, 0.0, -1e308, 1e308, 5e-324]),
-        np.full(40, 7.25),
-        np.r_[rng.random(50), np.nan, np.nan],
-    ]
-    for scores in several:
-        rows = pl.LazyFrame({"score": scores})
-        span = measure_range(rows, "score")
-        kept = np.sort(scores[np.isfinite(scores)])
-        assert span == (len(kept), 0, kept[0], kept[-1])
-        assert find_ranked(rows, "score", range(len(kept)), span) == tuple(kept)
-
-
 def test_scores_of_any_scale_and_their_quantiles():
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"sex": rng.choice(["Male", "Female", ""], 500), "score": rng.normal(650, 80, 500).round(1)})
@@ -129,7 +109,7 @@ FRAME = pd.DataFrame({"sex": ["M", "F"] * 4, "selected": [1, 0] * 4, "score": [0
     [
         ({"sex": ["M", "F", "X", "X"] * 2}, SELECTION, "unlisted-category", "4 rows, the first of them in row 3"),
         ({"selected": ["1", "0", "yes", ""] * 2}, SELECTION, "not-a-decision", "2 rows, the first of them in row 3"),
-        ({"score": [0.5, np.inf] * 4}, SCORE, "not-a-number", "4 rows, the first of them in row 2"),
+        ({"score": [0.5, np.inf] * 4}, SCORE, "not-a-number", "'inf' (4 rows, the first of them in row 2)"),
         ({"score": [np.nan] * 8}, SCORE, "no-outcomes", "no person has an outcome"),
         ({"job": ["a", None] * 4}, SELECTION | {"strata": "job"}, "no-stratum", "4 rows, the first of them in row 2"),
         ({}, SELECTION | {"strata": "job"}, "no-column", "the columns are: sex, selected, score"),
@@ -157,7 +137,7 @@ def test_what_cannot_be_counted_is_refused():
     proxy = DossierConfig(**SELECTION | {"proxy": {"surname": "sex", "tables": tables}})
     with pytest.raises(OptionError, match="need every person"):
         compile_dossier(rows, proxy, dossiers=("disparity",))
-    with pytest.raises(DataError, match="expected numbers in the column of scores"):
+    with pytest.raises(DossierError, match="expected finite numbers as scores"):
         compile_dossier(rows, DossierConfig(**SELECTION | {"outcome": {"column": "sex", "kind": "score"}}))
     with pytest.raises(DataError, match="there are no rows"):
         compile_dossier(rows.filter("selected > 5"), DossierConfig(**SELECTION))

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from evenhand.stats import Observed, Unknown
-from evenhand.stats.auc import auc, auc_of_counts
+from evenhand.stats.auc import auc
 
 people = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=40).filter(
     lambda rows: len({positive for _, positive in rows}) == 2
@@ -104,28 +104,3 @@ def test_perfect_separation_keeps_a_width():
 def test_one_class_is_unknown():
     assert auc(np.array([0.1, 0.2]), np.array([True, True])) == Unknown(reason="all people have the same true label")
     assert isinstance(auc(np.array([0.1, 0.2]), np.array([False, False])), Unknown)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1, max_size=12))
-def test_people_counted_by_score_have_the_area_of_single_people(pairs):
-    positive, negative = np.array(pairs).T
-    scores = np.concatenate([np.repeat(np.arange(len(pairs)), side) for side in (positive, negative)])
-    truth = np.arange(len(scores)) < positive.sum()
-    one, other = auc(scores.astype(float), truth), auc_of_counts(positive, negative)
-    if not (positive.any() and negative.any()):
-        assert one == other
-        return
-    for name in ("value", "low", "high"):
-        assert getattr(other, name) == pytest.approx(getattr(one, name), abs=1e-9)
-    assert (one.n, one.method) == (other.n, other.method)
-
-
-def test_bins_of_different_scores_widen_the_interval_by_what_their_order_may_change():
-    """10 x 10 pairs; in one bin 4 x 5 of them may be in any order, 0.1 of all either way."""
-    positive, negative = np.array([2, 4, 4]), np.array([3, 5, 2])
-    exact = auc_of_counts(positive, negative)
-    wide = auc_of_counts(positive, negative, np.array([False, True, False]))
-    assert wide.value == exact.value
-    assert wide.low == pytest.approx(exact.low - 0.1)
-    assert wide.high == pytest.approx(min(1.0, exact.high + 0.1))
-    assert "widened by 0.1" in wide.method

@@ -91,7 +91,7 @@ def audit_decisions(
             type="decisions already made",
             classes=tuple(map(str, schema.target.values or ())),
             favourable=str(schema.target.favourable),
-            label_only=not decisions.has_scores,
+            label_only=decisions.scores is None,
             white_box=False,
             recorded=True,
         ),
@@ -128,7 +128,6 @@ def make_decision_card(decisions: RecordedDecisions, name: str) -> DataCard:
     people = decisions.people
     weights = people.counts if decisions.weights is None else decisions.weights.values
     seen = [people.individuals, decisions.selected, people.labels, decisions.scores, weights]
-    seen += [] if decisions.score_sums is None else [decisions.score_sums.whole, decisions.score_sums.rest]
     fingerprint = hashlib.sha256()
     for part in seen:
         fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())

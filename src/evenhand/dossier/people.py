@@ -5,7 +5,6 @@ The rows of a lazy frame are counted by its engine, which returns one row per co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
@@ -18,10 +17,9 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, list_some, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.dossier.config import DossierConfig, OutcomeFields
-from evenhand.dossier.ranks import Scale, ScoreRange, count_scored, find_ranked, measure_range
 from evenhand.errors import DossierError
 from evenhand.schema.columns import list_columns
-from evenhand.schema.counted import ScoreSums, count_rows, is_lazy, locate_value
+from evenhand.schema.counted import count_rows, is_lazy, locate_value, read_lazy
 from evenhand.schema.table import CodedTable
 from evenhand.schema.words import (
     find_variants,
@@ -83,14 +81,13 @@ class AssessedScores(NamedTuple):
         median: of everybody who has a score.
         above: whose score is above it, shape (entries,).
         cuts: of the shares that are declared.
-        scale: of their sums; sums: by entry; None unless a reference is declared.
+        scores: Scores, NaN where unknown, shape (entries,).
     """
 
     median: float
     above: Booleans
     cuts: tuple[ScoreCut, ...]
-    scale: Scale | None
-    sums: ScoreSums | None
+    scores: Floats
 
 
 class AssessedPeople(NamedTuple):
@@ -197,11 +194,14 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
             raise DossierError(message, code="no-column", location=location, hint=hint, column=name)
     scores: AssessedScores | None = None
     if config.outcome.kind == "score":
-        rows, assessed, scores, words = _score_rows(frame, columns, config, location)
+        if is_lazy(frame):
+            frame = read_lazy(frame, [*columns, column], location or "data")
+        rows = _Rows(nw.from_native(frame, eager_only=True), location)
+        assessed, scores, words = _score_rows(rows, config)
         outcomes: tuple[tuple[str, Booleans], ...] = (("above the median", scores.above),)
     else:
         if is_lazy(frame):
-            counted = count_rows(frame, list(dict.fromkeys([*columns, column])), location=location or "data")
+            counted = count_rows(frame, [*columns, column], location or "data")
             rows = _Rows(counted.frame, location, counted.counts, frame)
         else:
             rows = _Rows(nw.from_native(frame, eager_only=True), location)
@@ -396,47 +396,20 @@ def _read_classes(
     )
 
 
-def _score_rows(
-    frame: Any, columns: Sequence[str], config: DossierConfig, location: str | None
-) -> tuple[_Rows, Booleans, AssessedScores, OutcomeWords]:
-    """Return the rows, or the cells of a lazy frame, the entries with a score, the scores and the words for unknown."""
-    name, lazy = config.outcome.column, is_lazy(frame)
-    if lazy:
-        span = measure_range(frame, name)
-        if span.infinite:
-            first = locate_value(frame, name, math.inf)
-            where = format_count(span.infinite, "row", "rows") + (f", the first of them {first}" if first else "")
-            where = _place(location, name, where)
-            hint, about = "leave the cell empty where there is no score", {"column": name, "rows": span.infinite}
-            message = "expected finite numbers as scores, got infinity"
-            raise DossierError(message, code="not-a-number", location=where, hint=hint, **about)
-    else:
-        rows = _Rows(nw.from_native(frame, eager_only=True), location)
-        scores, assessed, words = _read_scores(rows, name, config.unknown)
-        known = np.sort(scores[assessed])
-        span = ScoreRange(len(known), 0, *(known[[0, -1]].tolist() if len(known) else (np.nan, np.nan)))
-    if not span.scored:
-        raise _no_outcomes(name, location)
+def _score_rows(rows: _Rows, config: DossierConfig) -> tuple[Booleans, AssessedScores, OutcomeWords]:
+    """Read the scores, and compare them with their median and the declared quantiles."""
+    name = config.outcome.column
+    scores, assessed, words = _read_scores(rows, name, config.unknown)
+    ordered = np.sort(scores[assessed])
+    n = len(ordered)
+    if not n:
+        raise _no_outcomes(name, rows.location)
     shares = config.quantiles if config.reference else ()
-    best = [span.scored - count_needed(q, span.scored) for q in shares]
-    ranks = [(span.scored - 1) // 2, span.scored // 2, *best]
-    lower, upper, *cuts = find_ranked(frame, name, ranks, span) if lazy else (known[ranks] + 0.0).tolist()
-    scale = Scale.of(span.lowest, span.highest) if config.reference else None
-    # Of an even number the median lies between the middle two, so that who is above it is above the lower one.
-    above = math.nextafter(lower, math.inf)
-    if lazy:
-        found = count_scored(frame, columns, name, [above, *cuts], scale, location or "data")
-        rows, assessed, reached = (
-            _Rows(found.rows.frame, location, found.rows.counts, frame),
-            found.scored,
-            found.reached,
-        )
-        sums, words = found.rows.scores, OutcomeWords(empty=rows.count(~assessed))
-    else:
-        reached = scores >= np.array([above, *cuts])[:, np.newaxis]
-        sums = None if scale is None else ScoreSums.of(np.where(assessed, scale.apply(scores), 0), assessed.astype(int))
-    quantiles = tuple(ScoreCut(*cut) for cut in zip(shares, cuts, reached[1:], strict=True))
-    return rows, assessed, AssessedScores(lower / 2 + upper / 2, reached[0], quantiles, scale, sums), words
+    lower, upper = (float(ordered[rank]) + 0.0 for rank in ((n - 1) // 2, n // 2))
+    cuts = [float(ordered[n - count_needed(share, n)]) + 0.0 for share in shares]
+    quantiles = tuple(ScoreCut(share, cut, scores >= cut) for share, cut in zip(shares, cuts, strict=True))
+    # With an even number of scores, the median lies between the middle two: scores above it are above the lower one.
+    return assessed, AssessedScores(lower / 2 + upper / 2, scores > lower, quantiles, scores), words
 
 
 def _read_scores(rows: _Rows, name: str, unknown: Sequence[str]) -> tuple[Floats, Booleans, OutcomeWords]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
@@ -59,21 +57,20 @@ def compare_scores(table: Crossing, scores: AssessedScores, assessed: Booleans) 
         scores: of the people.
         assessed: which entries have a score, shape (entries,).
     """
-    reference, scale = table.reference, scores.scale
-    if reference is None or scale is None or scores.sums is None:
+    reference = table.reference
+    if reference is None:
         raise ValueError("scores are compared with a declared reference")
-    sums = scores.sums.at(np.flatnonzero(assessed)[table.cells >= 0])
-    filled = np.flatnonzero(table.n)
-    n = np.array(table.n)[filled]
-    kind = np.searchsorted(filled, table.cells[table.cells >= 0])
-    means = dict(zip(filled.tolist(), sums.moments(kind, n)[0].tolist(), strict=True))
-    _, spread = sums.moments(0 * kind, n.sum(keepdims=True))
-    sd = math.sqrt(spread[0] / (n.sum() - 1)) if n.sum() > 1 else 0.0
+    inside = table.cells >= 0
+    kind, values = table.cells[inside], scores.scores[assessed][inside]
+    order = np.lexsort((values, kind))  # the order of the people does not change the sums
+    sums = np.bincount(kind[order], weights=values[order], minlength=len(table.n)).tolist()
+    means = {i: total / n for i, (total, n) in enumerate(zip(sums, table.n, strict=True)) if n}
+    sd = float(np.std(np.sort(values), ddof=1)) if len(np.unique(values)) > 1 else 0.0
     rows = [
         MeanScore(
             category=category,
             n=table.n[i],
-            mean=scale.low + scale.width * means[i] if i in means else None,
+            mean=means.get(i),
             smd=(means[i] - means[reference]) / sd if i in means and reference in means and sd else None,
         )
         for i, category in enumerate(table.categories)

@@ -45,13 +45,12 @@ from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
 from evenhand.schema.columns import list_names
-from evenhand.schema.counted import ScoreSums
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.thresholds import Thresholds, describe_scale
 from evenhand.schema.weights import PeopleWeights
-from evenhand.stats.auc import auc, auc_of_counts
+from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
 
@@ -181,7 +180,7 @@ def measure_recorded_decisions(
         scores=decisions.scores,
         why_no_scores=NO_SCORES,
         risks=decisions.risks,
-        cells=None if people.counts is None else _Cells(people.counts, decisions.score_sums),
+        counts=people.counts,
         weights=decisions.weights,
         in_force=decisions.thresholds,
     )
@@ -279,13 +278,6 @@ def measure_decisions(
     return _build_result(_Decisions(memberships, selected, true_labels, given, NO_SCORES), favourable, config, started)
 
 
-class _Cells(NamedTuple):
-    """How many people each cell has, shape (cells,), and the sums of their scores, where people were counted."""
-
-    people: Integers
-    scores: ScoreSums | None
-
-
 class _Decisions(NamedTuple):
     """What was decided about people, and what is known about them.
 
@@ -295,7 +287,7 @@ class _Decisions(NamedTuple):
         true_labels: 1 favourable, 0 unfavourable, -1 unknown; None without true labels.
         scores: the probability of the favourable label; None without scores, for the reason ``why_no_scores``.
         risks: the scores as they were given, where a low one is good.
-        cells: how many people each row stands for, where people were counted by what they share.
+        counts: Number of people per row, shape (n,). None if every row is one person.
         weights: how much each person counts; None where all count alike.
         in_force: the thresholds of the score by which it was decided.
     """
@@ -306,7 +298,7 @@ class _Decisions(NamedTuple):
     scores: Floats | None
     why_no_scores: str
     risks: Floats | None = None
-    cells: _Cells | None = None
+    counts: Integers | None = None
     weights: PeopleWeights | None = None
     in_force: Thresholds | None = None
 
@@ -331,37 +323,32 @@ def _refuse_of_cells(**given: bool) -> None:
 
 
 def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
-    memberships, selected, true_labels, scores, why_no_scores, risks, cells, weights, in_force = decided
+    memberships, selected, true_labels, scores, why_no_scores, risks, counts, weights, in_force = decided
     area: Quantity | None = None
     if scores is not None and true_labels is not None:
         labelled = true_labels >= 0
         kept = None if weights is None else weights.values[labelled]
         area = auc(scores[labelled], true_labels[labelled] == 1, config.confidence, weights=kept)
-    sums = None if cells is None else cells.scores
-    if sums is not None and sums.area is not None:
-        area = auc_of_counts(sums.area.positive, sums.area.negative, sums.area.mixed, config.confidence)
-    seen = scores if sums is None else sums.range
     # Calibration compares scores with rates, which makes sense for probabilities only.
-    calibrated = seen is not None and seen.min() >= -ROUNDING and seen.max() <= 1 + ROUNDING
-    if seen is not None and not calibrated:
-        why_no_scores = describe_scale(seen)
-    if cells is not None:
-        counted = (cells.people, sums if calibrated else None)
-        tally = cross_tabulate_counts(memberships, selected, true_labels, *counted)
+    calibrated = scores is not None and scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING
+    if scores is not None and not calibrated:
+        why_no_scores = describe_scale(scores)
+    if counts is not None:
+        tally = cross_tabulate_counts(memberships, selected, true_labels, counts)
     else:
         probabilities = np.clip(scores, 0.0, 1.0) if scores is not None and calibrated else None
         tally = cross_tabulate(memberships, selected, true_labels, probabilities, weights)
-    people, low_is_good = int(tally.n.sum()), risks is not None or (sums is not None and sums.low_is_good)
+    people, low_is_good = int(tally.n.sum()), risks is not None
     everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
         overall["auc"] = area
     if tally.true_labels is not None:
-        counts, labels = count_benefits(tally), int(tally.n[tally.true_labels >= 0].sum())
+        benefits, labels = count_benefits(tally), int(tally.n[tally.true_labels >= 0].sum())
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-            overall[name] = decision_inequality(counts, labels, alpha, config.confidence)
+            overall[name] = decision_inequality(benefits, labels, alpha, config.confidence)
     scored = None
-    if scores is not None and cells is None:
+    if scores is not None:
         scored = ScoredPeople(
             memberships,
             scores if risks is None else risks,
@@ -391,7 +378,7 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
                 membership, i, tally.at(_are_known(memberships, [i], tally)), config.confidence
             )
         ),
-        people_fingerprint=fingerprint_people(memberships, true_labels, None if cells is None else cells.people),
+        people_fingerprint=fingerprint_people(memberships, true_labels, counts),
         kept=KeptDecisions.keep(memberships, selected, true_labels, {} if scores is None else {"mean_score": scores})
         if config.keep_decisions
         else None,

@@ -10,7 +10,6 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
-from evenhand.schema.counted import ScoreSums
 from evenhand.schema.weights import PeopleWeights
 from evenhand.stats.mean import observed_means
 from evenhand.stats.metric_specs import METRIC_NAMES
@@ -352,7 +351,6 @@ def cross_tabulate_counts(
     selected: Booleans,
     true_labels: Integers | None,
     counts: Integers,
-    sums: ScoreSums | None,
 ) -> ContingencyTable:
     """Count people by kind who were counted by what they share, as ``cross_tabulate`` counts single people.
 
@@ -361,13 +359,11 @@ def cross_tabulate_counts(
         selected: Whether the decision is the favourable label, shape (cells,).
         true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (cells,); None without true labels.
         counts: people in each, shape (cells,).
-        sums: of their scores from 0 to 1.
     """
-    kind, keys = _find_kinds(memberships, None if sums is None else sums.tenth, selected, true_labels)
+    kind, keys = _find_kinds(memberships, None, selected, true_labels)
     n = np.zeros(len(keys), dtype=np.int64)
     np.add.at(n, kind, counts)
-    mean, spread = (None, None) if sums is None else sums.moments(kind, n)
-    return _tabulate(keys, len(memberships), n, mean, spread, labelled=true_labels is not None)
+    return _tabulate(keys, len(memberships), n, None, None, labelled=true_labels is not None)
 
 
 def _find_kinds(

@@ -22,7 +22,7 @@ from evenhand.schema.columns import (
     refuse_arrays,
     table_of_columns,
 )
-from evenhand.schema.counted import CountedRows, ScoreSums, count_rows, is_lazy, locate_score, rank_scores
+from evenhand.schema.counted import count_rows, is_lazy, read_lazy
 from evenhand.schema.infer import choose_entries, review_columns
 from evenhand.schema.outcome import (
     DecisionLabels,
@@ -47,7 +47,6 @@ OPTIONS = {
     "membership": ("membership", "probabilities of groups"),
     "score": ("y_score", "scores"),
     "weight": ("weight", "weights"),
-    "threshold": ("threshold", "thresholds by group"),
 }
 """Options for some kinds of decisions only: field of ``DecisionRoles`` -> argument and plural, for messages."""
 
@@ -69,7 +68,6 @@ class RecordedDecisions:
         thresholds: Thresholds that made the decisions; None if decisions were recorded.
         decided_by: Column of the decision, or of the score.
         memberships: Group probabilities.
-        score_sums: Sums of the scores in each cell if rows were counted (``people.counts``); ``scores`` is then None.
     """
 
     people: People
@@ -82,17 +80,6 @@ class RecordedDecisions:
     thresholds: Thresholds | None = None
     decided_by: str = ""
     memberships: tuple[GroupProbabilities, ...] = ()
-    score_sums: ScoreSums | None = None
-
-    @property
-    def has_scores(self) -> bool:
-        """Whether scores are known."""
-        return self.scores is not None or self.score_sums is not None
-
-    @property
-    def low_is_good(self) -> bool:
-        """Whether low scores are favourable."""
-        return self.risks is not None or (self.score_sums is not None and self.score_sums.low_is_good)
 
     def at(self, rows: Integers) -> RecordedDecisions:
         """Select people by position."""
@@ -105,17 +92,16 @@ class RecordedDecisions:
             risks=None if self.risks is None else self.risks[rows],
             weights=None if weights is None else weights.at(rows),
             memberships=tuple(membership.at(rows) for membership in self.memberships),
-            score_sums=None if self.score_sums is None else self.score_sums.at(rows),
         )
 
     def merge(self) -> RecordedDecisions:
         """Merge equal cells and sort them. Engines return cells in any order, and parts of the data may repeat them."""
         import narwhals as nw
 
-        people, sums = self.people, self.score_sums
+        people = self.people
         assert people.counts is not None
         width = len(people.schema.attributes)
-        parts = [people.individuals[:, :width], people.labels, self.selected, None if sums is None else sums.tenth]
+        parts = [people.individuals[:, :width], people.labels, self.selected]
         key = np.column_stack([np.asarray(part, dtype=np.float64) for part in parts if part is not None])
         cells = np.unique(np.nan_to_num(key, nan=np.inf), axis=0, return_inverse=True)[1].ravel()
         order = np.argsort(cells, kind="stable")
@@ -129,7 +115,6 @@ class RecordedDecisions:
             self,
             people=replace(merged, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], starts)),
             selected=self.selected[order[starts]],
-            score_sums=None if sums is None else sums.merge(order, starts),
         )
 
 
@@ -222,7 +207,8 @@ class DecisionRoles:
 
         Args:
             frame: Data frame that narwhals supports, one row per person. The rows of a lazy frame (Polars, DuckDB,
-                Spark, ...) are counted by its engine; an entry of ``people`` is then a cell with its ``counts``.
+                Spark, ...) are counted by its engine, and an entry of ``people`` is then a cell with its ``counts``.
+                With scores, weights or group probabilities, they are read into memory.
             location: Name of the data in messages.
 
         Raises:
@@ -230,14 +216,14 @@ class DecisionRoles:
         """
         thresholds = self._thresholds()
         self._check_columns(list_columns(frame, lazy=True))
-        table = self._count(frame, thresholds, location) if is_lazy(frame) else CodedTable(frame, location=location)
+        table = self._read_lazy(frame, location) if is_lazy(frame) else CodedTable(frame, location=location)
         if self.decision is None:
             return self._read_selected(table, None, thresholds)
         decision = _read_outcome(table, self.decision, self.decision_name)
         outcome = self._outcome_of(decision)
         if outcome.kind == "label":
             return self._read_selected(table, decision, thresholds)
-        if isinstance(table, CountedRows):
+        if table.counts is not None:
             raise DataError(
                 f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
                 "lazy rows require a single favourable decision",
@@ -273,8 +259,8 @@ class DecisionRoles:
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
         )
-        if isinstance(table, CountedRows):
-            return self._add_score_sums(table, recorded, truth).merge()
+        if table.counts is not None:
+            return recorded.merge()
         scored = self._add_scores(table, recorded)
         weights, memberships = self._sample.read(table, rows)
         return replace(scored, weights=weights, memberships=memberships)
@@ -362,25 +348,17 @@ class DecisionRoles:
                 hint=f"omit `{argument}=`, or name the `favourable=` label and use `kind=label`",
             )
 
-    def _count(self, frame: Any, thresholds: Thresholds | None, location: str) -> CountedRows:
-        """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
+    def _read_lazy(self, frame: Any, location: str) -> CodedTable:
+        """Count the rows of a lazy frame by attributes, decision and true label.
 
-        Raises:
-            OptionError: An option requires the rows in memory.
+        With scores, weights or group probabilities, the columns with a role are read into memory instead.
         """
-        for option in ("weight", "membership"):
-            self._refuse(option, "rows in memory, and the data frame is lazy")
-        if thresholds is not None and thresholds.attribute is not None:
-            self._refuse("threshold", "rows in memory, and the data frame is lazy")
         names = [*list_protected(self.protected, self.schema), self.decision, self.target]
-        return count_rows(
-            frame,
-            list(dict.fromkeys(name for name in names if name is not None)),
-            self.score,
-            low_is_good=self.low_is_good,
-            threshold=None if thresholds is None else thresholds.default,
-            location=location,
-        )
+        numbers = [self.score, *(name for names in self._sample.by_role().values() for name in names)]
+        columns, more = ([name for name in listed if name is not None] for listed in (names, numbers))
+        if more:
+            return CodedTable(read_lazy(frame, [*columns, *more], location), location=location)
+        return count_rows(frame, columns, location)
 
     @property
     def _sample(self) -> SampleRoles:
@@ -401,34 +379,6 @@ class DecisionRoles:
             return replace(decisions, scores=scores, selected=selected)
         highest = 1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0
         return replace(decisions, scores=highest - scores, risks=scores, selected=selected)
-
-    def _add_score_sums(
-        self, table: CountedRows, decisions: RecordedDecisions, truth: DecisionLabels | None
-    ) -> RecordedDecisions:
-        """Add the score sums of counted rows, and decisions by a threshold, if any."""
-        if table.scores is None or self.score is None:
-            return decisions
-        rows, selected = decisions.people.rows, decisions.selected
-        sums = table.scores.at(rows)
-        if sums.unusable.any():
-            place = locate_score(table.lazy, self.score)
-            raise DataError(
-                f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
-                f"none{f', the first of them {place}' if place else ''})",
-                hint="drop these rows, or omit the column of scores",
-            )
-        if decisions.thresholds is not None and table.selected is not None:
-            decisions.thresholds.check_scale(sums.given_range)
-            selected = table.selected[rows]
-        if truth is not None and self.target is not None:
-            labelled = np.zeros(len(table), dtype=np.int64)
-            labelled[rows] = np.where(truth.labelled[rows], table.counts[rows], 0)
-            columns = {name: replace(table[name], counts=labelled) for name in table.names}
-            labels = columns[self.target]
-            favourable = [labels.values[code] for code in sorted(set(labels.codes[truth.favourable].tolist()))]
-            area = rank_scores(table.lazy, self.score, self.target, columns, favourable, sums)
-            sums = replace(sums, area=area)
-        return replace(decisions, selected=selected, score_sums=sums)
 
     def _thresholds(self) -> Thresholds | None:
         """Parse the thresholds of the scores. Return None if decisions are recorded.
@@ -488,9 +438,6 @@ class DecisionRoles:
     def _compare_scores(self, table: CodedTable) -> DecisionLabels:
         """Mark the scores above the median, or at the threshold, as evidence of the favourable true label."""
         names = ("low score", "high score")
-        if isinstance(table, CountedRows):
-            scored = np.full(len(table), table.selected is not None)
-            return DecisionLabels(names, scored, scored if table.selected is None else table.selected)
         scores = table[str(self.score)].numbers(read_number)
         scored = np.isfinite(scores)
         above = scores > (np.median(scores[scored]) if scored.any() else 0.0)

@@ -28,13 +28,17 @@ class CodedTable:
         names: Column names.
     """
 
-    locate: Callable[[str, Any], str] | None = None
-
-    def __init__(self, frame: Any, counts: Integers | None = None, location: str = "data") -> None:
+    def __init__(
+        self,
+        frame: Any,
+        counts: Integers | None = None,
+        location: str = "data",
+        locate: Callable[[str, Any], str] | None = None,
+    ) -> None:
         import narwhals as nw
 
         self.frame = nw.from_native(frame, eager_only=True)
-        self.counts, self.location = counts, location
+        self.counts, self.location, self.locate = counts, location, locate
         self.names: list[str] = list(self.frame.columns)
         self._columns: dict[str, CodedColumn] = {}
 

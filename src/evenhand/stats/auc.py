@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.level import bisect_edge, normal_quantile
 from evenhand.stats.proportion import kish_size
 from evenhand.stats.quantity import Observed, Unknown
@@ -52,37 +52,6 @@ def auc(
     return _estimate_area(positives, negatives, len(scores), confidence, method)
 
 
-def auc_of_counts(
-    positive: Integers, negative: Integers, mixed: Booleans | None = None, confidence: float = 0.95
-) -> Observed | Unknown:
-    """Compute the area under the ROC curve from the number of people with each score.
-
-    If a bin holds different scores, the order of positives and negatives within it is unknown. Their pairs count half,
-    and the interval is widened on both sides by half their share of all pairs.
-
-    Args:
-        positive, negative: Number of people of each class, by ascending score, shape (bins,).
-        mixed: Whether a bin holds different scores, shape (bins,). None means that each bin holds one score.
-        confidence: Confidence level.
-    """
-    bins = np.arange(len(positive), dtype=np.float64)
-    positives, negatives = (
-        _ScoredClass(bins[counts > 0], counts[counts > 0].astype(np.float64), float(counts.sum()), counted=True)
-        for counts in (positive, negative)
-    )
-    n = int(positive.sum() + negative.sum())
-    area = _estimate_area(positives, negatives, n, confidence, METHOD)
-    if isinstance(area, Unknown) or mixed is None:
-        return area
-    mixed_pairs = float((positive[mixed].astype(np.float64) * negative[mixed]).sum())
-    margin = mixed_pairs / (positives.size * negatives.size) / 2
-    if margin == 0:
-        return area
-    low, high = max(0.0, area.low - margin), min(1.0, area.high + margin)
-    method = f"{METHOD}, widened by {margin:.1g} for scores counted in bins"
-    return area.model_copy(update={"low": low, "high": high, "method": method})
-
-
 def _estimate_area(
     positives: _ScoredClass, negatives: _ScoredClass, people: int, confidence: float, method: str
 ) -> Observed | Unknown:
@@ -114,13 +83,11 @@ class _ScoredClass(NamedTuple):
         scores: Ascending scores, shape (n,).
         weights: Weight of each score, shape (n,).
         size: Effective sample size.
-        counted: Whether the weights are numbers of people with the same score.
     """
 
     scores: Floats
     weights: Floats
     size: float
-    counted: bool = False
 
     @classmethod
     def sort(cls, scores: Floats, weights: Floats) -> _ScoredClass:
@@ -138,8 +105,7 @@ class _ScoredClass(NamedTuple):
         """Compute the linearised variance of a weighted mean; equal weights give the usual one with divisor n - 1."""
         if self.size <= 1:
             return 0.0
-        power = 1 if self.counted else 2
-        spread = (self.weights**power * (values - self.mean(values)) ** 2).sum() / self.weights.sum() ** 2
+        spread = (self.weights**2 * (values - self.mean(values)) ** 2).sum() / self.weights.sum() ** 2
         return float(spread * self.size / (self.size - 1))
 
 

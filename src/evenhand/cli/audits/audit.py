@@ -254,6 +254,7 @@ def _read_decisions(
     from evenhand.errors import EvenhandError
 
     everybody = [
+        roles.score,
         roles.weight,
         roles.membership,
         asked.metrics,
