@@ -39,7 +39,7 @@ from .api import (
 from .errors import EvenhandError
 from .schema.attribute import Attribute
 from .schema.schema import Schema
-from .schema.target import Target
+from .schema.outcome import Target
 
 __version__: str
 

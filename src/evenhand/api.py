@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from evenhand.mitigation.analysis import Mitigation
     from evenhand.models.outputs import OutputKind
     from evenhand.models.subject import Subject
+    from evenhand.schema.outcome import TargetKind
     from evenhand.schema.schema import Schema
-    from evenhand.schema.target import TargetKind
     from evenhand.shields.policy.policy import ShieldPolicy
     from evenhand.subgroups.result import SubgroupResult
 
@@ -475,8 +475,8 @@ def audit_predictions(
     _check_metrics(options)
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
-    roles = _take(options, "favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
-    roles["outcome"] = _read_outcome(options)
+    _take_outcome(options)
+    roles = _take(options, "favourable", "unfavourable", "favourable_target", "schema", "accept_proposals", "outcome")
     if "data" in options:
         roles["data"] = _read_data(options.pop("data"), options, large=True)
     frame, columns = table_of_decisions(
@@ -669,8 +669,8 @@ def certify(
     if data is None and schema is not None and population == "uniform":
         if y is not None:
             raise OptionError("expected data if `y=` is passed, got none", hint="pass the data, or leave `y=` out")
-        outcome = _read_outcome(options)
-        schema = change_target(options.pop("schema"), target, options.pop("favourable", None), outcome)
+        _take_outcome(options)
+        schema = change_target(options.pop("schema"), target, **_take(options, "favourable", "outcome"))
         schema = schema.with_protected(protected) if protected else schema
         name, trust, output = (options.pop(name, None) for name in ("model_name", "trust", "output"))
         network = models.load_white_box(model, schema, trust=bool(trust), name=name, output=output)
@@ -967,13 +967,14 @@ def _take(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
-def _read_outcome(options: dict[str, Any]) -> Any:
-    """Remove the options about the target, and build its role. ``favorable`` is renamed to ``favourable``."""
-    from evenhand.schema.target import OutcomeRole
+def _take_outcome(options: dict[str, Any]) -> None:
+    """Combine the options about the target to its role, ``outcome``, and rename ``favorable`` to ``favourable``."""
+    from evenhand.schema.outcome import OutcomeRole
 
     if "favorable" in options:
         options["favourable"] = options.pop("favorable")
-    return OutcomeRole(**_take(options, "kind", "order", "unit"))
+    if role := _take(options, "kind", "order", "unit"):
+        options["outcome"] = OutcomeRole(**role)
 
 
 def _select_shown(result: ResultT, show_people: bool) -> ResultT:
@@ -1030,22 +1031,21 @@ def _read_subject(
     from evenhand.datasets.rows import is_text_table
     from evenhand.models.subject import Subject
     from evenhand.schema.arrays import check_index, check_type
-    from evenhand.schema.columns import ColumnRoles
-    from evenhand.schema.weights import add_sample_columns
+    from evenhand.schema.columns import ColumnRoles, add_sample_columns
 
     check_type("budget", options.get("budget"), Integral, "a whole number")
     membership = options.pop("membership", None)
     # A text table does not state the types of its columns.
     untyped = isinstance(data, str | Path) and is_text_table(data)
-    data = _read_data(data, options)
-    check_index(data=data, y=y, sample_weight=weights, membership=membership)
-    frame, sample = add_sample_columns(data, weights, membership=membership)
-    if options.get("schema") is None and (columns := sample.columns(frame)):
-        options["ignore"] = list(dict.fromkeys([*(options.get("ignore") or ()), *columns]))
-    outcome = _read_outcome(options)
-    about = _take(options, "favourable", "unfavourable", "ignore", "schema", "accept_proposals")
-    roles = ColumnRoles(target=target, protected=protected, y=y, outcome=outcome, **about)
-    people = replace(roles.read(frame, varied=varied), untyped=untyped)
+    data, sample = _read_data(data, options), None
+    if weights is not None or membership is not None:
+        check_index(data=data, y=y, sample_weight=weights, membership=membership)
+        data, sample = add_sample_columns(data, weights, membership=membership)
+    _take_outcome(options)
+    about = _take(options, "favourable", "unfavourable", "ignore", "schema", "accept_proposals", "outcome")
+    roles = ColumnRoles(target=target, protected=protected, y=y, sample=sample, **about)
+    people = replace(roles.read(data, varied=varied), untyped=untyped)
     names = _take(options, "data_name", "model_name", "trust", "output")
-    sample_weights, memberships = sample.read(frame, people.rows)
-    return Subject(model, people, weights=sample_weights, memberships=memberships, **names)
+    if sample is not None:
+        names["weights"], names["memberships"] = sample.read(data, people.rows)
+    return Subject(model, people, **names)

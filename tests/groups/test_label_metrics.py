@@ -12,7 +12,7 @@ from evenhand.datasets import load_dataset
 from evenhand.errors import OptionError
 from evenhand.groups import LabelMetrics, measure_recorded_labels
 from evenhand.schema import DecisionRoles
-from evenhand.schema.target import OutcomeRole
+from evenhand.schema.outcome import OutcomeRole
 from evenhand.stats import Observed, Unknown
 from evenhand.stats.contingency import weighted_kappa
 from evenhand.stats.distribution import total_variation

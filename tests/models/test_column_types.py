@@ -28,7 +28,7 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.scorer import find_caution
 from evenhand.schema import Schema, decode, encode
 from evenhand.schema.columns import ColumnRoles
-from evenhand.schema.target import OutcomeRole
+from evenhand.schema.outcome import OutcomeRole
 from evenhand.schema.words import parse_number
 from serving import serving
 

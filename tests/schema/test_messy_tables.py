@@ -106,25 +106,37 @@ PROPOSED = {
     "negatives in parentheses": (
         with_column([f"({1000 + i:,}.50)" if i % 9 else f"{i}.50" for i in EACH]),
         "commas",
-        "real",
+        "passthrough",
     ),
-    "whole negatives in parentheses": (with_column([f"({i})" if i % 9 else f"{i}" for i in EACH]), "signs", "integer"),
-    "accounts": (with_column([f"(${1000 + i:,}.50)" if i % 2 else f"${i}.50" for i in EACH]), "amounts", "real"),
+    "whole negatives in parentheses": (
+        with_column([f"({i})" if i % 9 else f"{i}" for i in EACH]),
+        "numbers written",
+        "passthrough",
+    ),
+    "accounts": (with_column([f"(${1000 + i:,}.50)" if i % 2 else f"${i}.50" for i in EACH]), "amounts", "passthrough"),
     "accounts with the currency outside": (
         with_column([f"$ ({1000 + i:,})" if i % 2 else f"$ {i}" for i in EACH]),
         "amounts of money",
-        "integer",
+        "passthrough",
     ),
-    "minus behind": (with_column([f"{1 + i}.250,40-" if i % 2 else f"{i},00" for i in EACH]), "commas", "real"),
-    "minus signs": (with_column([f"\u2212{i},5 %" if i % 2 else f"{i},5 %" for i in EACH]), "percentages", "real"),
-    "percentages in parentheses": (with_column([f"({i}.5%)" if i % 2 else f"{i}.5%" for i in EACH]), "perce", "real"),
+    "minus behind": (with_column([f"{1 + i}.250,40-" if i % 2 else f"{i},00" for i in EACH]), "commas", "passthrough"),
+    "minus signs": (
+        with_column([f"\u2212{i},5 %" if i % 2 else f"{i},5 %" for i in EACH]),
+        "percentages",
+        "passthrough",
+    ),
+    "percentages in parentheses": (
+        with_column([f"({i}.5%)" if i % 2 else f"{i}.5%" for i in EACH]),
+        "perce",
+        "passthrough",
+    ),
     "percent signs before": (with_column([f"%{i},5" for i in EACH]), "percentages", "real"),
     "percent in letters": (with_column([f"{i}.5 percent" for i in EACH]), "percentages", "real"),
-    "lakhs": (with_column([f"\u20b9{1 + i % 9},{10 + i},500" for i in EACH]), "amounts of money", "integer"),
+    "lakhs": (with_column([f"\u20b9{1 + i % 9},{10 + i},500" for i in EACH]), "amounts of money", "passthrough"),
     "rates of pay": (with_column([f"${i}.50 per hour" for i in EACH]), "amounts of money", "real"),
     "reais": (with_column([f"R$ {1 + i}.000,50" for i in EACH]), "amounts of money", "real"),
     "francs": (with_column([f"CHF {1 + i}'000.-" for i in EACH]), "amounts of money", "integer"),
-    "numbers in brackets all": (with_column([f"({i})" for i in EACH]), "signs", "integer"),
+    "numbers in brackets all": (with_column([f"({i})" for i in EACH]), "numbers written", "integer"),
     "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "real"),
     "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "real"),
     "decimal commas and thousands": (with_column([f"1.{i:03},5" for i in EACH]), "numbers with commas", "real"),
@@ -422,16 +434,8 @@ def test_an_audit_of_the_ugliest_table_is_that_of_the_tidy_one():
         (["1,000", "12,000"], [1000, 12000]),
         (["0,250", "1,000"], [0.25, 1]),
         (["1.2k", "3.5k"], [1.2, 3.5]),
-        (["(1,200.50)", "3.00"], [-1200.5, 3]),
-        (["($1,200.50)", "$3.00"], [-1200.5, 3]),
-        (["$(1,200.50)", "$3.00"], [-1200.5, 3]),
-        (["$-1,200", "$3"], [-1200, 3]),
-        (["1.200,50-", "3,00"], [-1200.5, 3]),
-        (["\u22121,5", "2,5"], [-1.5, 2.5]),
-        (["(1)", "2"], [-1, 2]),
         (["-1", "2"], [-1, 2]),
         (["-5,5", "-6,5"], [-5.5, -6.5]),
-        (["12,34,567", "1,000", "90"], [1234567, 1000, 90]),
         (["CHF 1'200.-", "CHF 7.-"], [1200, 7]),
     ],
 )
@@ -449,9 +453,11 @@ def test_words_are_read_as_numbers_and_written_back(words, numbers):
         ["01", "10"],
         ["+1", "2"],
         ["1,00", "2000"],
-        ["(1)", "-1", "2"],
-        ["(1)", "1-"],
-        ["12,34,567", "1,234,567"],
+        ["(1)", "2"],
+        ["$-1,200", "$3"],
+        ["1.200,50-", "3,00"],
+        ["\u22121,5", "2,5"],
+        ["12,34,567", "1,000", "90"],
     ],
 )
 def test_words_that_cannot_be_written_back_are_no_numbers(words):
@@ -463,20 +469,16 @@ def test_words_that_cannot_be_written_back_are_no_numbers(words):
     st.sampled_from(["", "$", "EUR "]),
     st.sampled_from(["", " €", "%"]),
     st.sampled_from([(",", "."), (".", ","), ("", "."), ("", ","), (" ", ","), ("'", ".")]),
-    st.sampled_from(["-{}1{}", "{}-1{}", "({}1{})", "{}(1){}", "{}1{}-", "\u2212{}1{}"]),
-    st.booleans(),
 )
 @settings(max_examples=scaled(200), deadline=None)
-def test_any_guess_gives_back_every_word(amounts, before, after, separators, negative, lakhs):
+def test_any_guess_gives_back_every_word(amounts, before, after, separators):
     thousands, decimal = separators
     written = NumberFormat(
         prefix=before,
         suffix=after,
         thousands=thousands,
-        lakhs=lakhs,
         decimal=decimal,
         decimals=2,
-        negative=negative.format(before, after),
     )
     words = [written.write(float(amount)) for amount in amounts]
     assert [written.read(word) for word in words] == [float(amount) + 0.0 for amount in amounts]

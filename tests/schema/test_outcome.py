@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema import DecisionRoles, infer_schema
 from evenhand.schema.decisions import table_of_decisions
-from evenhand.schema.outcome import propose_favourable
-from evenhand.schema.target import OutcomeRole
+from evenhand.schema.outcome import OutcomeRole, propose_favourable
 
 YES = st.sampled_from([1, 1.0, True, "1", "1.0", "TRUE", "true "])
 NO = st.sampled_from([0, 0.0, False, "0", "0.0", "False"])

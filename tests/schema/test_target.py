@@ -7,7 +7,7 @@ import pytest
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema import DecisionRoles, Schema, Target, encode, infer_schema, read_schema, write_schema
 from evenhand.schema.columns import ColumnRoles
-from evenhand.schema.target import OutcomeRole
+from evenhand.schema.outcome import OutcomeRole
 
 SEX = ["F", "M"] * 10
 PRICES = pd.DataFrame({"sex": SEX, "price": np.linspace(10.5, 99.5, 20)})

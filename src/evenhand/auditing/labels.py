@@ -24,7 +24,7 @@ from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.decisions import RecordedLabels
-from evenhand.schema.target import Target
+from evenhand.schema.outcome import Target
 
 NO_FAVOURABLE = "it compares how often one favourable label is given, and none is favourable here"
 WEIGHTED = "they count every person alike: leave the weights out for them"

@@ -24,9 +24,9 @@ from evenhand.groups.result import GroupMetrics
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import ask_numbers, find_caution
 from evenhand.models.subject import Subject
+from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People
-from evenhand.schema.weights import PeopleWeights
 from evenhand.subgroups.result import SubgroupResult
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenhand import __version__
 from evenhand.auditing.result import DataCard
+from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.people import People
-from evenhand.schema.weights import PeopleWeights
 
 
 def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from evenhand.core.typing import Progress
     from evenhand.datasets.identity.lists import IdentityCategory
     from evenhand.models.subject import Subject
-    from evenhand.schema.columns import ColumnRoles
+    from evenhand.schema.columns import ColumnRoles, SampleRoles
+    from evenhand.schema.outcome import OutcomeRole, TargetKind
     from evenhand.schema.people import People
     from evenhand.schema.schema import Schema
-    from evenhand.schema.target import OutcomeRole, TargetKind
-    from evenhand.schema.weights import SampleRoles
 
 ResultT = TypeVar("ResultT", bound="Result")
 
@@ -221,9 +220,11 @@ class RoleOptions:
     accept_proposals: AcceptOption = False
 
     @property
-    def outcome(self) -> OutcomeRole | None:
-        """What is said about the column that is decided beyond this; None where nothing is."""
-        return None
+    def outcome(self) -> OutcomeRole:
+        """Description of the outcome."""
+        from evenhand.schema.outcome import OutcomeRole
+
+        return OutcomeRole()
 
 
 @dataclass(frozen=True)
@@ -235,16 +236,15 @@ class OutcomeOptions(RoleOptions):
     unit: UnitOption = None
 
     @property
-    def outcome(self) -> OutcomeRole | None:
-        """What is said about the column that is decided; None where nothing is."""
-        from evenhand.schema.target import OutcomeRole
+    def outcome(self) -> OutcomeRole:
+        """Description of the outcome."""
+        from evenhand.schema.outcome import OutcomeRole
 
         order = None if self.order is None else tuple(label.strip() for label in self.order.split(" < "))
         if order is not None and len(order) < 2:
             message = f"expected labels in their order, worst first, got {self.order!r}"
             raise OptionError(message, location="--order", hint="'low < medium < high', with spaces around each <")
-        role = OutcomeRole(cast("TargetKind | None", self.kind), order, self.unit)  # checks the kind
-        return None if role == OutcomeRole() else role
+        return OutcomeRole(cast("TargetKind | None", self.kind), order, self.unit)
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,17 @@ class ReadOptions(RoleOptions, SourceOptions):
             accept_proposals=self.accept_proposals,
         )
 
-    def encode(self, source: DataSource, protected: list[str] | None, *, varied: bool = True) -> People:
+    def encode(
+        self,
+        source: DataSource,
+        protected: list[str] | None,
+        *,
+        varied: bool = True,
+        sample: SampleRoles | None = None,
+    ) -> People:
         """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
-        people = self.roles(source.schema, protected).read(source.frame, location=source.name, varied=varied)
+        roles = replace(self.roles(source.schema, protected), sample=sample)
+        people = roles.read(source.frame, location=source.name, varied=varied)
         return replace(people, untyped=source.untyped)
 
 
@@ -294,15 +302,10 @@ class DataOptions(ReadOptions, OutcomeOptions):
     def weigh(
         self, source: DataSource, sample: SampleRoles | None, *, varied: bool = True
     ) -> tuple[People, dict[str, Any]]:
-        """Return the people of DATA, and their weights and probabilities of groups by field of ``Subject``.
-
-        The columns of these are not attributes unless a schema says so.
-        """
+        """Return the people of DATA, and their weights and probabilities of groups by field of ``Subject``."""
         if sample is None:
             return self.encode(source, self.protected, varied=varied), {}
-        columns = sample.columns(source.frame) if source.schema is None else ()
-        ignore = list(dict.fromkeys([*(self.ignore or []), *columns]))
-        people = replace(self, ignore=ignore).encode(source, self.protected, varied=varied)
+        people = self.encode(source, self.protected, varied=varied, sample=sample)
         weights, memberships = sample.read(source.frame, people.rows)
         return people, {"weights": weights, "memberships": memberships}
 

@@ -44,12 +44,11 @@ from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
-from evenhand.schema.columns import list_names
+from evenhand.schema.columns import PeopleWeights, list_names
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.thresholds import Thresholds, describe_scale
-from evenhand.schema.weights import PeopleWeights
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
-from evenhand.schema.weights import PeopleWeights
+from evenhand.schema.columns import PeopleWeights
 from evenhand.stats.mean import observed_means
 from evenhand.stats.metric_specs import METRIC_NAMES
 from evenhand.stats.proportion import effective_counts, observed_rates

@@ -20,10 +20,10 @@ from evenhand.groups.membership import Membership, breakdown_positions, group_by
 from evenhand.groups.metrics import NO_WEIGHT, number_combinations
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
 from evenhand.models.scorer import Regressor, ask_numbers
+from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.schema.weights import PeopleWeights
 from evenhand.stats.distribution import (
     DistributionDistances,
     LargestDistance,

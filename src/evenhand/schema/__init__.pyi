@@ -1,16 +1,15 @@
 from .attribute import Attribute
-from .columns import ColumnRoles
+from .columns import ColumnRoles, PeopleWeights, SampleRoles, read_weights
 from .constraint import Constraint, parse_constraint
 from .counterparts import counterparts_of
 from .decisions import DecisionRoles, RecordedDecisions
 from .infer import infer_schema, propose_columns
+from .outcome import OutcomeRole, Target
 from .people import People, decode, encode
 from .rankings import RankingRoles
 from .rules import Dependency
 from .schema import Schema, read_schema, schema_to_yaml, write_schema
 from .subdomain import Subdomain, parse_subdomain
-from .target import OutcomeRole, Target
-from .weights import PeopleWeights, SampleRoles, read_weights
 
 __all__ = [
     "Attribute",

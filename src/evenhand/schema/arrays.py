@@ -101,19 +101,46 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
     return {f"{UNNAMED}_{i}": column for i, column in enumerate(array.T if array.ndim == 2 else [array])}
 
 
-def list_column_names(frame: Any, argument: str, *, numbers: bool = False) -> list[str]:
-    """Return the column names of a data frame, which may be lazy; see ``check_names``.
+def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
+    """List the columns of a data frame that is passed as ``data``.
+
+    Args:
+        frame: Data frame that narwhals supports.
+        lazy: Whether the data frame may be lazy.
 
     Raises:
-        TypeError: The argument is not a data frame.
+        DataError: The argument is not a data frame, has no rows, or its column names are not distinct strings.
     """
     import narwhals as nw
 
+    if frame is None:
+        raise DataError("expected a data frame, got none", hint="data=, one row per person")
     try:
-        names = nw.from_native(frame).collect_schema().names()
+        table = nw.from_native(frame)
     except nw.exceptions.DuplicateError:
-        names = list(getattr(frame, "column_names", None) or frame.columns)
-    return check_names(names, argument, numbers=numbers)
+        check_names(_native_names(frame), "data")
+        raise
+    except TypeError:
+        shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
+        hint = "name its columns: pandas.DataFrame(X, columns=[...])"
+        if hasattr(frame, "predict") or callable(frame):
+            hint = "pass the model first, then the data"
+        elif isinstance(frame, Mapping):
+            hint = "pandas.DataFrame(data)"
+        raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
+    columns = check_names(table.collect_schema().names(), "data")
+    if isinstance(table, nw.LazyFrame):
+        if not lazy:
+            hint = "collect it, or a sample of its rows; lazy frames are supported for recorded decisions only"
+            raise DataError("expected a data frame in memory, got a lazy one", hint=hint)
+    elif len(table) == 0:
+        raise DataError("expected at least one person, got a data frame without rows")
+    return columns
+
+
+def _native_names(frame: Any) -> list[Any]:
+    """List the column names of a data frame that narwhals rejects because of duplicates."""
+    return list(getattr(frame, "column_names", None) or frame.columns)
 
 
 def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -> list[str]:
@@ -192,7 +219,10 @@ def check_index(**arguments: Any) -> None:
     Raises:
         DataError: Two indices have different labels, or the same labels in a different order.
     """
-    indices = list(_list_indices(arguments))
+    present = {name: values for name, values in arguments.items() if values is not None}
+    if len(present) == 1 and not isinstance(next(iter(present.values())), Mapping):
+        return
+    indices = list(_list_indices(present))
     for name, index in indices[1:]:
         reference_name, reference = indices[0]
         if len(index) != len(reference) or index.equals(reference):
@@ -229,7 +259,7 @@ def _as_narwhals(values: Any, argument: str) -> Any:
     try:
         return nw.from_native(values, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError:
-        list_column_names(values, argument, numbers=True)
+        check_names(_native_names(values), argument, numbers=True)
         raise
 
 

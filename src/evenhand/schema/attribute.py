@@ -23,9 +23,6 @@ Missing: TypeAlias = Literal["refuse", "keep", "drop"]
 PARTS = re.compile(r"([^\d]*)(\d(?:.*\d)?)([^\d]*)", re.DOTALL)
 """Prefix, digits with separators, and suffix of a formatted number."""
 
-NEGATIVE = re.compile(r"-|\u2212|\(|\)")
-"""Signs of a negative number: a hyphen, a minus sign or parentheses."""
-
 SEPARATORS = (".", ",", " ", "\u00a0", "\u202f", "'", "\u2019")
 """Thousands separators; the first two are also decimal separators."""
 
@@ -40,9 +37,7 @@ class NumberFormat(BaseModel):
 
     Attributes:
         prefix, suffix: Text around the digits, including spaces, e.g. ``"$"`` and ``" €"``.
-        negative: Format of minus one: ``"($1)"``, ``"$-1"``, ``"1-"``. Default: a leading hyphen, ``"-$1"``.
         thousands: Thousands separator. Default: none.
-        lakhs: Whether to group the digits above the thousands in pairs: 12,34,567.
         decimal: Decimal separator.
         decimals: Maximum number of decimals.
         fixed: Whether to keep trailing zeros.
@@ -53,9 +48,7 @@ class NumberFormat(BaseModel):
 
     prefix: StrictStr = ""
     suffix: StrictStr = ""
-    negative: Annotated[StrictStr, Field(pattern=r"^[^\d]*1[^\d]*$")] | None = None
     thousands: StrictStr = ""
-    lakhs: StrictBool = False
     decimal: Literal[".", ","] = "."
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
     fixed: bool = True
@@ -75,19 +68,14 @@ class NumberFormat(BaseModel):
         return next((signed for signed in (number, -number) if self.write(signed) == word), math.nan)
 
     def write(self, number: float) -> str:
-        """Format a number, rounded to the decimals."""
+        """Format a number, rounded to the decimals. A negative number begins with a hyphen."""
         digits = f"{abs(number):,.{self.decimals}f}"
         if not self.fixed and "." in digits:
             digits = digits.rstrip("0").removesuffix(".")
         integer, _, fraction = digits.partition(".")
-        if self.lakhs:
-            integer = re.sub(r"(?<=\d)(?=(\d\d)*\d{3}$)", ",", integer.replace(",", ""))
-        template = f"{self.prefix}1{self.suffix}"
-        if number < 0 and any(digit in "123456789" for digit in digits):
-            template = self.negative or f"-{template}"
-        prefix, _, suffix = template.partition("1")
+        sign = "-" if number < 0 and any(digit in "123456789" for digit in digits) else ""
         decimals = self.decimal + fraction if fraction else ""
-        return f"{prefix}{integer.replace(',', self.thousands)}{decimals}{suffix}"
+        return f"{sign}{self.prefix}{integer.replace(',', self.thousands)}{decimals}{self.suffix}"
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
@@ -95,38 +83,22 @@ def guess_format(words: Sequence[str]) -> NumberFormat | None:
 
     ``1,200`` alone may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
     """
-    matches = [match for word in words if (match := PARTS.fullmatch(word))]
-    if not words or len(matches) < len(words):
+    matches = [match for word in words if (match := PARTS.fullmatch(word.removeprefix("-")))]
+    affixes = {(match[1], match[3]) for match in matches}
+    if len(matches) < len(words) or len(affixes) != 1:
         return None
-    signs = _guess_signs({(match[1], match[3]) for match in matches})
+    [(prefix, suffix)] = affixes
     numbers = [match[2] for match in matches]
     used = [separator for separator in SEPARATORS if any(separator in number for number in numbers)]
-    for thousands, decimal, fixed, lakhs in itertools.product([*used, ""], ".,", (True, False), (False, True)):
+    for thousands, decimal, fixed in itertools.product([*used, ""], ".,", (True, False)):
         decimals = max(len(number.rpartition(decimal)[2]) if decimal in number else 0 for number in numbers)
         if thousands == decimal or not {*used} <= {thousands, decimal} or decimals > MAX_DECIMALS:
             continue
-        style = {"thousands": thousands, "lakhs": lakhs, "decimal": decimal, "decimals": decimals, "fixed": fixed}
-        number_format = signs.model_copy(update=style)
+        style = {"thousands": thousands, "decimal": decimal, "decimals": decimals, "fixed": fixed}
+        number_format = NumberFormat(prefix=prefix, suffix=suffix).model_copy(update=style)
         if not any(math.isnan(number_format.read(word)) for word in words):
             return number_format
     return None
-
-
-def _guess_signs(affixes: set[tuple[str, str]]) -> NumberFormat:
-    """Infer the format of positive and negative signs from the text before and after each number.
-
-    If two affixes differ only in a hyphen, a minus sign or parentheses, the longer one marks negative numbers. If all
-    strings have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
-    """
-    unsigned = {pair: tuple(NEGATIVE.sub("", affix).strip() for affix in pair) for pair in affixes}
-    positive = min(affixes, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))
-    prefix, suffix = positive
-    if len(affixes) == 1 and prefix.startswith("-"):
-        return NumberFormat(prefix=prefix[1:], suffix=suffix)
-    for pair in affixes - {positive, (f"-{prefix}", suffix)}:
-        if unsigned[pair] == unsigned[positive] and prefix.strip() in pair[0] and suffix.strip() in pair[1]:
-            return NumberFormat(prefix=prefix, suffix=suffix, negative=f"{pair[0]}1{pair[1]}")
-    return NumberFormat(prefix=prefix, suffix=suffix)
 
 
 class AffineEncoding(BaseModel):

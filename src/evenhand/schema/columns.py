@@ -1,4 +1,4 @@
-"""Roles of the columns of a table of people."""
+"""Roles of the columns of a table of people: target, protected attributes, weights and group probabilities."""
 
 from __future__ import annotations
 
@@ -7,24 +7,111 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.arrays import (
     SCALARS,
     check_index,
+    check_names,
     check_rows,
     check_type,
-    list_column_names,
+    list_columns,
     read_column,
     read_columns,
     require_column,
 )
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
-from evenhand.schema.outcome import order_labels
+from evenhand.schema.outcome import INFERRED, NEITHER, OutcomeRole, Target, order_labels
 from evenhand.schema.people import People, encode
+from evenhand.schema.probabilities import GroupProbabilities, read_group_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import CodedTable
-from evenhand.schema.target import NEITHER, OutcomeRole, Target
+
+NEGLIGIBLE = 1e-12
+"""Weights below this fraction of the mean weight count as 0."""
+
+
+@dataclass(frozen=True)
+class PeopleWeights:
+    """Sample weights of people, such as inverse selection probabilities of a survey.
+
+    Attributes:
+        name: Column of the weights.
+        values: Non-negative weights with mean 1, shape (n,).
+    """
+
+    name: str
+    values: Floats
+
+    def at(self, rows: Integers) -> PeopleWeights:
+        """Select people by position."""
+        return replace(self, values=self.values[rows])
+
+
+def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
+    """Read the weights of some rows.
+
+    Args:
+        frame: Any data frame that narwhals supports, or a table.
+        name: Column of the weights.
+        rows: Positions of the rows, such as ``People.rows``.
+
+    Raises:
+        DataError: A weight is missing, not a finite number, or negative, or all are 0.
+    """
+    values = CodedTable.of(frame)[name].finite_numbers(rows, "weight")
+    if values.min() < 0 or values.max() == 0:
+        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
+        raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
+    # Only ratios of weights matter, and squares of relative weights above the limit do not underflow.
+    relative = values / values.mean()
+    return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative))
+
+
+@dataclass(frozen=True)
+class SampleRoles:
+    """Roles of the columns of weights and group probabilities.
+
+    Attributes:
+        weight: Column of the sample weights.
+        membership: Column of each probability, by attribute and group.
+    """
+
+    weight: str | None = None
+    membership: Mapping[str, Mapping[str, str]] | None = None
+
+    def by_role(self) -> dict[str, list[str]]:
+        """List the columns by role."""
+        roles = {"weight": [] if self.weight is None else [self.weight]}
+        return roles | {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
+
+    def columns(self, present: Sequence[str]) -> list[str]:
+        """List the columns of weights and probabilities, and check that they are present in the data.
+
+        Raises:
+            DataError: A column is missing.
+        """
+        pairs = [(role, name) for role, names in self.by_role().items() for name in names]
+        for role, name in pairs:
+            require_column(name, present, role)
+        return [name for _, name in pairs]
+
+    def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
+        """Read the weights and probabilities of some rows of a data frame or table, such as ``People.rows``.
+
+        Raises:
+            EvenhandError: A column has invalid values.
+        """
+        table = CodedTable.of(frame)
+        weights = None if self.weight is None else read_weights(table, self.weight, rows)
+        memberships = (
+            GroupProbabilities.read(name, {group: table.frame[column].to_numpy()[rows] for group, column in by.items()})
+            for name, by in (self.membership or {}).items()
+        )
+        return weights, tuple(memberships)
 
 
 @dataclass(frozen=True)
@@ -43,6 +130,7 @@ class ColumnRoles:
         outcome: Kind of the target. Default: that of the schema, or inferred from the data.
         accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are (see
             ``propose_columns``).
+        sample: Columns of weights and group probabilities, which are not attributes unless ``schema`` contains them.
     """
 
     target: str | None = None
@@ -52,8 +140,9 @@ class ColumnRoles:
     ignore: Sequence[str] | None = None
     schema: Schema | None = None
     y: Any = None
-    outcome: OutcomeRole | None = None
+    outcome: OutcomeRole = INFERRED
     accept_proposals: bool = False
+    sample: SampleRoles | None = None
 
     def __post_init__(self) -> None:
         check_type("target", self.target, str, "the name of a column")
@@ -113,6 +202,8 @@ class ColumnRoles:
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
         ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
+        if self.sample is not None and self.schema is None:
+            ignored = tuple(dict.fromkeys([*ignored, *self.sample.columns(table.names)]))
         used = (target,) if self.schema is None else (target, *self.schema.names)
         if clash := next((name for name in ignored if name in used), None):
             role = "the target" if clash == target else "an attribute of the schema"
@@ -200,7 +291,7 @@ def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, s
 
 
 def change_target(
-    schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole | None = None
+    schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole = INFERRED
 ) -> Schema:
     """Change the favourable label or the kind of a schema's target.
 
@@ -211,8 +302,7 @@ def change_target(
     current = schema.target
     if target is not None and target != current.name:
         raise OptionError(f"expected the target of the schema, {current.name!r}, got {target!r}")
-    outcome = outcome or OutcomeRole()
-    if favourable is None and outcome == OutcomeRole():
+    if favourable is None and outcome == INFERRED:
         return schema
     kind = outcome.kind or ("ordinal" if outcome.order is not None else current.kind)
     values, unit = current.values, outcome.unit
@@ -258,40 +348,6 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
         if count > 1:
             raise OptionError(f"expected different names as `{argument}=`, got {name!r} {count} times", hint=hint)
     return listed
-
-
-def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
-    """List the columns of a data frame.
-
-    Args:
-        frame: Data frame that narwhals supports.
-        lazy: Whether the data frame may be lazy.
-
-    Raises:
-        DataError: The argument is not a data frame, has no rows, or its column names are not distinct strings.
-    """
-    import narwhals as nw
-
-    if frame is None:
-        raise DataError("expected a data frame, got none", hint="data=, one row per person")
-    try:
-        columns = list_column_names(frame, "data")
-    except TypeError:
-        shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
-        hint = "name its columns: pandas.DataFrame(X, columns=[...])"
-        if hasattr(frame, "predict") or callable(frame):
-            hint = "pass the model first, then the data"
-        elif isinstance(frame, Mapping):
-            hint = "pandas.DataFrame(data)"
-        raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
-    table = nw.from_native(frame)
-    if isinstance(table, nw.LazyFrame):
-        if not lazy:
-            hint = "collect it, or a sample of its rows; lazy frames are supported for recorded decisions only"
-            raise DataError("expected a data frame in memory, got a lazy one", hint=hint)
-    elif len(table) == 0:
-        raise DataError("expected at least one person, got a data frame without rows")
-    return columns
 
 
 def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | None) -> None:
@@ -340,3 +396,59 @@ def table_of_columns(
     names = {name: f"{name} " * (name in named) + name for name in columns}
     table = {names[name]: column for name, column in columns.items()} | named | dict(more or {})
     return pd.DataFrame(table), tuple(named), names
+
+
+def name_sample_columns(membership: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """Read probabilities of groups, and name their columns.
+
+    Args:
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
+
+    Returns:
+        Columns by name, and names of columns by attribute and group.
+
+    Raises:
+        DataError: The probabilities have no group names, or are not columns.
+        OptionError: The argument is not a mapping.
+    """
+    tables = {} if membership is None else membership
+    if not isinstance(tables, Mapping):
+        raise OptionError(
+            f"expected a mapping from attributes to probabilities as `membership=`, got {type(membership).__name__}",
+            hint='membership={"race": probabilities}',
+        )
+    columns: dict[str, Any] = {}
+    names: dict[str, dict[str, str]] = {}
+    for attribute in check_names(list(tables), "membership"):
+        names[attribute] = {}
+        for group, column in read_group_columns(attribute, tables[attribute]).items():
+            names[attribute][group] = f"probability of {attribute} {group}"
+            columns[names[attribute][group]] = column
+    return columns, names
+
+
+def add_sample_columns(
+    data: Any, sample_weight: Any, *, membership: Mapping[str, Any] | None = None
+) -> tuple[Any, SampleRoles]:
+    """Add columns of weights and group probabilities to a data frame.
+
+    Args:
+        data: Any data frame that narwhals supports, one row per person.
+        sample_weight: Sample weights, shape (n,), or the name of their column; None for equal weights.
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
+
+    Returns:
+        The data frame, and the roles of these columns.
+
+    Raises:
+        DataError: The columns differ in length, or an argument is not a column.
+    """
+    weight, arguments = sample_weight, {}
+    columns, names = name_sample_columns(membership)
+    if isinstance(sample_weight, str):
+        require_column(sample_weight, list_columns(data), "sample_weight")
+    elif sample_weight is not None:
+        weight = "sample_weight" + " (given)" * ("sample_weight" in list_columns(data))
+        columns[weight] = read_column("sample_weight", sample_weight)
+        arguments[weight] = "sample_weight"
+    return add_columns(data, columns, arguments) if columns else data, SampleRoles(weight, names)

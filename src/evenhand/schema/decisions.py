@@ -12,21 +12,25 @@ from evenhand.core.reading import OutcomeReading
 from evenhand.core.text import format_count
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import SCALARS, check_index, check_type
+from evenhand.schema.arrays import SCALARS, check_index, check_type, list_columns
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import (
+    PeopleWeights,
+    SampleRoles,
     check_roles,
-    list_columns,
     list_names,
     list_protected,
+    name_sample_columns,
     refuse_arrays,
     table_of_columns,
 )
 from evenhand.schema.counted import count_rows, is_lazy, read_lazy
-from evenhand.schema.infer import choose_entries, review_columns
+from evenhand.schema.infer import describe_groups
 from evenhand.schema.outcome import (
+    INFERRED,
     DecisionLabels,
     OutcomeColumn,
+    OutcomeRole,
     infer_kind,
     infer_target,
     label_target,
@@ -38,9 +42,7 @@ from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import CodedTable
-from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds
-from evenhand.schema.weights import PeopleWeights, SampleRoles, name_sample_columns
 from evenhand.schema.words import read_number, unknown_codes
 
 OPTIONS = {
@@ -193,7 +195,7 @@ class DecisionRoles:
     schema: Schema | None = None
     threshold: Any = None
     accept_proposals: bool = False
-    outcome: OutcomeRole | None = None
+    outcome: OutcomeRole = INFERRED
     membership: Mapping[str, Mapping[str, str]] | None = None
     low_is_good: bool = False
 
@@ -219,7 +221,7 @@ class DecisionRoles:
         table = self._read_lazy(frame, location) if is_lazy(frame) else CodedTable(frame, location=location)
         if self.decision is None:
             return self._read_selected(table, None, thresholds)
-        decision = _read_outcome(table, self.decision, self.decision_name)
+        decision = OutcomeColumn.read(table[self.decision], self.decision_name)
         outcome = self._outcome_of(decision)
         if outcome.kind == "label":
             return self._read_selected(table, decision, thresholds)
@@ -269,7 +271,7 @@ class DecisionRoles:
         """Read decisions with several labels, without the rows that have none."""
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
-        truth = None if self.target is None else _read_outcome(table, self.target)
+        truth = None if self.target is None else OutcomeColumn.read(table[self.target])
         target = label_target(decision, self.favourable, outcome, truth)
         decided = decision.encode(target["values"])
         labels = None if truth is None else truth.encode(target["values"])
@@ -407,7 +409,7 @@ class DecisionRoles:
         self, table: CodedTable, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
         """Read decisions and true labels. Without decisions, they are based on a score."""
-        truth = None if self.target is None else _read_outcome(table, self.target, self.target_name)
+        truth = None if self.target is None else OutcomeColumn.read(table[self.target], self.target_name)
         favourable, favourable_target, basis = self.favourable, self.favourable_target, "stated"
         if decision is None:
             label = favourable if favourable_target is None else favourable_target
@@ -455,7 +457,7 @@ class DecisionRoles:
         listed = target is not None and all(find_value(word, target.values or ()) is not None for word in column.words)
         if target is not None and listed and favourable is None:
             favourable = target.favourable
-        complete = listed or (self.outcome is not None and self.outcome.kind == "label")
+        complete = listed or self.outcome.kind == "label"
         return read_labels(column, favourable, unfavourable, complete=complete, basis=basis)
 
     def _check_columns(self, columns: list[str]) -> None:
@@ -470,7 +472,7 @@ class DecisionRoles:
 
     def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
         """Determine the kind of the decision: as stated, ordinal if the schema lists its grades, or inferred."""
-        outcome = self.outcome or OutcomeRole()
+        outcome = self.outcome
         target = None if self.schema is None else self.schema.target
         if target is not None and target.kind == "ordinal" and outcome.kind in (None, "ordinal"):
             order = outcome.order or target.values or ()
@@ -509,37 +511,6 @@ def _refuse_codes(name: str, scores: Floats) -> None:
             f"column {name!r} has codes for unknown scores among scores from 0 to 1: {counts}",
             hint="drop these rows",
         )
-
-
-def describe_groups(
-    table: CodedTable, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
-) -> Schema:
-    """Build a schema of the attributes that define the groups.
-
-    Args:
-        table: Table of the people.
-        names: Columns of the attributes.
-        target: Schema entry of the decision.
-        schema: Schema of the columns. Default: inferred from the data.
-        accept: Whether to accept the proposals for columns that cannot be attributes as they are.
-
-    Raises:
-        SchemaError: The schema lacks an attribute.
-    """
-    entries: list[dict[str, Any]] = []
-    if schema is None:
-        entries = choose_entries(review_columns(table, names, protected=names), accept=accept)
-        for entry in entries:
-            if entry.pop("missing", None) is not None:
-                entry["unknown"] = []  # people without a value are counted, but in no group
-    else:
-        entries = [schema[name].model_dump(exclude_unset=True) for name in names]
-    return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
-
-
-def _read_outcome(table: CodedTable, column: str, name: str | None = None) -> OutcomeColumn:
-    """Read a column of decisions or true labels, and rename it if a name is passed."""
-    return OutcomeColumn.read(replace(table[column], name=name or column))
 
 
 def table_of_decisions(

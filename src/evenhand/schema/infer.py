@@ -10,20 +10,28 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from evenhand.errors import DataError
 from evenhand.schema.arrays import require_column
 from evenhand.schema.attribute import Value, guess_format
-from evenhand.schema.outcome import OutcomeColumn, infer_target
+from evenhand.schema.outcome import INFERRED, OutcomeColumn, OutcomeRole, infer_target
 from evenhand.schema.schema import PASSTHROUGH, Schema
-from evenhand.schema.table import CodedColumn, CodedTable, is_missing, is_number, list_values, plain_value, sort_key
-from evenhand.schema.target import OutcomeRole
-from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, parse_number, truth_key, unknown_codes
+from evenhand.schema.table import (
+    CodedColumn,
+    CodedTable,
+    is_missing,
+    is_number,
+    list_values,
+    parse_word,
+    plain_value,
+    sort_key,
+)
+from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, truth_key, unknown_codes
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -81,8 +89,11 @@ GROUP_ZIP_CODES = "group it, for example by region"
 CONVERT_DATES = "convert it to a number, such as an age"
 LEAVE_OUT = "leave it out"
 
+SIGNS = re.compile(r"^\u2212|-$|[()]")
+"""Signs of negative numbers that ``NumberFormat`` does not read."""
+
 FORMS = (
-    (NUMBER, "numbers"),
+    (NUMBER, "numbers written as words"),
     (DATE, "dates"),
     (PERCENT, "percentages written as words"),
     (COMMA_OR_NONE, "numbers with commas written as words"),
@@ -112,12 +123,11 @@ class ColumnProposal:
         return f"{self.column} {self.problem}: {self.advice}"
 
 
-@dataclass(frozen=True)
-class ReviewedColumn:
-    """The schema entry inferred from a column's values, a proposal, or both."""
+Entry: TypeAlias = dict[str, Any] | None
+"""Entry of a column in the schema; None if the values of the column do not suffice for one."""
 
-    entry: dict[str, Any] | None
-    proposal: ColumnProposal | None = None
+Review: TypeAlias = tuple[Entry, ColumnProposal | None]
+"""Entry of a column, a proposal for another entry, or both."""
 
 
 def infer_schema(
@@ -128,7 +138,7 @@ def infer_schema(
     favourable: Value | None = None,
     unfavourable: Sequence[Value] = (),
     ignore: Sequence[str] = (),
-    outcome: OutcomeRole | None = None,
+    outcome: OutcomeRole = INFERRED,
     accept_proposals: bool = False,
     compared: Sequence[str] = (),
 ) -> Schema:
@@ -161,8 +171,8 @@ def infer_schema(
             require_column(name, table.names, argument)
     described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
     names = [name for name in table.names if name not in (target, *ignore)]
-    columns = review_columns(table, names, protected=protected, compared=compared, target=table[target])
-    attributes = choose_entries(columns, accept=accept_proposals)
+    reviews = [_ColumnReview(table, name, protected, compared, table[target]).review() for name in names]
+    attributes = choose_entries(reviews, accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
         raise DataError("no column can be an attribute", hint=hint)
@@ -188,50 +198,51 @@ def propose_columns(
     table = CodedTable.of(frame)
     names = [name for name in table.names if name not in (target, *ignore)]
     decided = table[target] if target in table.names else None
-    columns = review_columns(table, names, protected=protected, target=decided)
-    return tuple(column.proposal for column in columns if column.proposal is not None)
+    reviews = [_ColumnReview(table, name, protected, (), decided).review() for name in names]
+    return tuple(proposal for _, proposal in reviews if proposal is not None)
 
 
-def review_columns(
-    table: CodedTable,
-    names: Iterable[str],
-    *,
-    protected: Sequence[str] = (),
-    compared: Sequence[str] = (),
-    target: CodedColumn | None = None,
-) -> list[ReviewedColumn]:
-    """Review columns of a table.
+def describe_groups(
+    table: CodedTable, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
+) -> Schema:
+    """Build a schema of the attributes that define the groups.
 
     Args:
-        table: One row per person.
-        names: Columns to review.
-        protected: Columns that decisions must not depend on.
-        compared: Columns that only define groups. They may be real numbers.
-        target: True labels, used to recognise columns that repeat them.
+        table: Table of the people.
+        names: Columns of the attributes.
+        target: Schema entry of the decision.
+        schema: Schema of the columns. None to infer it from the data. People without a value then belong to no group.
+        accept: Whether to accept the proposals for columns that cannot be attributes as they are.
+
+    Raises:
+        DataError: A column has no entry.
+        SchemaError: The schema lacks an attribute.
     """
-    return [_Review(table, name, name in protected, name in compared, target).column() for name in names]
+    if schema is not None:
+        entries = [schema[name].model_dump(exclude_unset=True) for name in names]
+    else:
+        entries = choose_entries([_ColumnReview(table, name, names, (), None).review() for name in names], accept)
+        for entry in entries:
+            if entry.pop("missing", None) is not None:
+                entry["unknown"] = []
+    return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
 
 
-def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[dict[str, Any]]:
-    """Choose the entries of a schema for reviewed columns.
-
-    Args:
-        reviewed: See ``review_columns``.
-        accept: Whether to accept every proposal.
+def choose_entries(reviews: Sequence[Review], accept: bool) -> list[dict[str, Any]]:
+    """Choose the entries of a schema for reviewed columns, and accept every proposal if ``accept`` is True.
 
     Raises:
         DataError: A required proposal is not accepted, or a column has none. The message lists all such columns.
     """
-    entries: list[dict[str, Any] | None] = []
+    entries: list[Entry] = []
     unresolved = []
-    for column in reviewed:
-        proposal = column.proposal
+    for entry, proposal in reviews:
         if proposal is not None and accept and proposal.entry is not None:
             entries.append(proposal.entry)
         elif proposal is not None and proposal.required:
             unresolved.append(proposal)
         else:
-            entries.append(column.entry)
+            entries.append(entry)
     if not unresolved:
         return [entry for entry in entries if entry is not None]
     hint = "leave columns out (`ignore=NAME`), or describe them in a schema"
@@ -246,69 +257,93 @@ def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[
     raise DataError(f"{len(unresolved)} columns cannot be attributes as they are{lines}", hint=hint)
 
 
-class _Review:
+class _ColumnReview:
     """Review of one column."""
 
     def __init__(
-        self, table: CodedTable, name: str, protected: bool, compared: bool, target: CodedColumn | None
+        self,
+        table: CodedTable,
+        name: str,
+        protected: Sequence[str],
+        compared: Sequence[str],
+        target: CodedColumn | None,
     ) -> None:
-        self.series, self.name, self.protected, self.target = table.frame[name], name, protected, target
-        self.groups = protected or compared
-        self.coded = coded = table[name].with_numbers()
-        missing = coded.missing()
-        self.present, self.missing = coded.count(~missing), coded.count(missing)
+        self.dtype, self.name, self.target = table.frame[name].dtype, name, target
+        self.protected = name in protected
+        self.groups = self.protected or name in compared
+        self.coded = table[name].with_numbers()
+        missing = self.coded.missing()
+        self.present, self.missing = self.coded.count(~missing), self.coded.count(missing)
         self.rows = self.present + self.missing
         self.values = [value for value in self.coded.values if not is_missing(value)]
 
-    def column(self) -> ReviewedColumn:
+    def review(self) -> Review:
         """Review the column."""
+        import narwhals as nw
+
         if not self.values:
             return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
-        unusual = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
-        if unusual is not None:
-            return self._other_type(unusual)
-        order = _ordered_categories(self.series)
-        if order is not None and all(isinstance(value, str | bool | int | float) for value in order):
-            return self._check_column({"kind": "ordinal", "values": order}, order)
-        parsed: list[Any] = [parse_number(value.strip()) if isinstance(value, str) else value for value in self.values]
+        for value in self.values:
+            if isinstance(value, str | bool | int | float):
+                continue
+            kind = type(value).__name__
+            if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
+                return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
+            return self._passthrough(f"holds {kind} values, which are not supported", "convert it to numbers or words")
+        if isinstance(self.dtype, nw.Enum):  # an ordered categorical of pandas, or an Enum of polars
+            order = [plain_value(value) for value in self.dtype.categories]
+            if all(isinstance(value, str | bool | int | float) for value in order):
+                return self._check_entry({"kind": "ordinal", "values": order}, order)
+        parsed = [parse_word(value) for value in self.values]
         numbers = [value for value in parsed if is_number(value)]
-        words = [value for value, number in zip(self.values, parsed, strict=True) if number is None]
         if len(numbers) == len(self.values):
-            return self._numbers(numbers)
+            return self._review_numbers(numbers)
+        words = [value for value in parsed if isinstance(value, str)]
         typed = any(is_number(value) for value in self.values)
-        spelled = any(NUMBER.fullmatch(_without_sign(word.strip())) for word in words if isinstance(word, str))
+        spelled = any(NUMBER.fullmatch(word.strip()) for word in words)
         enough = not spelled and (typed or len(numbers) > FEW_DISTINCT / 2)
         if enough and len(numbers) + len(words) == len(self.values) and self._are_stray(words, len(numbers)):
-            return self._numbers_with_words(self._entry_of_numbers(numbers), [word.strip() for word in words])
-        return self._words([value for value in self.values if isinstance(value, str)])
+            listed = list_values(sorted(word.strip() for word in words))
+            entry = self._enter_numbers(numbers)
+            if entry is None:
+                return self._passthrough(f"has {listed} among numbers", "correct the data")
+            return self._propose(
+                f"has {listed} among numbers",
+                entry | {"unknown": [word.strip() for word in words]},
+                "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {listed}",
+                # Markers such as "unknown" need no decision unless the column defines groups.
+                required=self.groups or not all(means_unknown(word) for word in words),
+            )
+        return self._review_words([value for value in self.values if isinstance(value, str)])
 
-    # Numbers.
-
-    def _numbers(self, numbers: Sequence[float]) -> ReviewedColumn:
+    def _review_numbers(self, numbers: Sequence[float]) -> Review:
         infinite = next((value for value in numbers if math.isinf(value)), None)
         if infinite is not None:
             return self._passthrough(
                 f"has numbers that are not finite: {infinite}", "replace them, or leave cells empty"
             )
-        entry = _number_entry(numbers)
-        low, high = entry["lower"], entry["upper"]
-        if entry["kind"] == "integer":
+        low, high = float(min(numbers)), float(max(numbers))
+        if all(float(value).is_integer() for value in numbers):
             several, largest = len(numbers) > FEW_DISTINCT, max(abs(low), abs(high))
             if largest > LARGEST_INTEGER:
                 return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
-            if self._numbers_rows(low, high):
+            if self._enumerates_rows(low):
                 problem = f"has a different number in each of {self.rows:,} rows, like an identifier"
                 return self._passthrough(problem, LEAVE_OUT)
             if several and POSTAL_NAME.fullmatch(self.name):
                 return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
             if several and low >= 19_000_101 and high <= 21_001_231 and _are_dates(numbers):
                 return self._passthrough("has dates written as numbers", CONVERT_DATES)
-        elif self.protected and (ranges := _range_entry(numbers)) is not None:
-            return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
-        column = self._check_column(entry, numbers)
-        codes = [] if column.proposal is not None else self._outlying_codes(numbers)
+            entry = {"kind": "integer", "lower": low, "upper": high}
+        else:
+            ranges = self._enter_numbers(numbers) if self.protected else None
+            if ranges is not None:
+                return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
+            entry = {"kind": "real", "lower": low, "upper": high}
+        column = self._check_entry(entry, numbers)
+        codes = [] if column[1] is not None else self._outlying_codes(numbers)
         others = [value for value in numbers if value not in codes]
-        changed = self._entry_of_numbers(others) if codes else None
+        changed = self._enter_numbers(others) if codes else None
         if changed is None:
             return column
         listed = list_values([int(code) for code in codes])
@@ -317,7 +352,7 @@ class _Review:
             changed | {"unknown": codes},
             f"unknown: {listed}, if that is a code for an unknown value",
             required=self.groups,
-            entry=column.entry,
+            entry=column[0],
         )
 
     def _outlying_codes(self, numbers: Sequence[float]) -> list[float]:
@@ -338,44 +373,35 @@ class _Review:
                 return []  # A code that is an ordinary number makes the others less plausible.
         return codes
 
-    def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
-        """Review numeric columns that contain strings. Markers such as "unknown" need no decision unless the column
-        defines groups."""
-        listed = list_values(sorted(words))
-        if entry is None:
-            return self._passthrough(f"has {listed} among numbers", "correct the data")
-        return self._propose(
-            f"has {listed} among numbers",
-            entry | {"unknown": list(words)},
-            "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {listed}",
-            required=self.groups or not all(means_unknown(word) for word in words),
-        )
+    def _enter_numbers(self, numbers: Sequence[float]) -> Entry:
+        """Build the entry of a numeric column.
 
-    def _entry_of_numbers(self, numbers: Sequence[float]) -> dict[str, Any] | None:
-        """Return the entry of a numeric column. A real-valued column that defines groups is binned if it has enough
-        distinct values."""
+        Real numbers that define groups are cut into ranges with about equally many distinct values, if there are enough
+        of these.
+        """
         if any(math.isinf(number) for number in numbers):
             return None
-        entry = _number_entry(numbers)
-        return _range_entry(numbers) if self.groups and entry["kind"] == "real" else entry
+        integral = all(float(value).is_integer() for value in numbers)
+        if integral or not self.groups:
+            kind = "integer" if integral else "real"
+            return {"kind": kind, "lower": float(min(numbers)), "upper": float(max(numbers))}
+        cuts = np.quantile(np.asarray(numbers, dtype=np.float64), np.linspace(0, 1, RANGES + 1))
+        if not np.isfinite(cuts).all():
+            return None
+        low, high = math.floor(cuts[0]), math.ceil(cuts[-1])
+        inner = (float(f"{cut:.3g}") for cut in cuts[1:-1])
+        edges = [float(edge) for edge in sorted({low, high, *inner}) if low <= edge <= high]
+        return {"kind": "ordinal", "edges": edges} if len(edges) > 2 else None
 
-    # Strings.
-
-    def _other_type(self, value: Any) -> ReviewedColumn:
-        kind = type(value).__name__
-        if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
-            return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
-        return self._passthrough(f"holds {kind} values, which are not supported", "convert it to numbers or words")
-
-    def _words(self, words: Sequence[str]) -> ReviewedColumn:
+    def _review_words(self, words: Sequence[str]) -> Review:
         stripped = sorted({word.strip() for word in words})
         others = [value for value in self.values if not isinstance(value, str)]
         distinct = [*others, *stripped]
-        column = None if others else self._formatted(stripped)
-        if column is not None:
-            return column
+        review = None if others else self._review_formatted(stripped)
+        if review is not None:
+            return review
         if len(distinct) <= MAX_DISTINCT or MAX_CATEGORIES >= len(distinct) <= self.present / 2:
-            return self._check_column({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
+            return self._check_entry({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
         kind = "too many to be categories"
         if sum(word.count(" ") >= 3 for word in stripped) > len(stripped) / 2:
             kind = "free text"
@@ -384,7 +410,7 @@ class _Review:
         problem = f"has {len(distinct):,} different values in {self.present:,} rows, {kind}"
         return self._passthrough(problem, "group its values, or leave it out")
 
-    def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
+    def _review_formatted(self, words: Sequence[str]) -> Review | None:
         """Review strings that are dates, amounts or decimals such as ``12.50``. Return None for categories.
 
         Numbers with leading zeros are codes, and a few decimals that define groups are categories.
@@ -394,48 +420,37 @@ class _Review:
         if any(LEADING_ZERO.match(word) for word in words) and all(NUMBER.fullmatch(word) for word in words):
             return None
         for pattern, plural in FORMS:
-            formatted = [word for word in words if pattern.fullmatch(_without_sign(word))]
-            signed = pattern is NUMBER and not all(pattern.fullmatch(word) for word in formatted)
-            several = len(words) > FEW_DISTINCT or (pattern is NUMBER and not self.groups and not signed)
+            formatted = [word for word in words if pattern.fullmatch(SIGNS.sub("", word))]
+            plain = pattern is NUMBER and all(NUMBER.fullmatch(word) for word in formatted)
+            several = len(words) > FEW_DISTINCT or (plain and not self.groups)
             typical = len(formatted) == len(words) or (several and len(formatted) >= TYPICAL * len(words))
-            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(_without_sign(word)) for word in words)
+            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(SIGNS.sub("", word)) for word in words)
             if not (formatted and several and typical and commas):
                 continue
             if pattern is DATE:
                 return self._passthrough(f"has {len(words):,} dates, such as {words[0]!r}", CONVERT_DATES)
-            if pattern is NUMBER and len(words) <= FEW_DISTINCT and guess_format(formatted) is None:
+            number_format = guess_format(formatted)
+            if pattern is NUMBER and len(words) <= FEW_DISTINCT and number_format is None:
                 return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
-            if signed:
-                plural = "numbers with unusual signs written as words"
-            return self._formatted_numbers(pattern, plural, evident=pattern is NUMBER and not signed)
+            strays = [word for word in words if word not in formatted]
+            numbers: list[float] = []
+            if number_format is not None and (not strays or self._are_stray(strays, len(formatted))):
+                numbers = [number_format.read(word) for word in formatted]
+            entry = self._enter_numbers(numbers) if numbers else None
+            if entry is None or number_format is None:
+                problem = f"has {'numbers in several spellings' if plain else plural}, such as {formatted[0]!r}"
+                return self._passthrough(problem, "convert it to numbers")
+            entry["number_format"] = number_format.model_dump(exclude_defaults=True)
+            return self._propose(
+                f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
+                entry | ({"unknown": strays} if strays else {}),
+                f"a number, `number_format`: {formatted[0]!r} is {numbers[0]:.12g}"
+                + (f", unknown: {list_values(strays)}" if strays else ""),
+                required=self.groups or not plain or not all(means_unknown(word) for word in strays),
+            )
         return None
 
-    def _formatted_numbers(self, pattern: re.Pattern[str], plural: str, *, evident: bool) -> ReviewedColumn:
-        """Review strings as numbers, if writing each number back restores its string."""
-        cells = [word for word in self.values if isinstance(word, str)]
-        strays = [word for word in cells if not pattern.fullmatch(_without_sign(word.strip()))]
-        formatted = [word for word in cells if word not in strays]
-        words = [word.strip() for word in strays]
-        format_ = guess_format(formatted)
-        numbers: list[float] = []
-        if format_ is not None and (not strays or self._are_stray(words, len(formatted))):
-            numbers = [format_.read(word) for word in formatted]
-        entry = self._entry_of_numbers(numbers) if numbers else None
-        if entry is None or format_ is None:
-            problem = f"has {'numbers in several spellings' if evident else plural}, such as {formatted[0]!r}"
-            return self._passthrough(problem, "convert it to numbers")
-        entry |= {"number_format": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
-        return self._propose(
-            f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
-            entry,
-            f"a number, `number_format`: {formatted[0]!r} is {numbers[0]:.12g}"
-            + (f", unknown: {list_values(strays)}" if strays else ""),
-            required=self.groups or not evident or not all(means_unknown(word) for word in words),
-        )
-
-    # Entries and proposals.
-
-    def _check_column(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
+    def _check_entry(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
         """Review a column that can be an attribute, with a proposal if another entry is better."""
         entry = {"name": self.name, "protected": self.protected} | entry
         if self.missing:
@@ -446,9 +461,9 @@ class _Review:
             return self._pass_on(f"has the same value in all rows: {values[0]!r}", entry)
         if self._repeats_target():
             return self._pass_on("repeats the target under another name, row by row")
-        return ReviewedColumn(entry)
+        return entry, None
 
-    def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
+    def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
         unknown = [value for value in values if means_unknown(value)]
         known = [value for value in values if value not in unknown]
         declared = {key: value for key, value in entry.items() if key != "missing"} | {"unknown": unknown}
@@ -458,50 +473,41 @@ class _Review:
             return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
         if unknown:
             return self._propose(f"has {list_values(unknown)} among its values", declared | {"values": known}, advice)
-        variants = find_variants(self.values)
-        truths = [value for value in self.values if truth_key(value) is not None]
-        if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
-            problem = f"has several spellings of true and false: {list_values(truths)}"
-            return self._propose(problem, None, "use one spelling in the data")
-        if variants:
-            listed = "; ".join(", ".join(map(repr, words)) for words in variants)
-            problem = f"has values that differ only in case or spaces: {listed}"
-            return self._propose(problem, None, "use one spelling in the data")
+        if self.coded.array is None:
+            truths = [value for value in self.values if truth_key(value) is not None]
+            if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
+                problem = f"has several spellings of true and false: {list_values(truths)}"
+                return self._propose(problem, None, "use one spelling in the data")
+            if variants := find_variants(self.values):
+                listed = "; ".join(", ".join(map(repr, words)) for words in variants)
+                problem = f"has values that differ only in case or spaces: {listed}"
+                return self._propose(problem, None, "use one spelling in the data")
         if self.missing:
             problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
             return self._propose(problem, declared, advice, required=False, entry=entry)
-        return ReviewedColumn(entry)
+        return entry, None
 
-    def _passthrough(self, problem: str, remedy: str) -> ReviewedColumn:
+    def _passthrough(self, problem: str, remedy: str) -> Review:
         """Propose to pass the column to the model unchanged, unless it defines groups."""
         if not self.groups:
             return self._pass_on(problem)
         role = "protected" if self.protected else "it defines groups"
         return self._propose(problem, None, f"{role}: {remedy}")
 
-    def _pass_on(self, problem: str, entry: dict[str, Any] | None = None) -> ReviewedColumn:
+    def _pass_on(self, problem: str, entry: Entry = None) -> Review:
         """Propose to pass the column to the model unchanged, which is required if there is no other entry."""
         proposed = {"name": self.name, "kind": PASSTHROUGH}
-        return ReviewedColumn(entry, ColumnProposal(self.name, problem, proposed, PASSTHROUGH, entry is None))
+        return entry, ColumnProposal(self.name, problem, proposed, PASSTHROUGH, entry is None)
 
     def _propose(
-        self,
-        problem: str,
-        proposed: dict[str, Any] | None,
-        advice: str,
-        *,
-        required: bool = True,
-        entry: dict[str, Any] | None = None,
-    ) -> ReviewedColumn:
+        self, problem: str, proposed: Entry, advice: str, *, required: bool = True, entry: Entry = None
+    ) -> Review:
         """Propose an entry, or none. By default, an optional proposal is also the entry of the column."""
         if proposed is not None:
             proposed = {"name": self.name, "protected": self.protected} | proposed
             if self.missing and "unknown" not in proposed:
                 proposed["unknown" if self.groups else "missing"] = [] if self.groups else "keep"
-        proposal = ColumnProposal(self.name, problem, proposed, advice, required)
-        return ReviewedColumn(proposed if entry is None else entry, proposal)
-
-    # Recognition.
+        return proposed if entry is None else entry, ColumnProposal(self.name, problem, proposed, advice, required)
 
     def _are_stray(self, words: Sequence[str], numbers: int) -> bool:
         """Check whether the strings in a numeric column are rare enough to be read as "unknown"."""
@@ -511,14 +517,14 @@ class _Review:
         rows = self.coded.count(self.coded.each(lambda value: isinstance(value, str) and value.strip() in strays))
         return rows <= STRAY_SHARE * self.present
 
-    def _numbers_rows(self, low: float, high: float) -> bool:
-        """Check whether an integer column is a row ID, judged by its name or by consecutive values."""
+    def _enumerates_rows(self, low: float) -> bool:
+        """Check whether a column of integers is a row ID, judged by its name or by consecutive values."""
         if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
             return False
         if IDENTIFIER_NAME.fullmatch(self.name) or self.name.startswith("Unnamed: "):
             return True
-        in_order = np.asarray(self.values, dtype=np.float64)[self.coded.codes]
-        return low in (0, 1) and bool((np.diff(in_order) == 1).all())
+        numbers = np.asarray(self.values, dtype=np.float64)[self.coded.codes]
+        return low in (0, 1) and bool((np.diff(numbers) == 1).all())
 
     def _repeats_target(self) -> bool:
         """Check whether the column and the target determine each other."""
@@ -530,35 +536,7 @@ class _Review:
         return len(pairs) == len(self.values)
 
 
-def _without_sign(word: str) -> str:
-    """Remove signs of negative numbers; strings without digits and dates are returned unchanged."""
-    unsigned = re.sub(r"^[-\u2212]|-$|[()]", "", word)
-    return unsigned if any(letter.isdigit() for letter in unsigned) and not DATE.fullmatch(word) else word
-
-
-def _number_entry(numbers: Sequence[float]) -> dict[str, Any]:
-    integral = all(float(value).is_integer() for value in numbers)
-    return {"kind": "integer" if integral else "real", "lower": float(min(numbers)), "upper": float(max(numbers))}
-
-
-def _range_entry(numbers: Sequence[float]) -> dict[str, Any] | None:
-    """Bin a number into ranges with about equally many distinct values. Return None if there are too few values."""
-    cuts = np.quantile(np.asarray(numbers, dtype=np.float64), np.linspace(0, 1, RANGES + 1))
-    if not np.isfinite(cuts).all():
-        return None
-    edges = sorted({math.floor(cuts[0]), *(float(f"{cut:.3g}") for cut in cuts[1:-1]), math.ceil(cuts[-1])})
-    edges = [edge for edge in edges if math.floor(cuts[0]) <= edge <= math.ceil(cuts[-1])]
-    return {"kind": "ordinal", "edges": [float(edge) for edge in edges]} if len(edges) > 2 else None
-
-
 def _are_dates(numbers: Sequence[float]) -> bool:
     """Check whether all integers read as year, month and day."""
     parts = [divmod(int(number) % 10_000, 100) for number in numbers]
     return all(1 <= month <= 12 and 1 <= day <= 31 for month, day in parts)
-
-
-def _ordered_categories(series: Any) -> list[Any] | None:
-    """List the values of an ordered categorical (pandas) or Enum (polars) column, in order; None for others."""
-    import narwhals as nw
-
-    return [plain_value(value) for value in series.dtype.categories] if isinstance(series.dtype, nw.Enum) else None

@@ -1,19 +1,20 @@
-"""Columns of decisions and true labels."""
+"""Decided outcomes: the target of a schema, and the columns of decisions and true labels."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from evenhand.core.reading import OutcomeReading
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema.arrays import check_type
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.table import CodedColumn, is_missing, is_number, list_values, parse_word, plain_value, sort_key
-from evenhand.schema.target import DIRECTIONS, NEITHER, OutcomeRole, TargetKind
+from evenhand.schema.table import CodedColumn, is_missing, is_number, list_values, parse_word, sort_key
 from evenhand.schema.words import (
     find_variants,
     folded,
@@ -27,6 +28,14 @@ from evenhand.schema.words import (
     unknown_codes,
     word_of,
 )
+
+TargetKind: TypeAlias = Literal["label", "labels", "ordinal", "number"]
+
+NEITHER = "neither"
+"""Favourable value of a target without a favourable label or direction."""
+
+DIRECTIONS = ("higher", "lower", NEITHER)
+"""Favourable directions of a number."""
 
 MOST_LABELS = 50
 """Maximum number of different labels in a column of decisions."""
@@ -43,50 +52,182 @@ NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are level
 EACH_HINT = "; or compare each of them: `kind=labels`"
 
 
+class Target(BaseModel):
+    """Decided label or number.
+
+    Attributes:
+        name: Column of the true label or number.
+        kind: ``label`` compares the favourable label with all others; ``labels`` compares each label with the others;
+            ``ordinal`` labels have an order; ``number`` is a quantity such as a price or a score.
+        favourable: Favourable label. For ``ordinal``: the first or the last of ``values``. For ``labels``:
+            ``neither``. For ``number``: ``higher``, ``lower`` or ``neither`` (unspecified).
+        values: All labels; for ``ordinal`` worst first or best first. Default: ``favourable`` and all other labels in
+            the data. Not allowed for ``number``.
+        unit: Unit of a number, such as ``EUR``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: StrictStr
+    kind: TargetKind = "label"
+    favourable: Value = Field(validation_alias=AliasChoices("favourable", "favorable"))
+    values: tuple[Value, ...] | None = None
+    unit: StrictStr | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_favourable(cls, data: Any) -> Any:
+        """Set ``favourable`` to ``neither`` by default for a number or several labels."""
+        if isinstance(data, dict) and data.get("kind") in ("number", "labels") and "favorable" not in data:
+            return {"favourable": NEITHER} | data
+        return data
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> Target:
+        if self.kind == "number":
+            if self.favourable not in DIRECTIONS:
+                raise ValueError(f"favourable of a number is {', '.join(DIRECTIONS)}, got {self.favourable!r}")
+            if self.values is not None:
+                raise ValueError("values require a target of labels, got kind number")
+            return self
+        if self.unit is not None:
+            raise ValueError("a unit requires `kind: number`")
+        if self.values is not None and len(self.values) < 2:
+            raise ValueError(f"values must have at least two labels, got {list(self.values)}")
+        if self.kind == "labels" and self.favourable != NEITHER:
+            raise ValueError(f"`kind: labels` takes no favourable label, got {self.favourable!r}: use `kind: label`")
+        if self.kind != "labels" and self.values is not None and self.favourable not in self.values:
+            raise ValueError(f"favourable {self.favourable!r} is not among the labels {list_values(self.values)}")
+        if self.kind == "ordinal":
+            if self.values is None:
+                raise ValueError("an ordinal target needs its `values`, in order")
+            if self.favourable not in (self.values[0], self.values[-1]):
+                raise ValueError(
+                    f"favourable {self.favourable!r} of an ordinal target must be the first or the last of its values "
+                    f"{list_values(self.values)}"
+                )
+        return self
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the target is a number."""
+        return self.kind == "number"
+
+    def describe(self, name: str | None = None) -> OutcomeReading:
+        """Describe the favourable values. If ``name`` is passed, it replaces the column name."""
+        column = name or self.name
+        if self.favourable == NEITHER:
+            return OutcomeReading(column=column)
+        unfavourable = tuple(word_of(value) for value in self.values or () if value != self.favourable)
+        return OutcomeReading(column=column, favourable=(word_of(self.favourable),), unfavourable=unfavourable)
+
+    def require_labels(self, analysis: str) -> None:
+        """Check that the target has a favourable label.
+
+        Raises:
+            SchemaError: The target is a number, or no label is favourable.
+        """
+        if self.kind == "labels":
+            raise SchemaError(
+                f"{analysis} compares a favourable label with all others, and no label of {self.name!r} is favourable",
+                hint="name the favourable label, and use `kind=label`",
+            )
+        if self.is_number:
+            raise SchemaError(
+                f"{analysis} compares labels, and the target {self.name!r} is a number",
+                hint="convert the number to classes first, for example above and below a threshold",
+            )
+
+
+@dataclass(frozen=True)
+class OutcomeRole:
+    """Description of the outcome column without a schema.
+
+    Attributes:
+        kind: ``label``, ``labels``, ``ordinal`` or ``number``. Default: inferred, see ``infer_kind``.
+        order: Labels of an ordinal outcome, worst first.
+        unit: Unit of a number.
+    """
+
+    kind: TargetKind | None = None
+    order: Sequence[Value] | None = None
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments.
+
+        Raises:
+            OptionError: The kind is unknown, the order is not a list of at least two labels, or an argument does not
+                apply to the kind.
+        """
+        kinds = get_args(TargetKind)
+        check_type("kind", self.kind, str, f"one of {', '.join(kinds)}")
+        check_type("order", self.order, Sequence | np.ndarray, "a list of labels, worst first")
+        if self.kind is not None and self.kind not in kinds:
+            raise OptionError(
+                f"expected kind {', '.join(kinds)}, got {self.kind!r}",
+                hint="remove `kind=` to infer it from the labels",
+            )
+        if self.order is None:
+            return
+        if isinstance(self.order, str) or len(self.order) < 2:
+            raise OptionError(
+                f"expected an order of at least two labels, worst first, got {self.order!r}",
+                hint="order=['low', 'high']",
+            )
+        if self.kind in ("labels", "number"):
+            hint = "remove one; labels with an order have `kind=ordinal`"
+            raise OptionError(f"expected `kind={self.kind}` or `order=`, got both", hint=hint)
+        object.__setattr__(self, "order", tuple(self.order))
+
+
+INFERRED = OutcomeRole()
+"""Role of an outcome whose kind is inferred from its values."""
+
+
 @dataclass(frozen=True)
 class OutcomeColumn:
     """A column of decisions or true labels.
 
-    All spellings of a Boolean (``1``, ``1.0``, ``True``, ``TRUE``) are treated as the same label, as are a number
-    and its canonical spelling.
+    All spellings of a Boolean (``1``, ``1.0``, ``True``, ``TRUE``) are the same label, as are a number and its
+    canonical spelling.
 
     Attributes:
+        name: Name of the outcome. Default: that of the column.
         coded: Cells of the column.
         words: Distinct labels, in order.
         positions: Position in ``words`` of each row's label, -1 if the cell is empty, shape (n,).
     """
 
+    name: str
     coded: CodedColumn
     words: tuple[Value, ...]
     positions: Integers
 
     @classmethod
-    def read(cls, coded: CodedColumn) -> OutcomeColumn:
+    def read(cls, coded: CodedColumn, name: str | None = None) -> OutcomeColumn:
         """Read the labels in a column.
 
         Raises:
             DataError: A cell is not a string, a number or a Boolean, or the column is empty.
         """
-        labels = [parse_label(value) for value in coded.values]
-        key = outcome_key if coded.array is None else plain_value  # equal numbers have one spelling
-        by_key: dict[Any, Value] = {}
-        for label in sorted((label for label in labels if label is not None), key=sort_key):
+        cells = [parse_word(value.strip()) if isinstance(value, str) else value for value in coded.values]
+        labels = {code: cell for code, cell in enumerate(cells) if not is_missing(cell)}
+        if not labels:
+            raise DataError(f"column {coded.name!r} is empty")
+        places, words = {}, []
+        codes = np.full(len(cells), -1)
+        for code, label in sorted(labels.items(), key=lambda item: sort_key(item[1])):
             if not isinstance(label, str | bool | int | float):
                 raise DataError(
                     f"expected words or numbers in column {coded.name!r}, got {type(label).__name__} values",
                     hint="convert them to words or numbers",
                 )
-            by_key.setdefault(key(label), label)
-        place = {label: i for i, label in enumerate(by_key)}
-        codes = [-1 if label is None else place[key(label)] for label in labels]
-        if not by_key:
-            raise DataError(f"column {coded.name!r} is empty")
-        return cls(coded, tuple(by_key.values()), np.array(codes, dtype=np.int64)[coded.codes])
-
-    @property
-    def name(self) -> str:
-        """Name of the column."""
-        return self.coded.name
+            key = outcome_key(label) if coded.array is None else label  # equal numbers have one spelling
+            codes[code] = places.setdefault(key, len(words))
+            if codes[code] == len(words):
+                words.append(label)
+        return cls(name or coded.name, coded, tuple(words), codes[coded.codes])
 
     def describe(self, chosen: Iterable[Value]) -> str:
         """Describe some labels with their counts and first rows."""
@@ -140,22 +281,18 @@ class OutcomeColumn:
                 hint="use one spelling in the data",
             )
 
-    def unknown_words(self, labels: Collection[Value]) -> list[Value]:
-        """List the labels and codes that mean "unknown", except explicit labels.
+    def known_words(self, explicit: Collection[Value] = ()) -> list[Value]:
+        """List the labels that do not mean "unknown". An explicit label never does.
 
-        A number is a code only if all other numbers are 0 and 1.
+        A number is a code for "unknown" only if all other numbers are 0 and 1.
         """
-        others = [word for word in self.words if word not in labels]
-        unknown = [word for word in others if means_no_outcome(word)]
-        numbers = [word for word in self.words if isinstance(word, int | float) and word not in unknown]
-        codes = [code for code in unknown_codes(numbers) if code in others]
-        truths = [number for number in numbers if truth_key(number) is not None]
-        return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
-
-    def known_words(self, labels: Collection[Value] = ()) -> list[Value]:
-        """List the labels that do not mean "unknown"."""
-        unknown = self.unknown_words(labels)
-        return [word for word in self.words if word not in unknown]
+        known = [word for word in self.words if word in explicit or not means_no_outcome(word)]
+        numbers = [word for word in known if not isinstance(word, str)]
+        codes = [code for code in unknown_codes(numbers) if code not in explicit]
+        others = [number for number in numbers if number not in codes]
+        if not codes or len(others) != 2 or any(truth_key(number) is None for number in others):
+            return known
+        return [word for word in known if word not in codes]
 
 
 class DecisionLabels(NamedTuple):
@@ -201,12 +338,11 @@ def read_labels(
         basis = "proposed"
     match = find_value(favourable, column.words)
     # If all labels are true, or all are false, the other label is known although it does not occur.
-    opposite = plain_key(favourable) is not None and _are_plain(column.words)
-    if match is None and basis == "stated" and not opposite:
+    if match is None and basis == "stated" and not are_plain([favourable, *column.words]):
         column.require([favourable], "favourable")
-    unfavourable = column.require(unfavourable, "unfavourable")
-    unknown = column.unknown_words([*unfavourable] if match is None else [match, *unfavourable])
-    left = [word for word in column.words if word not in (match, *unfavourable, *unknown)]
+    unfavourable = column.require(unfavourable, "unfavourable") if unfavourable else []
+    known = column.known_words([*unfavourable] if match is None else [match, *unfavourable])
+    left = [word for word in known if word not in (match, *unfavourable)]
     if (left and unfavourable) or (len(left) > 1 and not complete):
         raise DataError(
             f"column {column.name!r} has words that are neither favourable nor unfavourable: {column.describe(left)}",
@@ -217,14 +353,13 @@ def read_labels(
     if match is None and basis == "proposed":
         match = opposite_label(unfavourable[0])
     favourable = favourable if match is None else match
-    kinds = np.array([*(1 if word == match else -1 if word in unknown else 0 for word in column.words), -1])
-    codes = kinds[column.positions]
+    codes = np.array([*(int(word == match) if word in known else -1 for word in column.words), -1])[column.positions]
     losing = tuple(unfavourable) or (opposite_label(favourable),)
     reading = OutcomeReading(
         column=column.name,
         favourable=(word_of(favourable),),
         unfavourable=tuple(map(word_of, losing)),
-        unknown=tuple(map(word_of, unknown)),
+        unknown=tuple(word_of(word) for word in column.words if word not in known),
         how=basis,
     )
     return DecisionLabels((*losing, favourable), codes >= 0, codes == 1, reading)
@@ -259,15 +394,17 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
         SchemaError: There are not exactly two labels, or neither is evidently favourable.
     """
     candidates = list(labels)
-    if len(candidates) == 1 and plain_key(candidates[0]) is not None:
+    if len(candidates) == 1 and are_plain(candidates):
         # If all labels are true, false is a label too.
         candidates.append(opposite_label(candidates[0]))
-    verdicts = [is_favourable_word(label) for label in candidates]
-    if len(candidates) == 2 and verdicts[0] is not verdicts[1]:
-        position = verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)
-        adverse = is_adverse_name(name) if _are_plain(candidates) else False
-        if adverse is not None:
-            return candidates[1 - position if adverse else position]
+    if len(candidates) == 2 and are_plain(candidates):
+        keys, adverse = [plain_key(label) for label in candidates], is_adverse_name(name)
+        if adverse is not None and keys[0] != keys[1]:
+            return candidates[keys.index("0" if adverse else "1")]
+    elif len(candidates) == 2:
+        verdicts = [is_favourable_word(label) for label in candidates]
+        if verdicts[0] is not verdicts[1]:
+            return candidates[verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)]
     numeric = all(isinstance(label, int | float) for label in labels) and len(labels) > 2
     raise SchemaError(
         f"which label of {name!r} is favourable? It is not evident from {list_values(labels)}",
@@ -275,7 +412,7 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
     )
 
 
-def _are_plain(labels: Collection[Any]) -> bool:
+def are_plain(labels: Collection[Any]) -> bool:
     """Check whether labels are Booleans, or yes and no, whose meaning depends on the column name."""
     return all(plain_key(label) is not None for label in labels)
 
@@ -302,7 +439,7 @@ def propose_true_label(
     truth.require_spelling()
     words = truth.known_words(decisions.names)
     title, hint = truth.name, "state it: `favourable_target=VALUE`"
-    plain = _are_plain(words)
+    plain = are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
     decided = [plain_key(label) or outcome_key(label) for label in decisions.names]
     keys = [plain_key(word) or outcome_key(word) for word in words]
@@ -358,12 +495,6 @@ def _association(truth: OutcomeColumn, favourable: Value, decisions: DecisionLab
     return float(determinant * np.sqrt(table.sum() / margins.prod()))
 
 
-def parse_label(value: Any) -> Value | None:
-    """Parse a cell as a label: canonical numbers become numbers, and empty cells None."""
-    label: Value | None = parse_word(value.strip() or None) if isinstance(value, str) else value
-    return None if is_missing(label) else label
-
-
 def opposite_label(label: Value) -> Value:
     """Name the opposite of a label: 0 for 1, ``no`` for ``yes``, otherwise ``not`` and the label."""
     if isinstance(label, bool):
@@ -396,10 +527,7 @@ def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: Outcome
 
 
 def infer_target(
-    column: OutcomeColumn,
-    favourable: Value | None = None,
-    outcome: OutcomeRole | None = None,
-    unfavourable: Sequence[Value] = (),
+    column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, unfavourable: Sequence[Value] = ()
 ) -> dict[str, Any]:
     """Infer the target entry of a schema from a column.
 
@@ -407,7 +535,6 @@ def infer_target(
         DataError: The column cannot have the specified kind.
         SchemaError: The favourable label cannot be proposed or does not occur.
     """
-    outcome = outcome or OutcomeRole()
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
         other = next((label for label in labels if not is_number(label)), None)
@@ -440,9 +567,8 @@ def label_target(
         SchemaError: The order is unknown, or lacks a label.
     """
     column.require_spelling()
-    unknown = column.unknown_words(outcome.order or ())
     more = [] if true_labels is None else true_labels.known_words()
-    by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
+    by_key = {outcome_key(word): word for word in (*more, *column.known_words(outcome.order or ()))}
     labels = sorted(by_key.values(), key=sort_key)
     check_number_of_labels(column.name, labels, minimum=2)
     target: dict[str, Any] = {"name": column.name, "kind": outcome.kind}

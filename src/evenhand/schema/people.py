@@ -161,24 +161,31 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
             raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.names)}")
     if len(table) == 0:
         raise DataError("there are no rows")
-    attributes, target = schema.attributes, schema.target
-    missing = {
-        attribute.name: _find_missing(table[attribute.name], schema.missing_markers, attribute.unknown)
-        for attribute in attributes
-    }
-    dropped = {f"a value of {name}": rows for name, rows in missing.items() if schema[name].missing == "drop"}
+    target, missing, dropped = schema.target, {}, {}
+    for attribute in schema.attributes:
+        rows = _find_missing(table[attribute.name], schema.missing_markers, attribute.unknown)
+        missing[attribute.name] = rows
+        if attribute.missing == "drop":
+            dropped[f"a value of {attribute.name}"] = rows
     keep, left_out = np.ones(len(table), dtype=np.bool_), {}
     for reason, rows in {**without, **dropped}.items():
         if (keep & rows).any():
             left_out[f"without {reason}"] = table.count(keep & rows)
             keep &= ~rows
-    for attribute in attributes:
-        if attribute.missing == "refuse" and attribute.unknown is None:
+    entries, types, unknown = [], {}, {}
+    for attribute in schema.attributes:
+        column, without_value = table[attribute.name], missing[attribute.name]
+        if attribute.unknown is not None:
+            unknown[attribute.name] = column.count_words(keep & without_value)
+        elif attribute.missing == "refuse":
             hint = "fill it in, or set `missing: drop`, `missing: keep` or `unknown: []` for it in the schema"
-            table[attribute.name].refuse(keep & missing[attribute.name], "a value", hint)
-    entries = [
-        _encode_attribute(attribute, table[attribute.name], keep & ~missing[attribute.name]) for attribute in attributes
-    ]
+            column.refuse(keep & without_value, "a value", hint)
+        entries.append(_encode_attribute(attribute, column, keep & ~without_value))
+        # A column that may have been misread: numbers in an unusual format, or strings that look like numbers.
+        if attribute.number_format is not None:
+            types[attribute.name] = "numbers"
+        elif column.array is None and any(map(is_unusual_number, column.values)):
+            types[attribute.name] = "words" if attribute.is_discrete and attribute.edges is None else "numbers"
     labels, numbers = None, None
     has_target = read_target and target.name in table.names
     if has_target and target.is_number:
@@ -195,12 +202,8 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
         used=table.count(keep),
         left_out=left_out,
         true_label=None if labels is None and numbers is None else schema.target.describe(),
-        unknown={
-            attribute.name: table[attribute.name].count_words(keep & missing[attribute.name])
-            for attribute in attributes
-            if attribute.unknown is not None
-        },
-        types={attribute.name: kind for attribute in attributes if (kind := _unusual_type(attribute, table))},
+        unknown=unknown,
+        types=types,
     )
     people = People(
         schema=schema,
@@ -262,18 +265,6 @@ def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
         return codes.get(value_key(cell), codes.get(word_of(cell), np.nan))
 
     return position
-
-
-def _unusual_type(attribute: Attribute, table: CodedTable) -> str | None:
-    """Determine the suspected type of a column that may have been misread. Return None for other columns.
-
-    The type is ``numbers`` for numbers in an unusual format, such as ``$1,200``, and ``words`` for strings that look
-    like numbers, such as ``02134``.
-    """
-    column = table[attribute.name]
-    if column.array is None and any(map(is_unusual_number, column.values)):
-        return "words" if attribute.is_discrete and attribute.edges is None else "numbers"
-    return None if attribute.number_format is None else "numbers"
 
 
 def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any = None) -> Any:
@@ -397,8 +388,8 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
     listed = labels.matches(target.values or ())
     # Markers of missing values, and strings for "unknown" that the target does not list as labels.
     missing = labels.matches(schema.missing_markers)
-    missing += labels.unknown_words(listed) if listed else []
-    labelled = labels.encode([word for word in labels.words if word not in missing]) >= 0
+    known = labels.known_words(listed) if listed else labels.words
+    labelled = labels.encode([word for word in known if word not in missing]) >= 0
     column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
     words = [labels.words[i] for i in np.unique(labels.positions[keep])]
     values = target.values

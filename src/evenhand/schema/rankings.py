@@ -10,9 +10,9 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_type
-from evenhand.schema.columns import check_roles, list_columns, list_protected, table_of_columns
-from evenhand.schema.decisions import describe_groups
+from evenhand.schema.arrays import check_type, list_columns
+from evenhand.schema.columns import check_roles, list_protected, table_of_columns
+from evenhand.schema.infer import describe_groups
 from evenhand.schema.people import People, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import CodedColumn, CodedTable

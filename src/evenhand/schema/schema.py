@@ -19,8 +19,8 @@ from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.attribute import Attribute, Encoding
 from evenhand.schema.constraint import Constraint, list_words, parse_constraint
+from evenhand.schema.outcome import Target
 from evenhand.schema.rules import Dependency, Link, Proposal, Relation, look_up, parse_dependencies, parse_links
-from evenhand.schema.target import Target
 
 PASSTHROUGH = "passthrough"
 """Kind, in a schema file, of a column that is passed to the model unchanged."""
@@ -57,12 +57,13 @@ class Schema(BaseModel):
     def _check_consistency(self) -> Self:
         if not self.attributes:
             raise ValueError("a schema needs at least one attribute")
-        names = [*(attribute.name for attribute in self.attributes), *self.passthrough]
-        if repeated := find_repeated(names):
+        names = self.columns
+        if len(set(names)) < len(names):
+            repeated = find_repeated(names)
             raise ValueError(f"attribute names must be unique, got repeated names {repeated}")
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")
-        if self.constrains_people:
+        if self.rules or self.dependencies or self.links:
             # These cached properties are validated on first access.
             _ = self.constraints, self.determined, self.moves
         return self

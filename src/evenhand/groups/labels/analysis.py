@@ -31,8 +31,8 @@ from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import Value
 from evenhand.schema.decisions import RecordedLabels
+from evenhand.schema.outcome import NEITHER
 from evenhand.schema.people import People
-from evenhand.schema.target import NEITHER
 from evenhand.stats.quantity import Quantity
 
 

@@ -29,10 +29,10 @@ from evenhand.mitigation.training.tables import (
 from evenhand.models.additive.network import AdditiveNetwork, binary_labels
 from evenhand.schema.arrays import check_index
 from evenhand.schema.attribute import Value
+from evenhand.schema.outcome import Target
 from evenhand.schema.people import encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import plain_value
-from evenhand.schema.target import Target
 
 HIDDEN = (512, 256, 64)
 """Units of the hidden layers, as published."""

@@ -15,9 +15,9 @@ from evenhand.schema.arrays import check_rows, read_columns
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.columns import list_names
 from evenhand.schema.infer import infer_schema
+from evenhand.schema.outcome import Target
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import plain_value
-from evenhand.schema.target import Target
 
 FEW = 10
 """Different whole numbers that a protected column of an array has at most to be compared one by one."""
