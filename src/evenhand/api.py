@@ -372,9 +372,10 @@ def audit(
         [0.81]
     """
     from evenhand import auditing
+    from evenhand.schema.arrays import check_type
 
     options: dict[str, Any] = {**settings}
-    _check_metrics(options)
+    check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
     subject = _read_subject(model, data, y, target, protected, options, weights=sample_weight)
     metrics, progress = options.pop("metrics", None), options.pop("progress")
     result = auditing.audit(subject, auditing.AuditConfig(**options), metrics=metrics, progress=progress)
@@ -469,10 +470,11 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
+    from evenhand.schema.arrays import check_type
     from evenhand.schema.decisions import table_of_decisions
 
     options: dict[str, Any] = {**settings}
-    _check_metrics(options)
+    check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
     _take_outcome(options)
@@ -954,12 +956,6 @@ def assess_generator(
 
 
 # Arguments of several verbs
-
-
-def _check_metrics(options: Mapping[str, Any]) -> None:
-    from evenhand.schema.arrays import check_type
-
-    check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
 
 
 def _take(options: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -54,9 +54,11 @@ class NumberFormat(BaseModel):
     fixed: bool = True
     model_input: Literal["word", "number"] = "word"
 
-    def read(self, word: str) -> float:
-        """Parse a string. Return NaN if it does not have this format."""
-        word = word.strip()
+    def read(self, value: Any) -> float:
+        """Read a number, or a string in this format. Return NaN for other values."""
+        if not isinstance(value, str):
+            return read_number(value)
+        word = value.strip()
         match = PARTS.fullmatch(word)
         if match is None:
             return math.nan

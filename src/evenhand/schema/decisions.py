@@ -41,7 +41,7 @@ from evenhand.schema.outcome import (
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedTable
+from evenhand.schema.table import CodedTable, count_people
 from evenhand.schema.thresholds import Thresholds
 from evenhand.schema.words import read_number, unknown_codes
 
@@ -257,7 +257,7 @@ class DecisionRoles:
             people=replace(people, labels=labels),
             selected=decisions.favourable[rows],
             truth=self.target,
-            undecided=table.count(~decisions.labelled),
+            undecided=count_people(~decisions.labelled, table.counts),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
         )
@@ -281,7 +281,7 @@ class DecisionRoles:
             people=replace(people, labels=labels),
             decided=decided[people.rows],
             truth=self.target,
-            undecided=table.count(decided < 0),
+            undecided=count_people(decided < 0, table.counts),
         )
 
     def _read_numbers(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
@@ -302,7 +302,7 @@ class DecisionRoles:
             decided=decision.coded.finite_numbers(rows, "decision"),
             weights=self._sample.read(table, rows)[0],
             truth=self.target,
-            undecided=table.count(~decided),
+            undecided=count_people(~decided, table.counts),
         )
 
     def _read_people(

@@ -24,6 +24,7 @@ from evenhand.schema.schema import PASSTHROUGH, Schema
 from evenhand.schema.table import (
     CodedColumn,
     CodedTable,
+    count_people,
     is_missing,
     is_number,
     list_values,
@@ -273,7 +274,8 @@ class _ColumnReview:
         self.groups = self.protected or name in compared
         self.coded = table[name].with_numbers()
         missing = self.coded.missing()
-        self.present, self.missing = self.coded.count(~missing), self.coded.count(missing)
+        counts = self.coded.counts
+        self.present, self.missing = count_people(~missing, counts), count_people(missing, counts)
         self.rows = self.present + self.missing
         self.values = [value for value in self.coded.values if not is_missing(value)]
 
@@ -283,6 +285,8 @@ class _ColumnReview:
 
         if not self.values:
             return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
+        if self.coded.array is not None:
+            return self._review_numbers(self.values)
         for value in self.values:
             if isinstance(value, str | bool | int | float):
                 continue
@@ -368,7 +372,7 @@ class _ColumnReview:
         distance = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
         for code in codes:
             isolated = code - high >= distance or low - code >= distance or (code < 0 <= low)
-            rows = self.coded.count(self.coded.codes == self.coded.values.index(code))
+            rows = count_people(self.coded.codes == self.coded.values.index(code), self.coded.counts)
             if not isolated or rows < REPEATED or rows > MOST_UNKNOWN * self.present:
                 return []  # A code that is an ordinary number makes the others less plausible.
         return codes
@@ -464,7 +468,7 @@ class _ColumnReview:
         return entry, None
 
     def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
-        unknown = [value for value in values if means_unknown(value)]
+        unknown = [value for value in values if isinstance(value, str) and means_unknown(value)]
         known = [value for value in values if value not in unknown]
         declared = {key: value for key, value in entry.items() if key != "missing"} | {"unknown": unknown}
         advice = "`unknown`: counted, and excluded from results by this attribute"
@@ -514,8 +518,8 @@ class _ColumnReview:
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         strays = {word.strip() for word in words}
-        rows = self.coded.count(self.coded.each(lambda value: isinstance(value, str) and value.strip() in strays))
-        return rows <= STRAY_SHARE * self.present
+        rows = self.coded.each(lambda value: isinstance(value, str) and value.strip() in strays)
+        return count_people(rows, self.coded.counts) <= STRAY_SHARE * self.present
 
     def _enumerates_rows(self, low: float) -> bool:
         """Check whether a column of integers is a row ID, judged by its name or by consecutive values."""

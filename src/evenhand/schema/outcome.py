@@ -216,8 +216,9 @@ class OutcomeColumn:
         if not labels:
             raise DataError(f"column {coded.name!r} is empty")
         places, words = {}, []
-        codes = np.full(len(cells), -1)
-        for code, label in sorted(labels.items(), key=lambda item: sort_key(item[1])):
+        codes, order = np.full(len(cells), -1), [sort_key(cell) for cell in cells]
+        for code in sorted(labels, key=order.__getitem__):
+            label = labels[code]
             if not isinstance(label, str | bool | int | float):
                 raise DataError(
                     f"expected words or numbers in column {coded.name!r}, got {type(label).__name__} values",
@@ -286,7 +287,9 @@ class OutcomeColumn:
 
         A number is a code for "unknown" only if all other numbers are 0 and 1.
         """
-        known = [word for word in self.words if word in explicit or not means_no_outcome(word)]
+        known = [
+            word for word in self.words if word in explicit or not (isinstance(word, str) and means_no_outcome(word))
+        ]
         numbers = [word for word in known if not isinstance(word, str)]
         codes = [code for code in unknown_codes(numbers) if code not in explicit]
         others = [number for number in numbers if number not in codes]

@@ -15,7 +15,7 @@ from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.outcome import OutcomeColumn, check_number_of_labels
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, CodedTable, is_missing, list_values, plain_value, value_key
+from evenhand.schema.table import CodedColumn, CodedTable, count_people, is_missing, list_values, plain_value, value_key
 from evenhand.schema.words import is_unusual_number, read_number, truth_key, word_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class People:
 
     def count(self, mask: Booleans) -> int:
         """Count the people in the rows of a mask."""
-        return int(mask.sum() if self.counts is None else self.counts[mask].sum())
+        return count_people(mask, self.counts)
 
     @property
     def favourable(self) -> Booleans:
@@ -170,7 +170,7 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
     keep, left_out = np.ones(len(table), dtype=np.bool_), {}
     for reason, rows in {**without, **dropped}.items():
         if (keep & rows).any():
-            left_out[f"without {reason}"] = table.count(keep & rows)
+            left_out[f"without {reason}"] = count_people(keep & rows, table.counts)
             keep &= ~rows
     entries, types, unknown = [], {}, {}
     for attribute in schema.attributes:
@@ -188,7 +188,7 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
             types[attribute.name] = "words" if attribute.is_discrete and attribute.edges is None else "numbers"
     labels, numbers = None, None
     has_target = read_target and target.name in table.names
-    if has_target and target.is_number:
+    if has_target and target.kind == "number":
         numbers = _encode_target_numbers(schema, table[target.name], keep)
     elif has_target:
         schema, labels = _encode_labels(schema, table[target.name], keep)
@@ -198,8 +198,8 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
     if schema.carries_rows:
         entries.append(positions.astype(np.float64))
     reading = TableReading(
-        rows=table.count(np.ones(len(table), dtype=np.bool_)),
-        used=table.count(keep),
+        rows=count_people(np.ones(len(table), dtype=np.bool_), table.counts),
+        used=count_people(keep, table.counts),
         left_out=left_out,
         true_label=None if labels is None and numbers is None else schema.target.describe(),
         unknown=unknown,
@@ -221,7 +221,7 @@ def _encode(schema: Schema, table: CodedTable, read_target: bool, without: Mappi
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans) -> Floats:
     """Encode a column. Unknown rows become NaN, and their values are not checked."""
-    format_, edges = attribute.number_format, attribute.edges
+    number_format, edges = attribute.number_format, attribute.edges
     if attribute.values is not None and edges is None:
         entries = column.look_up(_positions(attribute.values))
         unlisted = known & np.isnan(entries)
@@ -230,25 +230,25 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
                 f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}",
                 hint=f"the values are: {list_values(attribute.values)}; add them to the schema or correct the data",
             )
-    elif format_ is None:
-        entries = column.numbers(read_number)
-        column.refuse(known & ~np.isfinite(entries), "a finite number", None)
-    else:
-        entries = column.numbers(lambda value: format_.read(value) if isinstance(value, str) else read_number(value))
-        expected = f"a finite number written like {format_.write(attribute.last_number)!r}"
-        column.refuse(known & ~np.isfinite(entries), expected, "correct the value, or `number_format` in the schema")
+        entries[~known] = np.nan
+        return entries
+    entries = column.numbers(read_number if number_format is None else number_format.read)
+    expected, hint = "a finite number", None
+    if number_format is not None:
+        expected = f"a finite number written like {number_format.write(attribute.last_number)!r}"
+        hint = "correct the value, or `number_format` in the schema"
+    column.refuse(known & ~np.isfinite(entries), expected, hint)
+    low, high = (attribute.first, attribute.last) if edges is None else (edges[0], edges[-1])
+    inside = (entries >= low) & (entries <= high)
+    if attribute.kind == "integer":
+        inside &= entries == np.floor(entries)
+    kind, limits = "a whole number" if attribute.kind == "integer" else "a number", "lower and upper"
+    if edges is not None:
+        kind, limits = "a number in its bins,", "the edges"
+        entries = np.clip(np.searchsorted(edges, entries, side="right") - 1.0, 0, len(edges) - 2)
+    hint = f"correct the value, or widen {limits} in the schema"
+    column.refuse(known & ~inside, f"{kind}{' from' if edges is None else ''} {low:g} to {high:g}", hint)
     entries[~known] = np.nan
-    if edges is not None:
-        inside = (entries >= edges[0]) & (entries <= edges[-1])
-        expected, limits = f"a number in its bins, {edges[0]:g} to {edges[-1]:g}", "the edges"
-    else:
-        inside = attribute.contains(entries)
-        kind = "a whole number" if attribute.kind == "integer" else "a number"
-        expected, limits = f"{kind} from {attribute.first:g} to {attribute.last:g}", "lower and upper"
-    column.refuse(known & ~inside, expected, f"correct the value, or widen {limits} in the schema")
-    if edges is not None:
-        bins = np.searchsorted(edges, entries, side="right") - 1
-        entries = np.where(known, np.clip(bins, 0, len(edges) - 2), np.nan)
     return entries
 
 

@@ -17,6 +17,11 @@ from evenhand.errors import DataError
 from evenhand.schema.words import parse_number, read_number, word_of
 
 
+def count_people(rows: Booleans, counts: Integers | None) -> int:
+    """Count the people in some rows, shape (n,), each of one person or of ``counts`` people."""
+    return int(rows.sum() if counts is None else counts[rows].sum())
+
+
 class CodedTable:
     """Data frame in memory whose columns are coded on first use.
 
@@ -55,10 +60,6 @@ class CodedTable:
             locate = None if self.locate is None else partial(self.locate, name)
             self._columns[name] = CodedColumn.read(self.frame[name], self.counts, locate)
         return self._columns[name]
-
-    def count(self, rows: Booleans) -> int:
-        """Count the people in some rows."""
-        return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +133,16 @@ class CodedColumn:
 
     @cached_property
     def _code_values(self) -> tuple[tuple[Any, ...], Integers]:
+        """Distinct values and codes; numbers are sorted, NaN last."""
+        import pandas as pd
+
         if self.known is not None:
             return self.known
-        assert self.array is not None
-        return _code_numbers(self.array)
+        codes, distinct = pd.factorize(np.asarray(self.array), use_na_sentinel=False)
+        order = np.argsort(distinct, kind="stable")
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return tuple(distinct[order].tolist()), rank[codes]
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -180,10 +187,6 @@ class CodedColumn:
         """Return the value of one row."""
         return self.values[self.codes[row]] if self.array is None else self.array[row].item()
 
-    def count(self, rows: Booleans) -> int:
-        """Count the people in some rows."""
-        return int(rows.sum() if self.counts is None else self.counts[rows].sum())
-
     def count_words(self, rows: Booleans) -> dict[str, int]:
         """Count the strings in some rows, most frequent first. Empty cells count as the empty string."""
         if not rows.any():
@@ -201,7 +204,11 @@ class CodedColumn:
         parts = []
         for code in codes[:most]:
             same = rows & (self.codes == code)
-            count = "" if self.counts is not None else f"{format_count(self.count(same), 'row', 'rows')}, first in "
+            count = (
+                ""
+                if self.counts is not None
+                else f"{format_count(count_people(same, self.counts), 'row', 'rows')}, first in "
+            )
             parts.append(f"{self.values[code]!r} ({count}{self._place(same)})")
         return ", ".join(parts) + (f", ... ({len(codes)} in all)" if len(codes) > most else "")
 
@@ -216,7 +223,7 @@ class CodedColumn:
             received = "an empty cell" if is_missing(value) else repr(value)
             raise DataError(
                 f"column {self.name!r}, {self._place(rows)}: expected {expected}, got {received} "
-                f"({format_count(self.count(rows), 'such row', 'such rows')})",
+                f"({format_count(count_people(rows, self.counts), 'such row', 'such rows')})",
                 hint=hint,
             )
 
@@ -226,7 +233,7 @@ class CodedColumn:
         place = "" if self.locate is None else self.locate(self.at(first))
         if self.counts is None:
             return place or f"row {first + 1}"
-        equal = self.count(rows & (self.codes == self.codes[first]))
+        equal = count_people(rows & (self.codes == self.codes[first]), self.counts)
         return format_count(equal, "row", "rows") + (f", the first of them {place}" if place else "")
 
 
@@ -240,17 +247,6 @@ def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
     return tuple(numbers if keys is column else (key[1] for key in numbers)), codes
-
-
-def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
-    """Factorize numbers into sorted distinct values, NaN last, and the code of each row."""
-    import pandas as pd
-
-    codes, distinct = pd.factorize(numbers, use_na_sentinel=False)
-    order = np.argsort(distinct, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return tuple(distinct[order].tolist()), rank[codes]
 
 
 def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:

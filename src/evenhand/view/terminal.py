@@ -125,7 +125,10 @@ def follow_progress(progress: Progress | bool | None = None) -> Iterator[Progres
     if callable(progress):
         yield progress
         return
-    with show_progress(quiet=not (in_notebook() if progress is None else progress)) as advance:
+    if not (in_notebook() if progress is None else progress):
+        yield _ignore_progress
+        return
+    with show_progress() as advance:
         yield advance
 
 
