@@ -12,7 +12,7 @@ from pictured import PICTURED, pictured
 
 import evenhand
 from evenhand import view
-from evenhand.view import notebook
+from evenhand.view import notebook, terminal
 
 FETCHES = re.compile(
     r"<script|<link|@import|(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//", re.I
@@ -146,13 +146,13 @@ def test_what_is_quick_shows_nothing(cell, monkeypatch):
 
 
 def test_a_notebook_is_told_by_its_kernel(cell, monkeypatch):
-    assert notebook.in_notebook()
+    assert terminal.in_notebook()
     monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: None)  # imported by a script
-    assert not notebook.in_notebook()
+    assert not terminal.in_notebook()
     monkeypatch.setattr(sys.modules["IPython"], "get_ipython", object)  # in a terminal
-    assert not notebook.in_notebook()
+    assert not terminal.in_notebook()
     monkeypatch.delitem(sys.modules, "IPython")
-    assert not notebook.in_notebook()
+    assert not terminal.in_notebook()
     assert "IPython" not in sys.modules, "to look must not import it"
 
 

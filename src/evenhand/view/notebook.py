@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import importlib
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,15 +19,6 @@ DELAY = 1.0
 
 EVERY = 0.5
 """Seconds between two updates of the line."""
-
-
-def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook.
-
-    IPython is looked for among the modules that are loaded; it is never imported to find out.
-    """
-    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    return getattr(find_shell() if find_shell else None, "kernel", None) is not None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from evenhand.core.text import strip_unprintable
 from evenhand.core.typing import Progress
-from evenhand.view.notebook import in_notebook, show_in_notebook
+from evenhand.view.notebook import show_in_notebook
 from evenhand.view.screen import lay_out
 
 if TYPE_CHECKING:
@@ -75,6 +75,12 @@ def show_document(document: Document, *, written: Sequence[Path] = (), console: 
     if page is not None:
         place = shlex.quote(page.resolve().as_uri())
         screen.line(f"{Path(sys.executable).name} -m webbrowser {place}", lead="read it  ", whole=True)
+
+
+def in_notebook() -> bool:
+    """Check whether this process is the kernel of a notebook, without importing IPython."""
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return getattr(find_shell() if find_shell else None, "kernel", None) is not None
 
 
 @contextmanager
