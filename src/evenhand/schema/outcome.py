@@ -215,7 +215,8 @@ class OutcomeColumn:
         labels = {code: cell for code, cell in enumerate(cells) if not is_missing(cell)}
         if not labels:
             raise DataError(f"column {coded.name!r} is empty")
-        places, words = {}, []
+        places: dict[Value, int] = {}
+        words: list[Value] = []
         codes, order = np.full(len(cells), -1), [sort_key(cell) for cell in cells]
         for code in sorted(labels, key=order.__getitem__):
             label = labels[code]
