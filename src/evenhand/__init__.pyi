@@ -38,8 +38,8 @@ from .api import (
 )
 from .errors import EvenhandError
 from .schema.attribute import Attribute
-from .schema.schema import Schema
 from .schema.outcome import Target
+from .schema.schema import Schema
 
 __version__: str
 
