@@ -20,7 +20,7 @@ def test_json_is_what_scripts_read(evenhand, case):
     assert found["method"] == "random"
     assert found["valid"] == found["profiles"] > 0
     assert found["queries"] > 0
-    assert {"estimate", "low", "high", "confidence", "population"} <= set(found["rate"])
+    assert {"value", "low", "high", "confidence", "population"} <= set(found["rates"][0]["rate"])
     assert found["examples"][0]["worse"]["values"] == {"sex": "f"}
     assert SearchResult.from_json(ran.out).profiles == found["profiles"]
 
@@ -267,7 +267,7 @@ def test_texts_with_terms_of_ones_own(evenhand, comments):
         "search", "rude:model", "comments.csv", "--text-column", "said", "--terms", "jobs.yaml", "--json", "-"
     )
     assert ran.code == 0, ran.err
-    assert [count["category"] for count in ran.json["counts"]] == ["jobs"]
+    assert [rate["protected"] for rate in ran.json["rates"]] == [["jobs"]]
     assert ran.json["profiles"] == 0
 
 

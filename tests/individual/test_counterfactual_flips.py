@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import individual, population
-from evenhand.individual.result import flip_answers
+from evenhand.individual.wording import flip_answers
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import scaled

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from evenhand import individual, population
-from evenhand.individual.noise import compare_directions, confirm_flips, first_difference
-from evenhand.individual.result import noise_notes, noise_sentences
+from evenhand.individual.flips import confirm_flips, first_difference
+from evenhand.individual.noise import compare_directions
+from evenhand.individual.wording import noise_notes, noise_sentences
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 from serving import serving

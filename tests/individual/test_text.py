@@ -124,8 +124,8 @@ def test_findings_by_hand():
         return [0.9 if "woman" in one else 0.2 for one in texts]
 
     result = search.search_texts(model, TEXTS, protected=["gender"])
-    (count,) = result.counts
-    assert (count.flips, count.n, count.texts) == (3, 4, 5)  # the king is not a woman either way
+    (count,) = result.rates
+    assert (count.flips, count.n, count.without) == (3, 4, 1)  # the king is not a woman either way
     assert result.profiles == 2
     assert count.repeats.repeated == count.flips
     # Once more for its noise, and both sides of the flips again.
@@ -172,7 +172,7 @@ def test_a_list_of_ones_own(tmp_path):
     result = search.search_texts(
         lambda texts: [float("red" in one) for one in texts], ["I like the red team"], protected=[own]
     )
-    assert result.counts[0].category == "team"
+    assert result.rates[0].protected == ("team",)
     assert result.examples[0].template == "I like {the blue team|the red team}"
 
 
@@ -204,7 +204,7 @@ def test_limits_and_interrupts():
     )
     assert 60 <= result.queries <= 100  # some are reserved for asking about flips again
     assert result.noise.people == 2  # two of the texts, anywhere, were asked about twice
-    assert result.counts[0].n == result.counts[0].repeats.repeated == 10
+    assert result.rates[0].n == result.rates[0].repeats.repeated == 10
     assert len(result.examples) == 3
     calls = []
 
@@ -216,7 +216,7 @@ def test_limits_and_interrupts():
 
     stopped = search.search_texts(impatient, texts, protected=["gender"])
     assert stopped.interrupted
-    assert 0 < stopped.counts[0].flips == stopped.counts[0].n < 6000
+    assert 0 < stopped.rates[0].flips == stopped.rates[0].n < 6000
 
     def never(batch):
         raise KeyboardInterrupt
@@ -279,7 +279,7 @@ def test_a_toxicity_model_on_templates():
     model = trained(comments["text"].astype(str).tolist(), comments["toxic"].tolist())
     sample = frame.sample(600, random_state=0)["Text"].tolist()
     result = search.search_texts(model, sample, favourable=0)
-    counts = {count.category: count for count in result.counts}
+    counts = {rate.protected[0]: rate for rate in result.rates}
     assert counts["religion"].n > 30
     assert result.profiles > 10
     for one in result.examples:  # each holds when asked again
@@ -340,7 +340,7 @@ def test_noise_of_a_model_of_texts_is_no_finding():
     """A fair coin flips half of all pairs, and disagrees with itself as often."""
     model = NoisyModel(lambda one: 0.5, 1)
     result = search.search_texts(model, SENTENCES, protected=["gender"])
-    (count,) = result.counts
+    (count,) = result.rates
     assert result.noise.noisy
     assert result.queries == model.asked
     assert count.rate.value < 0.02
@@ -359,7 +359,7 @@ def test_noise_of_a_model_of_texts_is_no_finding():
 def test_a_bias_behind_the_noise_of_a_model_of_texts():
     """Probabilities p = 0.9 and q = 0.3: answers differ with p(1-q)+q(1-p) = 0.66, themselves with 0.3; excess 0.36."""
     model = NoisyModel(lambda one: 0.3 if "woman" in one else 0.9)
-    (count,) = search.search_texts(model, SENTENCES, protected=["gender"]).counts
+    (count,) = search.search_texts(model, SENTENCES, protected=["gender"]).rates
     assert 0.2 < count.rate.value < 0.66
     assert count.noise.single.value == pytest.approx(0.66, abs=0.07)
     assert count.noise.own.value == pytest.approx(0.3, abs=0.1)
@@ -384,6 +384,6 @@ def test_intervals_of_the_excess_hold_for_texts():
     wrong = 0
     for seed in range(150):
         model = NoisyModel(lambda one: 0.7, seed)
-        (count,) = search.search_texts(model, SENTENCES[:200], protected=["gender"]).counts
+        (count,) = search.search_texts(model, SENTENCES[:200], protected=["gender"]).rates
         wrong += not count.noise.excess.low <= 0 <= count.noise.excess.high
     assert wrong <= 15  # 7.5 expected

@@ -24,8 +24,9 @@ from evenhand.core.document import Block, Figure, Fold, SubjectCard
 from evenhand.genai import ConfusionMatrix, RecordedSequence, assess_sequences, compare_policies
 from evenhand.genai.assessment.prompts import estimate_prompt_bias
 from evenhand.genai.classifiers.confusion import ConfusionResult
+from evenhand.individual.flips import FlipRate
 from evenhand.individual.search import search
-from evenhand.individual.search.texts import CategoryFlipCount, TextSearchResult
+from evenhand.individual.search.texts import TextSearchResult
 from evenhand.llm.comparison import pair_audits
 from evenhand.mitigation import CandidateResult, MitigationResult, find_alternatives, refute_alternatives
 from evenhand.mitigation.candidate import Trial
@@ -157,8 +158,16 @@ def profiles() -> Result:
 
 
 def texts() -> TextSearchResult:
-    counts = tuple(
-        CategoryFlipCount(category=name, rate=examples.observed(flips, 400), flips=flips, n=400, texts=900)
+    rates = tuple(
+        FlipRate(
+            over="data",
+            population="the texts",
+            protected=(name,),
+            rate=examples.observed(flips, 400),
+            flips=flips,
+            n=400,
+            without=500,
+        )
         for name, flips in (("sexual_orientation", 171), ("race_and_ethnicity", 60), ("gender", 8))
     )
     return TextSearchResult(
@@ -167,7 +176,7 @@ def texts() -> TextSearchResult:
         classes=("clean", "toxic"),
         favourable="clean",
         label_only=False,
-        counts=counts,
+        rates=rates,
         profiles=200,
         queries=4000,
         examples=(),

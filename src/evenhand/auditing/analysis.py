@@ -52,7 +52,7 @@ from evenhand.stats.quantity import quantity_value
 from evenhand.subgroups.result import SubgroupResult
 
 if TYPE_CHECKING:
-    from evenhand.individual.result import FlipRate
+    from evenhand.individual.flips import FlipRate
     from evenhand.individual.search.result import SearchResult
     from evenhand.models.trees.ensemble import TreeEnsemble
 

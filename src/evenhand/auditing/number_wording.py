@@ -24,7 +24,7 @@ from evenhand.core.text import SIMULATED, format_count, format_duration, format_
 from evenhand.groups.gaps import small_group_notes
 from evenhand.groups.number_words import describe_outcome, number_answers, number_blocks, number_sentences
 from evenhand.groups.result import describe_weights, label_notes
-from evenhand.individual.changes import change_answers, change_blocks
+from evenhand.individual.number_wording import change_answers, change_blocks
 from evenhand.subgroups.numbers.wording import number_answer
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.wording import (

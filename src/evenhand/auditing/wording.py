@@ -50,9 +50,11 @@ from evenhand.groups.result import (
     weighted_by,
 )
 from evenhand.groups.thresholds import threshold_answers, threshold_table
-from evenhand.individual.flips import CLOSE
-from evenhand.individual.result import (
-    IndividualResult,
+from evenhand.individual.result import IndividualResult
+from evenhand.individual.search.result import SearchResult
+from evenhand.individual.search.wording import search_answer, search_blocks
+from evenhand.individual.white_box import CLOSE
+from evenhand.individual.wording import (
     explain_comparison,
     flip_answers,
     noise_notes,
@@ -60,7 +62,6 @@ from evenhand.individual.result import (
     pair_blocks,
     rate_blocks,
 )
-from evenhand.individual.search.result import SearchResult, search_answer, search_blocks
 from evenhand.stats.proportion import count_needed
 from evenhand.stats.quantity import Unknown, format_value, quantity_value
 from evenhand.subgroups.numbers.wording import worst_answer
@@ -207,7 +208,7 @@ def answers(audit: AuditResult) -> list[Metric]:
 
 
 def _flip_answers(individual: IndividualResult | None, found: set[str]) -> list[Metric]:
-    return [] if individual is None else list(flip_answers(individual, found=found))
+    return [] if individual is None else list(flip_answers(individual, searched=found))
 
 
 def _people(audit: AuditResult) -> Iterator[Block]:

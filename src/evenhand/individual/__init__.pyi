@@ -1,8 +1,8 @@
 from .analysis import FlipConfig, measure_flips
 from .changes import ChangeConfig, ChangeResult, measure_changes
-from .flips import find_flips
+from .flips import FlipRate, find_flips
 from .number_search import NumberSearchResult, search_numbers
-from .result import FlipRate, IndividualResult, Profile
+from .result import IndividualResult, Profile
 from .search.config import NumberSearchConfig
 
 __all__ = [

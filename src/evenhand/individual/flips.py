@@ -1,37 +1,102 @@
-"""Ask a model about people under every protected assignment, and find those it decides differently.
+"""Counterfactual flips: people whose decision changes with a protected attribute.
 
-Where a white box is known to decide exactly like the model, it answers in the model's place."""
+As published, an individual discriminatory instance is a person whose label differs under another assignment of the
+protected attributes, everything else unchanged (Galhotra, Brun & Meliou, "Fairness testing", ESEC/FSE 2017; Aggarwal et
+al., ESEC/FSE 2019). The counterfactual flip rate is the share of such people.
+
+If the schema has rules, people are compared with plausible counterparts: linked attributes change too (a husband
+becomes a wife), and combinations that break a rule are not compared. Both rates are then counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.result_part import ResultPart
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import BudgetError
-from evenhand.models.ledger import ask_model
-from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
+from evenhand.individual.noise import FlipNoise
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.noise import FreshScorer, RepeatCheck, can_vary, repeat_questions
+from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
+from evenhand.stats.quantity import Quantity
+from evenhand.stats.repetition import confirm_repeats
 
 
-def build_variants(individuals: Floats, columns: list[int], assignments: Floats) -> Floats:
-    """Return every individual under every assignment, shape (n * assignments, attributes), individual by individual."""
-    repeated = np.repeat(individuals, len(assignments), axis=0)
-    repeated[:, columns] = np.tile(assignments, (len(individuals), 1))
-    return repeated
+class FlipRate(ResultPart):
+    """Counterfactual flip rate of a set of people, profiles or texts.
+
+    Attributes:
+        over: ``data`` (rows of the data) or ``population`` (individuals drawn at random).
+        population: Name of the population.
+        protected: Attributes that vary jointly. For texts, the category of the swapped words.
+        rate: Share of the n people whose label changes. In an audit with a proof about the same population, the
+            estimate combines the proof and all samples.
+        flips: Number of people whose label changes.
+        n: Number of people compared.
+        without: People left out because they have no plausible counterpart, or texts without words of the category.
+        breaking: People left out because they break a rule of the schema.
+        implausible: Number of published flips that require a person who breaks a rule.
+        unknown: People left out because a protected value is unknown.
+        queries: Number of individuals in queries, without those of ``repeats``.
+        repeats: Number of flips that repeat. Only these count. None for a deterministic model.
+        noise: Comparison of single answers with the model's noise. None for a model that repeats its answers.
+        counterfactual: Rate between plausible counterparts. None if the schema has no rules, or if only the published
+            rate was measured.
+    """
+
+    over: Literal["data", "population"]
+    population: str
+    protected: tuple[str, ...]
+    rate: Quantity
+    flips: int
+    n: int
+    without: int = 0
+    breaking: int = 0
+    implausible: int = 0
+    unknown: int = 0
+    queries: int = 0
+    repeats: RepeatCheck | None = None
+    noise: FlipNoise | None = None
+    counterfactual: FlipRate | None = None
+
+    @property
+    def headline(self) -> FlipRate:
+        """Rate between plausible counterparts if measured, else the published rate."""
+        return self if self.counterfactual is None else self.counterfactual
+
+    @property
+    def unrepeated(self) -> int:
+        """Number of flips of single answers that did not repeat. They are noise and do not count."""
+        repeats = self.headline.repeats
+        return 0 if repeats is None else repeats.noise
+
+    @property
+    def excess(self) -> Quantity:
+        """Rate of differing single answers minus the model's noise. Without noise, the headline rate."""
+        return self.headline.rate if self.noise is None else self.noise.excess
+
+
+def attribute_sets(protected: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return each protected attribute alone, then all of them together."""
+    alone: list[tuple[str, ...]] = [(name,) for name in protected]
+    return [*alone, tuple(protected)] if len(alone) > 1 else alone
 
 
 def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
-    """Find the individuals (rows of labels by assignment) that some assignment decides differently, shape (n,).
+    """Find the individuals whose label differs between assignments, shape (n,).
 
     Args:
-        labels: shape (n, assignments).
-        compared: which of them are compared, same shape; by default all.
+        labels: Labels by assignment, shape (n, assignments).
+        compared: Assignments that are compared, same shape. Default: all.
     """
     if compared is None:
         return np.asarray((labels != labels[:, :1]).any(axis=1))
@@ -39,14 +104,61 @@ def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
     return np.asarray(((labels != first) & compared).any(axis=1))
 
 
-@dataclass(frozen=True)
-class Variants:
-    """People under every protected assignment: as published, and as plausible counterparts.
+def first_difference(labels: Integers, compared: Booleans) -> Integers:
+    """Return the first compared assignment of each row and the first with another label, shape (n, 2)."""
+    first = np.argmax(compared, axis=1)
+    other = compared & (labels != np.take_along_axis(labels, first[:, None], axis=1))
+    return np.stack([first, np.argmax(other, axis=1)], axis=1)
+
+
+class WidestPairs(NamedTuple):
+    """Two assignments of each individual with different labels.
 
     Attributes:
-        published: nothing but the protected attributes changes, shape (n, assignments, attributes).
-        counterparts: attributes that the schema links to them move along, same shape. Without rules: the published.
-        plausible: which counterparts obey every rule of the schema, shape (n, assignments).
+        worse: Assignment with the lowest favourable score among those whose label differs from that of ``better``.
+        better: Assignment with the highest favourable score.
+        gaps: Difference of the two scores.
+        differs: Whether any label differs.
+    """
+
+    worse: Integers
+    better: Integers
+    gaps: Floats
+    differs: Booleans
+
+
+def find_widest_pairs(labels: Integers, scores: Floats, compared: Booleans) -> WidestPairs:
+    """Find the best and the worst treated assignment of each individual.
+
+    A lower score with the same label is not a flip, so the worst assignment is chosen among those with another label.
+
+    Args:
+        labels: Labels by assignment, shape (n, assignments).
+        scores: Favourable scores, same shape.
+        compared: Assignments that are compared, same shape.
+    """
+    rows = np.arange(len(labels))
+    better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
+    other = compared & (labels != labels[rows, better][:, None])
+    worse = np.argmin(np.where(other, scores, np.inf), axis=1)
+    return WidestPairs(worse, better, np.asarray(scores[rows, better] - scores[rows, worse]), other.any(axis=1))
+
+
+def build_variants(individuals: Floats, columns: list[int], assignments: Floats) -> Floats:
+    """Build every individual under every assignment, shape (n * assignments, attributes), individual by individual."""
+    repeated = np.repeat(individuals, len(assignments), axis=0)
+    repeated[:, columns] = np.tile(assignments, (len(individuals), 1))
+    return repeated
+
+
+@dataclass(frozen=True)
+class Variants:
+    """People under every protected assignment, as published and as plausible counterparts.
+
+    Attributes:
+        published: Variants in which only the protected attributes differ, shape (n, assignments, attributes).
+        counterparts: Variants in which linked attributes change too, same shape. Without rules, equal to ``published``.
+        plausible: Counterparts that obey all rules of the schema, shape (n, assignments).
     """
 
     published: Floats
@@ -55,7 +167,7 @@ class Variants:
 
     @classmethod
     def of(cls, schema: Schema, protected: Sequence[str], individuals: Floats) -> Variants:
-        """Return the variants of individuals (n, attributes)."""
+        """Build the variants of individuals (n, attributes)."""
         assignments = schema.assignments(protected)
         published = build_variants(individuals, schema.positions(protected), assignments)
         published = published.reshape(len(individuals), len(assignments), -1)
@@ -68,40 +180,194 @@ class Variants:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Variants]) -> Variants:
-        """Return the variants of all parts, in order."""
+        """Concatenate variants in order."""
         names = ("published", "counterparts", "plausible")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
     def representatives(self) -> Floats:
-        """One plausible counterpart that stands for all of them, the same for each, shape (n, attributes)."""
+        """First plausible counterpart of each person, equal for all their counterparts, shape (n, attributes)."""
         first = np.argmax(self.plausible, axis=1)[:, None, None]
         return np.take_along_axis(self.counterparts, first, axis=1)[:, 0]
 
-    def labels(self, decide: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
-        """Return the labels of the published variants and of the counterparts, each of shape (n, assignments).
+    def labels(self, predict: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
+        """Query the labels of the published variants and of the counterparts, each of shape (n, assignments).
 
-        What both share is asked about once; an implausible counterpart is not asked about and gets the label of the
-        published variant, which no one may compare.
+        Counterparts that equal a published variant are queried once. Implausible counterparts are not queried and get
+        the label of the published variant, which must not be compared.
         """
         shape = self.plausible.shape
-        published = decide(self.published.reshape(-1, self.published.shape[2])).reshape(shape)
-        same = (self.counterparts == self.published) | np.isnan(self.published)  # no one moves to a missing value
-        moved = self.plausible & ~same.all(axis=2)
+        published = predict(self.published.reshape(-1, self.published.shape[2])).reshape(shape)
+        same = (self.counterparts == self.published) | np.isnan(self.published)  # links lead to no missing value
+        changed = self.plausible & ~same.all(axis=2)
         counterparts = published.copy()
-        if moved.any():
-            counterparts[moved] = decide(self.counterparts[moved])
+        if changed.any():
+            counterparts[changed] = predict(self.counterparts[changed])
         return published, counterparts
+
+
+class PersonFlips(NamedTuple):
+    """Flips of people, each of shape (n,).
+
+    Attributes:
+        published: Whether the label changes with the protected attributes alone.
+        flips: Whether the label differs between plausible counterparts. Without rules, equal to ``published``.
+        compared: Whether the person obeys the rules and has a plausible counterpart.
+        breaking: Whether the person breaks a rule.
+        implausible: Whether the published flip requires a person who breaks a rule.
+    """
+
+    published: Booleans
+    flips: Booleans
+    compared: Booleans
+    breaking: Booleans
+    implausible: Booleans
+
+    @classmethod
+    def of(
+        cls, schema: Schema, individuals: Floats, variants: Variants, published: Integers, counterparts: Integers
+    ) -> PersonFlips:
+        """Find the flips of individuals (n, attributes) from the labels of their variants (n, assignments)."""
+        flips = find_flips(published)
+        if not schema.constrains_people:
+            none = np.zeros_like(flips)
+            return cls(flips, flips, np.ones_like(flips), none, none)
+        obeying = schema.obeys_rules(individuals)
+        compared = obeying & (variants.plausible.sum(axis=1) > 1)
+        possible = schema.obeys_rules(variants.published.reshape(-1, individuals.shape[1])).reshape(published.shape)
+        return cls(
+            published=flips,
+            flips=compared & find_flips(counterparts, variants.plausible),
+            compared=compared,
+            breaking=~obeying,
+            implausible=flips & ~find_flips(published, possible),
+        )
+
+
+def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> PersonFlips:
+    """Query individuals (n, attributes) under every protected assignment and find their flips.
+
+    Flips of a model whose answers vary count only if they repeat.
+    """
+    variants = Variants.of(schema, protected, individuals)
+    published, counterparts = variants.labels(lambda rows: predict_labels(scorer, rows))
+    counted = PersonFlips.of(schema, individuals, variants, published, counterparts)
+    if not can_vary(scorer):
+        return counted
+    every = np.ones_like(variants.plausible)
+    flips = _keep_repeated(scorer, variants.published, published, every, counted.published)
+    if not schema.constrains_people:
+        return counted._replace(published=flips, flips=flips)
+    return counted._replace(
+        published=flips,
+        flips=_keep_repeated(scorer, variants.counterparts, counterparts, variants.plausible, counted.flips),
+        implausible=flips & counted.implausible,
+    )
+
+
+def _keep_repeated(scorer: Scorer, variants: Floats, labels: Integers, compared: Booleans, flips: Booleans) -> Booleans:
+    """Return the flips (n,) that repeat."""
+    rows = np.flatnonzero(flips)
+    sides, pairs = select_sides(variants[rows], labels[rows], compared[rows])
+    confirmed = np.zeros_like(flips)
+    confirmed[rows] = confirm_flips(scorer, sides, pairs).confirmed
+    return confirmed
+
+
+# Flips of a model whose answers vary count only if they repeat.
+
+
+def select_sides(variants: Floats, labels: Integers, compared: Booleans) -> tuple[Floats, Integers]:
+    """Select two variants of each individual with different labels: shape (n, 2, attributes), and labels (n, 2)."""
+    rows, pairs = np.arange(len(labels))[:, None], first_difference(labels, compared)
+    return variants[rows, pairs], labels[rows, pairs]
+
+
+class ConfirmedFlips(NamedTuple):
+    """Flips that repeat in new answers.
+
+    Attributes:
+        confirmed: Whether each flip is confirmed, shape (n,).
+        scores: Mean favourable scores of the new answers about both sides of each flip, shape (n, 2).
+        check: Counts.
+    """
+
+    confirmed: Booleans
+    scores: Floats
+    check: RepeatCheck
+
+
+def confirm_flips(
+    scorer: Scorer,
+    sides: Floats,
+    labels: Integers,
+    *,
+    confidence: float = 0.95,
+    ledger: QuestionLedger | None = None,
+    left: Callable[[], float] = lambda: np.inf,
+    limit: TimeLimit = NEVER,
+) -> ConfirmedFlips:
+    """Query both sides of each flip again and test whether the labels repeat (see ``stats.repetition``).
+
+    Each round reverses the order of the queries: a generator seeded per call would otherwise repeat its answers by
+    position.
+
+    Args:
+        scorer: The model.
+        sides: The two individuals of each flip, most important flip first, shape (n, 2, attributes).
+        labels: Their labels, which differ, shape (n, 2).
+        confidence: 1 minus the false discovery rate.
+        ledger: Ledger that is charged if the model has none.
+        left: Function that returns the remaining number of individuals.
+        limit: Time limit.
+    """
+    fresh = scorer if isinstance(scorer, FreshScorer) else FreshScorer(scorer)
+    scores = np.full(labels.shape, np.nan)
+    rounds = np.zeros(len(labels), dtype=np.int64)
+    direction = -1
+
+    def repeat(flips: Integers) -> Booleans:
+        nonlocal direction
+        rows = sides[flips].reshape(-1, sides.shape[2])
+        reply = repeat_questions(fresh.model, rows[::direction], fresh.answers, ledger).reply
+        new = reply.scores[::direction, scorer.favourable].reshape(-1, 2)
+        same = reply.labels[::direction].reshape(-1, 2) == labels[flips]
+        direction = -direction
+        rounds[flips] += 1
+        mean = np.where(rounds[flips, None] == 1, new, scores[flips])
+        scores[flips] = mean + (new - mean) / rounds[flips, None]
+        return np.asarray(same.all(axis=1))
+
+    cost = 2 * fresh.answers
+    repetition = confirm_repeats(
+        repeat,
+        len(labels),
+        confidence=confidence,
+        affordable=lambda: left() / cost,
+        step=max(1, fresh.batch // 2),
+        limit=limit,
+    )
+    check = RepeatCheck(
+        differed=len(labels),
+        tested=repetition.tested,
+        repeated=int(repetition.confirmed.sum()),
+        queries=cost * int(rounds.sum()),
+        confidence=confidence,
+    )
+    return ConfirmedFlips(repetition.confirmed, scores, check)
+
+
+# Identical people are queried once, and records of real people are recognised.
 
 
 @dataclass(frozen=True)
 class DistinctProfiles:
-    """People merged who differ in the protected columns only: they have the same variants.
+    """Distinct people, without regard to some columns.
 
     Attributes:
-        individuals: one per distinct rest, in order of first appearance, shape (distinct, attributes).
-        first: the person each appeared with first, increasing, shape (distinct,).
-        of: which of them each person is, shape (n,).
+        individuals: First person of each distinct profile, in order of appearance, shape (distinct, attributes).
+        first: Position of that person, increasing, shape (distinct,).
+        of: Profile of each person, shape (n,).
     """
 
     individuals: Floats
@@ -110,7 +376,7 @@ class DistinctProfiles:
 
 
 def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctProfiles:
-    """Merge people (n, attributes) who agree on everything but the given columns."""
+    """Merge people (n, attributes) who differ in the given columns only."""
     rest = [i for i in range(individuals.shape[1]) if i not in columns]
     if not rest:
         return DistinctProfiles(
@@ -124,14 +390,14 @@ def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctPro
 
 
 def find_real(people: People, protected: Sequence[str], variants: Floats, compared: Booleans) -> Booleans:
-    """Find profiles that tell about a person in the data, shape (n,): others are invented.
+    """Find profiles that reveal a person in the data, shape (n,). All others are synthetic.
 
-    These are profiles of which some variant is a record of the data, but for protected attributes, and profiles with a
-    value that a single person in the data has, by which that person can be recognized.
+    A profile reveals a person if one of its variants equals a row of the data except for protected attributes, or if it
+    has a value that only one person in the data has.
 
     Args:
         people: The people in the data.
-        protected: Attributes that vary, besides those that the schema protects.
+        protected: Attributes that vary, in addition to the protected ones of the schema.
         variants: Variants of each profile, shape (n, m, attributes).
         compared: Variants that are compared, shape (n, m).
     """
@@ -140,138 +406,14 @@ def find_real(people: People, protected: Sequence[str], variants: Floats, compar
     if not columns:
         return np.ones(len(variants), dtype=np.bool_)
     rows = variants[:, :, columns].reshape(-1, len(columns))
-    known = np.isin(_row_keys(rows), _row_keys(people.individuals[:, columns]))
+    real = np.isin(_row_keys(rows), _row_keys(people.individuals[:, columns]))
     for i, column in enumerate(columns):
         values, counts = np.unique(people.individuals[:, column], return_counts=True)
-        known |= np.isin(rows[:, i], values[counts == 1])
-    return np.asarray((known.reshape(compared.shape) & compared).any(axis=1))
+        real |= np.isin(rows[:, i], values[counts == 1])
+    return np.asarray((real.reshape(compared.shape) & compared).any(axis=1))
 
 
 def _row_keys(rows: Floats) -> NDArray[np.void]:
-    """Return each row (n, k) as one value, shape (n,)."""
+    """Convert each row (n, k) to a single value, shape (n,)."""
     keys = np.ascontiguousarray(rows)
     return keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
-
-
-def keep_apart(individuals: Floats) -> DistinctProfiles:
-    """Return people (n, attributes) each on their own, alike or not."""
-    each = np.arange(len(individuals))
-    return DistinctProfiles(individuals, each, each)
-
-
-COMPARED = 10_000
-"""Individuals that both are asked about before the white box answers alone, at most."""
-
-CLOSE = 1e-3
-"""Distance between the two highest scores below which the model itself is asked.
-
-Rounding of a model that adds up in another order, or in single precision, stays far below it.
-"""
-
-
-ALIKE = 1e-6
-"""Scores of model and white box that lie further apart than this are not the same scores."""
-
-ROUNDING = 1e-12
-"""Distance between scores of model and white box that is allowed for, where they were never seen to differ."""
-
-SAFETY = 1000
-"""A decision is too close for the white box within so many times the distance seen between its scores and the model's.
-"""
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """The model's decisions, most of them computed by its white box.
-
-    Attributes:
-        model: what is looked at.
-        white_box: answers for the model unless its decision is close or a value is missing; None: the model is asked.
-        compared: decisions that both were asked for, all alike; 0 without a white box.
-    """
-
-    model: Scorer
-    white_box: Scorer | None = None
-    compared: int = 0
-
-    def labels(self, individuals: Floats) -> Integers:
-        """Return the label of each individual, as a position in the model's classes, shape (n,)."""
-        if self.white_box is None:
-            return predict_labels(self.model, individuals)
-        labels, clear, _ = _clear(self.white_box, individuals, CLOSE)
-        labels[~clear] = predict_labels(self.model, individuals[~clear])
-        return labels
-
-
-def compare(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Decisions:
-    """Let the white box answer for the model if it decides these individuals (n, attributes) exactly like the model.
-
-    A model that is its own white box is asked itself, and so is one whose budget does not pay for the comparison.
-    """
-    if white_box is None or white_box is model:
-        return Decisions(model)
-    labels, clear, _ = _clear(white_box, individuals, CLOSE)
-    try:
-        alike = np.array_equal(labels[clear], predict_labels(model, individuals[clear]))
-    except BudgetError:
-        return Decisions(model)
-    return Decisions(model, white_box, compared=int(clear.sum())) if alike else Decisions(model)
-
-
-class WhiteBoxScorer(WrappedScorer):
-    """The white box of a model: it answers for the model, but where its rounding could decide.
-
-    Attributes:
-        scorer: the model itself.
-        model: its white box, which gives the model's own scores, but for rounding.
-        close: distance between the two highest scores below which the model is asked.
-    """
-
-    def __init__(self, scorer: Scorer, white_box: Scorer, close: float) -> None:
-        self.scorer, self.model, self.close = scorer, white_box, close
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return scores, shape (n, classes)."""
-        _, clear, scores = _clear(self.model, individuals, self.close)
-        if not clear.all():
-            scores[~clear] = self.scorer.scores(individuals[~clear])
-        return scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return labels, shape (n,)."""
-        labels, clear, _ = _clear(self.model, individuals, self.close)
-        if not clear.all():
-            labels[~clear] = self.scorer.predict(individuals[~clear])
-        return labels
-
-
-def stand_in(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Scorer:
-    """Return the model with its white box in front, if both answer alike about these individuals (n, attributes).
-
-    Without a white box, and where scores or labels differ or the model gives labels only, it is the model itself.
-    """
-    if white_box is None or white_box is model or model.label_only:
-        return model
-    reply = ask_model(model, individuals)
-    apart = float(np.abs(white_box.scores(individuals) - reply.scores).max(initial=0.0))
-    if not apart <= ALIKE:
-        return model
-    front = WhiteBoxScorer(model, white_box, SAFETY * max(apart, ROUNDING))
-    labels, clear, _ = _clear(white_box, individuals, front.close)
-    return front if np.array_equal(labels[clear], reply.labels[clear]) else model
-
-
-def _clear(white_box: Scorer, individuals: Floats, close: float) -> tuple[Integers, Booleans, Floats]:
-    """Ask the white box: its labels (n,), for whom they are clear, and its scores (n, classes).
-
-    Clear means that no value is missing and no other score comes close to the highest.
-    """
-    clear = np.asarray(~np.isnan(individuals).any(axis=1))
-    known = white_box.scores(individuals[clear])
-    scores = np.full((len(individuals), known.shape[1]), np.nan)
-    scores[clear] = known
-    labels = np.zeros(len(individuals), dtype=np.int64)
-    labels[clear] = np.argmax(known, axis=1)
-    highest = np.partition(known, -2, axis=1)
-    clear[clear] = highest[:, -1] - highest[:, -2] >= close
-    return labels, clear, scores

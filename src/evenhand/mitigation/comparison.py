@@ -16,6 +16,7 @@ import numpy as np
 from evenhand import subgroups
 from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
+from evenhand.individual.flips import PersonFlips, count_flips
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (
     ComparisonSides,
@@ -33,14 +34,7 @@ from evenhand.mitigation.gap_lines import (
     compare_widest_findings,
     compare_widest_gap,
 )
-from evenhand.mitigation.metrics import (
-    CountedFlips,
-    FairnessMetric,
-    FlipMetric,
-    GroupGapMetric,
-    SubgroupGapMetric,
-    count_flips,
-)
+from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
 from evenhand.mitigation.result import PUBLISHED, CandidateResult, ComparisonLine, ComparisonPart, Regression
 from evenhand.mitigation.split import Split
@@ -134,7 +128,7 @@ class _Comparison:
     split: Split
     harms: tuple[FairnessMetric, ...]
     config: MitigationConfig
-    _flips: dict[tuple[str, tuple[str, ...]], CountedFlips] = field(default_factory=dict)
+    _flips: dict[tuple[str, tuple[str, ...]], PersonFlips] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = self.split.test.schema
@@ -260,14 +254,14 @@ class _Comparison:
             compare_flips("individuals", "flip_rate", of, f"{words}{where}, as published", published, confidence, name),
         ]
 
-    def _find_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> CountedFlips:
+    def _find_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> PersonFlips:
         if scorer is not self.given:
             return self._count_flips(scorer, over, protected)
         if (over, protected) not in self._flips:
             self._flips[over, protected] = self._count_flips(scorer, over, protected)
         return self._flips[over, protected]
 
-    def _count_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> CountedFlips:
+    def _count_flips(self, scorer: Scorer, over: str, protected: tuple[str, ...]) -> PersonFlips:
         individuals = self.split.test.individuals if over == "data" else self.sampled
         assert individuals is not None, "asked only where there is a population"
         return count_flips(scorer, self.split.test.schema, individuals, protected)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, tree
 
 from evenhand.individual import search
-from evenhand.individual.search.analysis import confirm_findings
+from evenhand.individual.search.confirmation import confirm_findings
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.methods import genetic
 from evenhand.individual.search.methods.frontier import Surrogate
@@ -275,7 +275,7 @@ def test_an_interrupt_while_confirming_keeps_what_was_confirmed_by_then(monkeypa
     found = oracle.findings.reportable()
     whole, _ = confirm_findings(model, space, found, QuestionLedger())
     running = sys.modules[confirm_findings.__module__]
-    asked, times = running._confirm_profiles, []
+    asked, times = running._query_missing, []
 
     def impatient(scorer, space, found, ledger):
         times.append(len(found))
@@ -283,8 +283,8 @@ def test_an_interrupt_while_confirming_keeps_what_was_confirmed_by_then(monkeypa
             raise KeyboardInterrupt
         return asked(scorer, space, found, ledger)
 
-    monkeypatch.setattr(running, "VERIFY_AT_ONCE", 1)
-    monkeypatch.setattr(running, "_confirm_profiles", impatient)
+    monkeypatch.setattr(running, "CONFIRM_BATCH", 1)
+    monkeypatch.setattr(running, "_query_missing", impatient)
     some, cut_short = confirm_findings(model, space, found, QuestionLedger())
     assert cut_short
     assert len(found) > 4

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.individual.search import SearchResult, search
-from evenhand.individual.search.noise import MOST_NOISY
+from evenhand.individual.search.confirmation import MOST_NOISY
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 from serving import serving
@@ -88,8 +88,8 @@ def test_a_model_that_repeats_itself_is_searched_as_before():
     assert (checked.noise.people, checked.noise.changed) == (300, 0)
     assert (plain.noise, plain.noise_test) == (None, None)
     assert checked.noise_test.repeated == checked.noise_test.differed == checked.profiles
-    same = {"noise": None, "noise_test": None, "rate": None, "rates": (), "queries": 0, "seconds": 0.0}
-    assert [rate.estimate for rate in checked.rates] == [rate.estimate for rate in plain.rates]
+    same = {"noise": None, "noise_test": None, "rates": (), "queries": 0, "seconds": 0.0}
+    assert [rate.rate for rate in checked.rates] == [rate.rate for rate in plain.rates]
     assert checked.model_copy(update=same) == plain.model_copy(update=same)
     assert checked.profiles > 0
 

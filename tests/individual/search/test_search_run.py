@@ -8,9 +8,9 @@ from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network,
 
 from evenhand.errors import DataError, OptionError
 from evenhand.individual import search
-from evenhand.individual.flips import WhiteBoxScorer
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
+from evenhand.individual.white_box import WhiteBoxScorer
 from evenhand.models import predict_labels
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
@@ -31,13 +31,13 @@ def test_the_rate_comes_first_and_covers_the_truth():
         "everyone in the domain, uniformly",
     ]
     assert result.rate == result.rates[0]
-    assert result.rates[2].low <= truth <= result.rates[2].high
+    assert result.rates[2].rate.low <= truth <= result.rates[2].rate.high
     assert [rate.n for rate in result.rates] == [4096] * 3
     labels = predict_labels(model, ProfileSpace(data).rows(ProfileSpace(data).split(data.individuals)[0])).reshape(
         -1, 2
     )
     among = (labels[:, 0] != labels[:, 1]).mean()
-    assert result.rates[1].low <= among <= result.rates[1].high
+    assert result.rates[1].rate.low <= among <= result.rates[1].rate.high
     alone = search.search(model, data, method="random", seeds=5, local=5, samples=0)
     assert 0 < result.queries - alone.queries <= 2 * len(DOMAIN)  # the rates, each profile of the domain once
 
@@ -54,9 +54,9 @@ def test_none_found_gives_an_upper_bound():
     model = network_from_dense(SCHEMA, [(np.zeros((SCHEMA.width, 1)), np.array([1.0]))])
     result = search.search(model, SCHEMA, method="random", seeds=10, local=10)
     assert (result.profiles, result.valid, result.examples) == (0, None, ())
-    assert result.rate.estimate == 0
+    assert result.rate.rate.value == 0
     # Clopper-Pearson for 0 of 4096, two-sided 95 %: 1 - 0.025 ** (1 / 4096).
-    assert result.rate.high == pytest.approx(1 - 0.025 ** (1 / 4096), rel=1e-9)
+    assert result.rate.rate.high == pytest.approx(1 - 0.025 ** (1 / 4096), rel=1e-9)
     assert "evenhand certify" in result.summary()
     assert len(result.to_frame()) == 0
 
@@ -72,7 +72,7 @@ def test_the_result_travels_as_json():
         "profiles",
         "valid",
         "queries",
-        "rate",
+        "rates",
         "examples",
         "protected",
         "seed",
@@ -80,7 +80,7 @@ def test_the_result_travels_as_json():
         "interrupted",
     }
     assert wanted <= set(told)
-    assert set(told["rate"]) >= {"estimate", "low", "high", "confidence", "population"}
+    assert set(told["rates"][0]["rate"]) >= {"value", "low", "high", "confidence", "population"}
     assert "table" not in told
     assert told["profiles"] == len(result.to_frame()) > len(told["examples"])
     assert len(again.to_frame()) == len(told["examples"])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.individual.flips import find_flips
+from evenhand.individual.flips import WidestPairs, find_flips, find_widest_pairs
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.counterparts import counterparts_of
@@ -170,22 +170,24 @@ class ProfileTable:
         return np.asarray(self.found.compared & (self.found.labels != NOT_QUERIED))
 
     @cached_property
+    def pairs(self) -> WidestPairs:
+        """Best and worst treated assignment of each profile among those queried."""
+        return find_widest_pairs(self.found.labels, self.scores, self.compared)
+
+    @property
     def better(self) -> Integers:
-        """The best treated assignment of those asked about, shape (n,)."""
-        return np.asarray(np.argmax(np.where(self.compared, self.scores, -np.inf), axis=1), dtype=np.int64)
+        """Best treated assignment of each profile, shape (n,)."""
+        return self.pairs.better
 
-    @cached_property
+    @property
     def worse(self) -> Integers:
-        """The worst treated assignment among those with another label than the best treated, shape (n,)."""
-        labels = self.found.labels
-        other = self.compared & (labels != labels[np.arange(len(labels)), self.better][:, None])
-        return np.asarray(np.argmin(np.where(other, self.scores, np.inf), axis=1), dtype=np.int64)
+        """Worst treated assignment of each profile among those with another label, shape (n,)."""
+        return self.pairs.worse
 
-    @cached_property
+    @property
     def gap(self) -> Floats:
-        """Difference of these two's favourable scores, shape (n,)."""
-        n = np.arange(len(self.found))
-        return np.asarray(self.scores[n, self.better] - self.scores[n, self.worse])
+        """Difference of the favourable scores of these two, shape (n,)."""
+        return self.pairs.gaps
 
     @cached_property
     def moved(self) -> tuple[str, ...]:

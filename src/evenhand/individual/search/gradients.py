@@ -145,7 +145,7 @@ class ProfileNetwork:
     def logits(self, unprotected: Floats) -> Floats:
         """Return the outputs for profiles (n, U) under every assignment or its stand-in, shape (n, A, outputs)."""
         if self._space.varies:
-            which = self._space.stand_ins(unprotected)
+            which = self._space.substitutes(unprotected)
             repeated = np.repeat(unprotected, which.shape[1], axis=0)
             return self.logits_at(repeated, which.ravel()).reshape(*which.shape, -1)
         units = self._profile_units(unprotected)[:, None, :] + self._assigned

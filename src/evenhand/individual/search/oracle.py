@@ -272,7 +272,7 @@ class Oracle:
 
     def _query_at(self, unprotected: Floats, which: Integers) -> tuple[Floats, Integers]:
         if self.space.varies:
-            which = np.take_along_axis(self.space.stand_ins(unprotected), which, axis=1)
+            which = np.take_along_axis(self.space.substitutes(unprotected), which, axis=1)
         repeated = np.repeat(unprotected, which.shape[1], axis=0)
         if self._inside is not None:
             self.ledger.charge(which.size)

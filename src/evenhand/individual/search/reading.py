@@ -80,7 +80,7 @@ class SearchReading(ResultPart):
     looked_at: int
 
 
-TRIED = 100
+MAX_TRIED = 100
 """Profiles in which every attribute is changed once."""
 
 RANGES = 8
@@ -104,7 +104,7 @@ def rank_attributes(
     Args:
         predict: asked about two individuals per profile tried and attribute; None: not asked.
     """
-    tried = rng.permutation(len(table))[:TRIED]
+    tried = rng.permutation(len(table))[:MAX_TRIED]
     found = []
     for i, attribute in enumerate(space.shown_attributes):
         data = None if space.people is None else space.people[:, i]

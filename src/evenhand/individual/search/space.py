@@ -260,7 +260,7 @@ class ProfileSpace:
         rows[:, self.protected_columns] = self.assignments[0]
         return rows
 
-    def stand_ins(self, unprotected: Floats) -> Integers:
+    def substitutes(self, unprotected: Floats) -> Integers:
         """Return which assignment is asked about in place of each, shape (n, A): itself where it is compared.
 
         Where an assignment makes no plausible person, the first that does stands in, so that it brings no flip.
@@ -277,7 +277,7 @@ class ProfileSpace:
 
         Under an assignment that makes no plausible person it is that of its stand-in.
         """
-        which = self.stand_ins(unprotected)
+        which = self.substitutes(unprotected)
         return self.rows_as(np.repeat(unprotected, len(self.assignments), axis=0), which.ravel())
 
     def rows_as(self, unprotected: Floats, which: Integers) -> Floats:
@@ -492,7 +492,7 @@ class ProfileSpace:
         if self.free:
             return draw(n)
         walk = walk and self.people is not None
-        found: list[Floats] = []
+        found: list[Floats] = [np.empty((0, self.width))]
         count, tried = 0, 0
         while count < n and tried < MOST_DRAWN and not (walk and tried >= DRAWN and count < SPARSE * tried):
             share = max(count / tried if tried else 1.0, 0.01)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenhand.core.text import SIMULATED, format_percent
-from evenhand.individual.result import FlipRate, IndividualResult
+from evenhand.individual.flips import FlipRate
+from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.texts import TextSearchResult
 from evenhand.stats.quantity import Estimated, Observed, Proved, Unknown
 from evenhand.view.charts.groups import draw_groups, plot_groups
@@ -45,7 +46,7 @@ def _marks(quantity: Proved | Observed | Estimated) -> tuple[Dot, Label]:
 
 def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
     """Return one row per category, the highest rate first."""
-    known = [(count.category, count.rate) for count in result.counts if not isinstance(count.rate, Unknown)]
+    known = [(rate.protected[0], rate.rate) for rate in result.rates if not isinstance(rate.rate, Unknown)]
     rows = [
         {
             "name": name.replace("_", " "),

@@ -1,0 +1,101 @@
+"""Clearest examples of flips: pairs with the widest gap between scores, each with other unprotected attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.individual.flips import ConfirmedFlips, find_real, find_widest_pairs
+from evenhand.individual.result import Assignment, Profile
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import People
+
+
+class AssignmentDecisions(NamedTuple):
+    """Decisions about individuals under every assignment of the protected attributes.
+
+    Attributes:
+        individuals: Individuals whose label differs between two assignments, shape (n, attributes).
+        variants: Individuals under each assignment, shape (n, m, attributes).
+        compared: Variants that are compared, shape (n, m).
+        labels: Labels of the variants, shape (n, m).
+        scores: Favourable scores of the variants, shape (n, m).
+    """
+
+    individuals: Floats
+    variants: Floats
+    compared: Booleans
+    labels: Integers
+    scores: Floats
+
+
+def find_clearest(
+    people: People,
+    protected: Sequence[str],
+    decisions: AssignmentDecisions,
+    *,
+    classes: tuple[Value, ...],
+    most: int,
+    spare: int,
+    source: Literal["data", "population"],
+    confirm: Callable[[Floats, Integers], ConfirmedFlips] | None = None,
+) -> list[Profile]:
+    """Select the individuals whose best and worst treated variants have the widest gap between scores.
+
+    Args:
+        people: The people in the data.
+        protected: Attributes that vary.
+        decisions: Decisions of the model under each assignment.
+        classes: Labels of the model.
+        most: Maximum number of profiles.
+        spare: Candidates per profile. Some may be dropped.
+        source: Source of the individuals. Sampled ones that reveal a person in the data are dropped.
+        confirm: Queries both sides of pairs with their labels again. None for a deterministic model.
+    """
+    schema = people.schema
+    columns = schema.positions(protected)
+    _, _, compared, labels, scores = decisions
+    width = len(schema.attributes)  # without the position of the passthrough row
+    individuals, variants = decisions.individuals[:, :width], decisions.variants[:, :, :width]
+    worse, better, gaps, differs = find_widest_pairs(labels, scores, compared)
+    order = np.argsort(-gaps, kind="stable")
+    order = order[differs[order]][: spare * most]
+    if confirm is not None:
+        pairs = np.stack([worse, better], axis=1)[order]
+        again = confirm(decisions.variants[order[:, None], pairs], labels[order[:, None], pairs])
+        scores[order[:, None], pairs] = again.scores
+        gaps[order] = again.scores[:, 1] - again.scores[:, 0]
+        order = order[again.confirmed]
+        order = order[np.argsort(-gaps[order], kind="stable")]
+    if source == "population":
+        order = order[~find_real(people, protected, variants[order], compared[order])]
+    rows = np.arange(len(individuals))
+    changed = (variants[rows, better] != variants[rows, worse]) & ~np.isnan(individuals)
+
+    def texts(row: int, variant: int, positions: Iterable[int]) -> dict[str, str]:
+        return {schema.names[i]: schema.attributes[i].text(variants[row, variant, i]) for i in positions}
+
+    def assignment(row: int, variant: int) -> Assignment:
+        return Assignment(
+            values=texts(row, variant, columns),
+            moved=texts(row, variant, (i for i in np.flatnonzero(changed[row]).tolist() if i not in columns)),
+            label=str(classes[labels[row, variant]]),
+            score=float(scores[row, variant]),
+        )
+
+    def profile(row: int) -> Profile:
+        same = [i for i in np.flatnonzero(~changed[row]).tolist() if i not in columns]
+        own = np.argmax((variants[row][:, columns] == individuals[row, columns]).all(axis=1))
+        return Profile(
+            unprotected=texts(row, better[row], same),
+            worse=assignment(row, int(worse[row])),
+            better=assignment(row, int(better[row])),
+            disagreeing=int((compared[row] & (labels[row] != labels[row, own])).sum()),
+            gap=float(gaps[row]),
+            source=source,
+        )
+
+    return [profile(row) for row in order[:most].tolist()]

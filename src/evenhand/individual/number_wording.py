@@ -1,0 +1,181 @@
+"""Sentences and tables about individual effects on a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Side,
+    Table,
+    TableRow,
+)
+from evenhand.core.result import PEOPLE_HIDDEN
+from evenhand.core.text import SIMULATED, format_count, join_names
+from evenhand.individual.changes import ChangedPerson, ChangeResult
+from evenhand.individual.number_search import NumberSearchResult
+from evenhand.individual.wording import repeat_notes
+from evenhand.stats.quantity import show_quantity
+
+STOPPED = {
+    "time": "The time limit ended this search before the budget was spent. It holds what was found before.",
+    "interrupt": "This search was interrupted. It holds what was found before.",
+}
+
+MAX_MEANS = 6
+"""Maximum number of values whose means are listed. Of more values, the lowest and the highest mean are listed."""
+
+
+def build_document(result: ChangeResult | NumberSearchResult) -> Document:
+    """Build the document of the effects, or of a search for the largest one."""
+    if isinstance(result, NumberSearchResult):
+        return _describe_search(result)
+    return Document(
+        "Individuals: by how much the number changes with a protected attribute",
+        "Each person was asked about again with every other value of the protected attribute. The change is the "
+        "largest difference between the numbers that the same person is given.",
+        (*change_answers(result), Heading("Changes", detail=True), *change_blocks(result)),
+        brand="Evenhand individuals",
+        made=result.provenance,
+    )
+
+
+def format_number(number: float, unit: str | None = None) -> str:
+    """Format a number with up to four significant digits, large ones as whole numbers, and its unit."""
+    digits = 0 if number == 0 else max(0, min(8, 3 - int(np.floor(np.log10(abs(number))))))
+    return f"{number:,.{digits}f}{f' {unit}' if unit else ''}"
+
+
+def change_answers(result: ChangeResult) -> list[Metric]:
+    """Build the answer for each set of protected attributes, over the data first."""
+    unit, answers = result.unit, []
+    for protected in dict.fromkeys(change.protected for change in result.changes):
+        data, sampled = (change for change in result.changes if change.protected == protected)
+        beyond = f"by more than {format_number(result.tolerance, unit)}" if result.tolerance else "at all"
+        notes = [
+            f"half of the people change by at most {format_number(data.quantiles['50'], unit)}, 90 % by at most "
+            f"{format_number(data.quantiles['90'], unit)}, no person by more than {format_number(data.largest, unit)}",
+            *([_describe_means(data.means, unit)] if data.means else []),
+            f"of {SIMULATED}: {show_quantity(sampled.rate, 'rate').text} change {beyond}, estimated",
+            *repeat_notes(data.repeats),
+        ]
+        if data.without:
+            notes.append(f"{data.without:,} people have no plausible counterpart and are not compared")
+        answers.append(
+            Metric(
+                f"number changes {beyond}",
+                show_quantity(data.rate, "rate", basis=f"of {data.n:,} people in the data"),
+                tuple(notes),
+                about=join_names(protected),
+                next_step="read who is affected most under Individuals"
+                if data.largest > result.tolerance
+                else "no person in the data; only a proof can say more",
+            )
+        )
+    return answers
+
+
+def _describe_means(means: dict[str, float], unit: str | None) -> str:
+    """Describe the mean under each value. Of many values, describe the lowest and the highest."""
+    if len(means) > MAX_MEANS:
+        low, high = min(means, key=lambda value: means[value]), max(means, key=lambda value: means[value])
+        ends = f"from {format_number(means[low], unit)} ({low}) to {format_number(means[high], unit)} ({high})"
+        return f"mean number if everybody had one of {len(means):,} values: {ends}"
+    texts = (f"{value}: {format_number(mean, unit)}" for value, mean in means.items())
+    return f"mean number if everybody were {', '.join(texts)}"
+
+
+def change_blocks(result: ChangeResult) -> Iterator[Block]:
+    """Yield the distribution of changes as a table, then the people most affected."""
+    columns = (
+        Column("what changes"),
+        Column("population"),
+        Column("people", numeric=True),
+        *(Column(f"{level} % up to", numeric=True) for level in result.changes[0].quantiles),
+        Column("largest", numeric=True),
+        Column("mean", numeric=True),
+        Column("beyond the tolerance", numeric=True),
+    )
+    rows = tuple(
+        TableRow(
+            (
+                join_names(change.protected),
+                change.population,
+                change.n,
+                *(
+                    ReportedNumber(format_number(value), value, "observed" if change.over == "data" else "estimated")
+                    for value in (*change.quantiles.values(), change.largest, change.mean)
+                ),
+                show_quantity(change.rate, "rate"),
+            )
+        )
+        for change in result.changes
+    )
+    unit = f", in {result.unit}" if result.unit else ""
+    yield Table(f"By how much numbers change{unit}: shares of people, and the change they do not exceed", columns, rows)
+    for protected in dict.fromkeys(change.protected for change in result.changes):
+        examples = [example for example in result.examples if example.protected == protected]
+        if examples:
+            yield Heading(f"Who is affected most by {join_names(protected)}", level=3)
+        for example in examples:
+            yield _build_pair("A person in the data", example, result.unit)
+    if result.people_left_out:
+        yield Note(PEOPLE_HIDDEN)
+    elif result.examples:
+        yield Note("These are records of real people: handle this document as you handle the data.")
+
+
+def _build_pair(source: str, example: ChangedPerson, unit: str | None) -> Pair:
+    return Pair(
+        f"{source}: a change by {format_number(example.change, unit)}",
+        Side(example.lower, format_number(example.lower_number, unit)),
+        Side(example.higher, format_number(example.higher_number, unit)),
+        example.same,
+    )
+
+
+def _describe_search(result: NumberSearchResult) -> Document:
+    name, unit = join_names(result.protected), result.unit
+    blocks: list[Block] = [
+        Metric(
+            "largest change found",
+            ReportedNumber(format_number(result.largest, unit), result.largest, "observed"),
+            (
+                f"among the people in the data {format_number(result.in_data, unit)}",
+                f"{format_count(result.beyond, 'profile', 'profiles')} found that change by more than "
+                f"{format_number(result.tolerance, unit)}",
+                f"{result.queries:,} individuals asked about",
+                *repeat_notes(result.repeats),
+            ),
+            about=name,
+            next_step="others may change by more: a certificate with a tolerance proves how many do not",
+        )
+    ]
+    if result.stopped_by in STOPPED:
+        blocks.append(Note(STOPPED[result.stopped_by]))
+    if result.examples:
+        blocks.append(Heading(f"Who is affected most by {name}"))
+    blocks += [
+        _build_pair("A person in the data" if example.real else "An invented profile", example, unit)
+        for example in result.examples
+    ]
+    if result.people_left_out:
+        blocks.append(Note(PEOPLE_HIDDEN))
+    blocks.append(Note("Invented profiles start from people in the data and may be unlike anybody in it."))
+    return Document(
+        f"Search: whose number changes most with {name}",
+        "Everything but the protected attributes is moved within the domain, as long as the change grows.",
+        tuple(blocks),
+        brand="Evenhand search",
+        made=result.provenance,
+        readings=result.readings,
+    )

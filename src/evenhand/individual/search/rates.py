@@ -1,0 +1,147 @@
+"""Counterfactual flip rates of a search: of random samples of populations, and of the data."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import numpy as np
+
+from evenhand.core.typing import Floats, Integers
+from evenhand.errors import BudgetError
+from evenhand.individual.flips import FlipRate, confirm_flips, find_flips, select_sides
+from evenhand.individual.noise import MAX_REPEATED, NoiseRecorder
+from evenhand.individual.search.oracle import BudgetExhausted, Oracle
+from evenhand.models.ledger import ask_model
+from evenhand.models.noise import FreshScorer, can_vary
+from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.stats.proportion import estimated_rate
+from evenhand.stats.quantity import Unknown
+
+BUDGET_SHARE = 0.1
+"""Maximum fraction of the budget for the rates."""
+
+SAMPLE_BATCH = 4096
+"""Individuals drawn at a time."""
+
+
+def estimate_flip_rates(
+    oracle: Oracle,
+    source: People | Schema,
+    rng: np.random.Generator,
+    *,
+    samples: int,
+    confidence: float,
+    noisy: bool = False,
+) -> tuple[FlipRate, ...]:
+    """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
+
+    With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
+    the domain. Without data, it is the latter only. Individuals are drawn independently. Those with missing values,
+    those who break a rule and those without a plausible counterpart are left out.
+
+    Args:
+        oracle: Oracle whose space contains all profiles that obey the rules, plausible in the data or not.
+        source: People or their schema.
+        rng: Source of randomness.
+        samples: Individuals per rate. Fewer if a tenth of the budget does not cover them.
+        confidence: Confidence level of the intervals.
+        noisy: Whether the model does not repeat its answers. If True, identical people get separate answers, and some
+            rows are queried repeatedly.
+    """
+    populations: list[Population] = [uniform_population(oracle.space.schema)]
+    if isinstance(source, People):
+        # With passthrough columns, the search queries people with other values than those of their own row.
+        own = [] if source.schema.carries_rows else [DataPopulation(source)]
+        populations = [product_of_marginals(source), *own, *populations]
+    if oracle.ledger.budget is not None:
+        affordable = BUDGET_SHARE * oracle.ledger.budget / len(oracle.space.assignments) / len(populations)
+        samples = min(samples, math.floor(affordable))
+    rates = []
+    for population in populations:
+        recorder = NoiseRecorder(FreshScorer(oracle.scorer), rng) if noisy else None
+        rate = _estimate_rate(oracle, population, rng, samples, confidence, recorder)
+        if rate is None:
+            break
+        rates.append(rate)
+    return tuple(rates)
+
+
+def _estimate_rate(
+    oracle: Oracle,
+    population: Population,
+    rng: np.random.Generator,
+    samples: int,
+    confidence: float,
+    recorder: NoiseRecorder | None,
+) -> FlipRate | None:
+    """Estimate the rate of one population. None if no individual was queried."""
+    space, drawn = oracle.space, 0
+    batches = [np.empty((0, space.width))]
+    answers = [np.empty((0, len(space.assignments)), dtype=np.int64)]
+    try:
+        while drawn < samples:
+            individuals = population.sample(min(SAMPLE_BATCH, samples - drawn), rng)
+            individuals = individuals[~np.isnan(individuals).any(axis=1)]
+            if len(individuals) == 0:
+                break
+            plausible = individuals[space.schema.obeys_rules(individuals)]
+            batch = np.ascontiguousarray(space.normalize(plausible)[:, space.columns])
+            batch = batch[space.is_legal(batch)]
+            if len(batch):
+                answers.append(oracle.ask(batch).labels if recorder is None else _ask_fresh(oracle, batch, recorder))
+                batches.append(batch)
+            drawn += len(individuals)
+    except (BudgetExhausted, BudgetError):
+        pass  # whole batches were drawn independently, so those answered are a fair sample
+    profiles = np.concatenate(batches)
+    labels = np.concatenate(answers)
+    compared = space.compared(profiles)
+    flips = find_flips(labels, compared)
+    check = None
+    if can_vary(oracle.scorer) and flips.any():
+        rows = np.flatnonzero(flips)
+        variants = space.rows(profiles[rows]).reshape(len(rows), len(space.assignments), -1)
+        sides, pairs = select_sides(variants, labels[rows], compared[rows])
+        confirmed, _, check = confirm_flips(
+            oracle.scorer,
+            sides,
+            pairs,
+            confidence=confidence,
+            ledger=oracle.ledger,
+            left=lambda: oracle.queries_left,
+        )
+        # Only profiles before the first flip that was not tested count.
+        end = len(flips) if check.tested == len(rows) else int(rows[check.tested])
+        flips[rows[~confirmed]] = False
+        flips, check = flips[:end], check.model_copy(update={"differed": check.tested})
+        if check.noise and recorder is None:
+            recorder = NoiseRecorder(FreshScorer(oracle.scorer), rng)
+            affordable = int(min(MAX_REPEATED, oracle.queries_left // (2 * len(space.assignments))))
+            with suppress(BudgetError):
+                _ask_fresh(oracle, profiles[:end][:affordable], recorder)
+    rate = estimated_rate(int(flips.sum()), len(flips), population=population.name, confidence=confidence)
+    if isinstance(rate, Unknown):
+        return None
+    return FlipRate(
+        over="population",
+        population=population.name,
+        protected=space.protected,
+        rate=rate,
+        flips=int(flips.sum()),
+        n=len(flips),
+        without=drawn - len(flips),
+        repeats=check,
+        noise=None if recorder is None else recorder.result(space.schema, space.protected, confidence, population.name),
+    )
+
+
+def _ask_fresh(oracle: Oracle, profiles: Floats, recorder: NoiseRecorder) -> Integers:
+    """Query a noisy model about every profile (n, U), identical or not, and record the labels (n, A)."""
+    space = oracle.space
+    rows, compared = space.rows(profiles), space.compared(profiles)
+    labels = ask_model(recorder.scorer, rows, oracle.ledger).labels.reshape(compared.shape)
+    recorder.add(rows.reshape(*labels.shape, -1), labels, compared, find_flips(labels, compared))
+    return labels

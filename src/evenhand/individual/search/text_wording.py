@@ -1,0 +1,127 @@
+"""Sentences and tables about a search in texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evenhand.core.document import (
+    Column,
+    Document,
+    Figure,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Side,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.core.result import PEOPLE_HIDDEN
+from evenhand.core.text import format_count, format_percent
+from evenhand.individual.flips import FlipRate
+from evenhand.individual.search.texts import TextFinding, TextSearchResult
+from evenhand.individual.wording import rate_notes
+from evenhand.stats.quantity import Observed, show_quantity
+
+SHOWN = 5
+"""Number of findings in the summary, one per pair of groups."""
+
+NOUNS = ("text", "texts")
+
+NOISY = (
+    "Only flips that repeat when both texts are asked about again count. The excess of differing single answers over "
+    "this noise shows smaller differences."
+)
+"""Consequence of noise."""
+
+
+def build_document(result: TextSearchResult) -> Document:
+    """Build the document of the rates and the clearest findings."""
+    first = {
+        (finding.category, finding.worse.group, finding.better.group): finding for finding in result.examples[::-1]
+    }
+    clearest = sorted(first.values(), key=lambda finding: -finding.gap)[:SHOWN]
+    return Document(
+        "Texts: what changes with the words for a group alone",
+        "In each text that speaks of a group, the words for it were replaced by those for every other group. The "
+        "counterfactual flip rate is the share of such texts whose label changes.",
+        (
+            *([result.noise.caution(NOISY, NOUNS)] if result.noise is not None and result.noise.noisy else []),
+            *(Note("Interrupted: this was found before.", "caution") for _ in range(result.interrupted)),
+            *_headline(result),
+            *map(_rate_answer, result.rates),
+            *(Heading("The clearest findings") for _ in clearest[:1]),
+            *(block for finding in clearest for block in _pair(result, finding)),
+            Heading("All texts whose label changes", detail=True),
+            Figure("flip rates of texts", "Counterfactual flip rate of each category, with its interval.", result),
+            Note(PEOPLE_HIDDEN) if result.people_left_out else _findings_table(result),
+        ),
+        brand="Evenhand search",
+        made=result.provenance,
+        readings=result.readings,
+    )
+
+
+def _headline(result: TextSearchResult) -> Iterator[Text]:
+    rates = [rate for rate in result.rates if isinstance(rate.rate, Observed)]
+    if rates:
+        worst = max(rates, key=lambda rate: rate.flips / max(rate.n, 1))
+        yield Text(
+            f"In {format_percent(worst.flips / max(worst.n, 1))} of {format_count(worst.n, *NOUNS)} with "
+            f"words of {worst.protected[0]} the label changes when these are replaced (observed).",
+            role="finding",
+        )
+
+
+def _rate_answer(rate: FlipRate) -> Metric:
+    basis = f"no text has such words, of {rate.without:,}"
+    number = ReportedNumber("-", kind="unknown", basis=basis)
+    if isinstance(rate.rate, Observed):
+        basis = f"on the {format_count(rate.n, *NOUNS)} that have such words"
+        number = show_quantity(rate.rate, "rate", basis=basis)
+    return Metric("counterfactual flip rate", number, tuple(rate_notes(rate, NOUNS)), about=rate.protected[0])
+
+
+def _pair(result: TextSearchResult, finding: TextFinding) -> tuple[Heading, Pair]:
+    first, second = (
+        Side(
+            {finding.category: side.group},
+            side.label,
+            side.label == result.favourable,
+            None if result.label_only else ReportedNumber(f"{side.score:.2f}", side.score, "observed"),
+        )
+        for side in (finding.worse, finding.better)
+    )
+    title = Heading(f"{finding.category}: {_shorten_template(finding.template)}", level=3)
+    return title, Pair("The same text with other words", first, second, {})
+
+
+def _findings_table(result: TextSearchResult) -> Table:
+    names = ("text", "category", "with the words of", "label", "with the words of", "label")
+    rows = tuple(
+        TableRow(
+            (
+                _shorten_template(finding.template),
+                finding.category,
+                finding.worse.group,
+                finding.worse.label,
+                finding.better.group,
+                finding.better.label,
+            )
+        )
+        for finding in result.examples
+    )
+    caption = "Texts whose label changes with the words, observed; the widest gap between scores first"
+    return Table(caption, tuple(Column(name) for name in names), rows)
+
+
+def _shorten_template(template: str, most: int = 160) -> str:
+    """Shorten a text to the part around its first slot, on one line."""
+    words = " ".join(template.split())
+    if len(words) <= most:
+        return words
+    start = max(0, words.find("{") - most // 3)
+    part = words[start : start + most]
+    return ("..." if start else "") + part + ("..." if start + most < len(words) else "")

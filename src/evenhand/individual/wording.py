@@ -1,0 +1,327 @@
+"""Sentences and tables about counterfactual flip rates of people."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Side,
+    Table,
+    TableRow,
+)
+from evenhand.core.result import PEOPLE_HIDDEN
+from evenhand.core.text import (
+    SIMULATED,
+    format_count,
+    format_decimal,
+    format_level,
+    format_percent,
+    join_names,
+    list_some,
+)
+from evenhand.individual.flips import FlipRate
+from evenhand.individual.noise import FlipNoise
+from evenhand.individual.result import Assignment, IndividualResult, PairedProfile, Profile
+from evenhand.models.noise import RepeatCheck
+from evenhand.stats.quantity import (
+    Estimated,
+    Observed,
+    Unknown,
+    format_basis,
+    format_interval,
+    format_value,
+    show_quantity,
+)
+
+PEOPLE_SHOWN = "Persons in the data are real records: handle this document as you handle the data."
+SCORES_SHOWN = "Scores are those the model gave for the favourable label, observed."
+
+
+def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
+    """Build the document of the rates and the clearest pairs."""
+    pairs = (Heading("Pairs"), *pair_blocks(result, favourable=favourable, scores=scores))
+    return Document(
+        f"Individuals: what changes with a protected attribute{'' if result.compares_counterparts else ' alone'}",
+        explain_comparison(result),
+        (
+            *noise_notes(result),
+            *(Note("Interrupted: this was found before.", "caution") for _ in range(result.interrupted)),
+            *flip_answers(result),
+            Heading("Flip rates", detail=True),
+            *rate_blocks(result),
+            *(pairs if result.examples or result.people_left_out else ()),
+        ),
+        brand="Evenhand individuals",
+        made=result.provenance,
+    )
+
+
+def noise_notes(result: IndividualResult) -> Iterator[Note]:
+    """Yield the caution about a model whose answers vary."""
+    if result.noise is not None and result.noise.noisy:
+        yield result.noise.caution(
+            "Only flips that repeat when both sides are asked about again count. The excess of differing single "
+            "answers over this noise shows smaller differences."
+        )
+    elif unrepeated := sum(rate.unrepeated for rate in result.rates):
+        yield Note(
+            f"The model answers differently each time: {format_count(unrepeated, 'flip', 'flips')} of single answers "
+            "did not repeat when both sides were asked about again. They are noise and do not count.",
+            "caution",
+        )
+
+
+def noise_sentences(result: IndividualResult) -> Iterator[str]:
+    """Yield for each protected attribute alone whether flips of the people in the data exceed the noise."""
+    for rate in result.rates:
+        alone = rate.over == "data" and len(rate.protected) == 1
+        if rate.noise is not None and alone and not isinstance(rate.headline.rate, Unknown):
+            yield noise_sentence(rate.noise, join_names(rate.protected))
+
+
+def noise_sentence(noise: FlipNoise, name: str) -> str:
+    """State whether single answers differ more often than by noise, and which value is favoured.
+
+    Args:
+        noise: The comparison with the noise.
+        name: The attributes that varied.
+    """
+    if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
+        return f"Whether single answers differ with {name} by more than the model's own noise is unknown."
+    assert isinstance(noise.excess, Observed | Estimated)
+    low, high = 100 * noise.excess.low, 100 * noise.excess.high
+    excess = f"excess {100 * noise.excess.value:+.1f} points, {format_level(noise.excess.confidence)} interval "
+    excess += f"{low:+.1f} to {high:+.1f}"
+    clearly = "more often" if low > 0 else "no more often, as far as can be told,"
+    sentence = (
+        f"Single answers differ with {name} for {format_value(noise.single, 'rate')} of people, {clearly} than when "
+        f"the same person is asked about again ({format_value(noise.own, 'rate')}; {excess})."
+    )
+    if noise.p is None:
+        return sentence
+    best, worst = (pick(noise.directions, key=lambda rate: rate.difference) for pick in (max, min))
+    if noise.p > 1 - noise.excess.confidence:
+        return f"{sentence} No value of {name} is favoured clearly (p = {noise.p:.2g})."
+    rates = [format_percent(side.rate.value) for side in (best, worst) if not isinstance(side.rate, Unknown)]
+    return (
+        f"{sentence} The favourable decision is given to {rates[0]} as {best.value} and to {rates[1]} as "
+        f"{worst.value} (p = {noise.p:.2g}): noise does not explain that."
+    )
+
+
+def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people")) -> Iterator[str]:
+    """Yield the model's noise, and the favourable rate under each value.
+
+    Args:
+        noise: The comparison with the noise.
+        nouns: Noun for the people or texts, singular and plural.
+    """
+    if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
+        return
+    again = format_count(noise.people, *nouns)
+    yield f"single answers differ: {format_value(noise.single, 'rate')}, {format_interval(noise.single, 'rate')}"
+    yield (
+        f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
+        f"{again} asked about again)"
+    )
+    yield f"excess over its own noise: {format_value(noise.excess, 'rate')}, {format_interval(noise.excess, 'rate')}"
+    if noise.p is not None:
+        rates = [f"{side.value} {show_quantity(side.rate, 'rate').text}" for side in noise.directions]
+        yield f"favourable decision under each value: {list_some(rates)}; p = {noise.p:.2g} that all are the same"
+
+
+def repeat_notes(repeats: RepeatCheck | None) -> list[str]:
+    """Return the counts of repeated flips as a note, if any did not repeat."""
+    return [] if repeats is None or not repeats.noise else [repeats.sentence]
+
+
+def rate_notes(rate: FlipRate, nouns: tuple[str, str] = ("person", "people")) -> list[str]:
+    """Return the notes about noise of a rate."""
+    notes = repeat_notes(rate.headline.repeats)
+    return notes if rate.noise is None else [*notes, *describe_noise(rate.noise, nouns)]
+
+
+def explain_comparison(result: IndividualResult) -> str:
+    """Explain the comparison and the counterfactual flip rate."""
+    if not result.compares_counterparts:
+        return (
+            "Each person was asked about again with every other value of the protected attribute and everything else "
+            "unchanged. The counterfactual flip rate is the share of people whose decision changes."
+        )
+    return (
+        "Each person was compared with plausible counterparts: people with another value of the protected attribute, "
+        "with the values that the schema links to it, who break none of its rules. The counterfactual flip rate is the "
+        "share of people with such a counterpart whose decision differs from it. As published, only the attribute "
+        "changes, and some of the people compared cannot exist."
+    )
+
+
+def flip_answers(result: IndividualResult, *, searched: Container[str] = ()) -> list[Metric]:
+    """Build the answer for each set of protected attributes, over the data first.
+
+    Args:
+        result: The rates.
+        searched: Joined names of the protected attributes for which a search found flips.
+    """
+    return [
+        _flip_answer(result, protected, searched=join_names(protected) in searched)
+        for protected in dict.fromkeys(rate.protected for rate in result.rates)
+    ]
+
+
+def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, searched: bool) -> Metric:
+    first, *more = (rate for rate in result.rates if rate.protected == protected)
+    shown = len(select_examples(result, protected))
+    headline = first.headline
+    if isinstance(headline.rate, Unknown):
+        step = "give it more time"
+    elif any(rate.headline.flips for rate in (first, *more)):
+        step = f"read the {format_count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
+        step = "see under Individuals how it was counted" if result.people_left_out and not shown else step
+    elif searched:
+        step = "no one asked about was decided differently; the search found others"
+    else:
+        step = "no one asked about was decided differently; only a proof can say more"
+    unknown = format_count(first.unknown, "person", "people")
+    basis = None
+    if isinstance(headline.rate, Estimated):
+        basis = f"{format_basis(headline.rate)} of {_population(first)}"
+    elif first.counterfactual is not None:
+        basis = f"{headline.flips:,} of {headline.n:,}"
+    return Metric(
+        "counterfactual flip rate",
+        show_quantity(headline.rate, "rate", basis=basis),
+        (
+            *rate_notes(first),
+            *_describe_published(first),
+            *(_describe_rate(rate) for rate in more),
+            *((f"left out: {unknown} of unknown {' or '.join(protected)}",) if first.unknown else ()),
+        ),
+        about=join_names(protected),
+        next_step=step,
+    )
+
+
+def _describe_published(rate: FlipRate) -> Iterator[str]:
+    """Yield the number of people compared, then the published rate and the share of it that rules exclude."""
+    counterfactual = rate.counterfactual
+    if counterfactual is None:
+        return
+    breaking = format_count(counterfactual.breaking, "record breaks a rule", "records break a rule")
+    without = f"{counterfactual.without:,} without a counterpart"
+    counts = (breaking, counterfactual.breaking), (without, counterfactual.without)
+    excluded = ", ".join(text for text, n in counts if n)
+    yield f"plausible counterparts: {counterfactual.n:,} of {rate.n:,}{f' ({excluded})' if excluded else ''}"
+    if isinstance(rate.rate, Unknown):
+        return
+    yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
+    if counterfactual.implausible:
+        share = format_percent(counterfactual.implausible / rate.flips)
+        yield f"{share} of these flips need a person who breaks a rule"
+
+
+def _describe_rate(rate: FlipRate) -> str:
+    quantity = rate.headline.rate
+    if isinstance(quantity, Unknown):
+        return f"of {_population(rate)}: unknown, {quantity.reason}"
+    value, interval = format_value(quantity, "rate"), format_interval(quantity, "rate")
+    published = ""
+    if rate.counterfactual is not None and not isinstance(rate.rate, Unknown):
+        published = f"; as published {format_value(rate.rate, 'rate')}"
+    return f"of {_population(rate)}: {value}, {quantity.kind}, {interval}{published}"
+
+
+def _population(rate: FlipRate) -> str:
+    return rate.population if rate.over == "data" else SIMULATED
+
+
+def rate_blocks(result: IndividualResult) -> Iterator[Block]:
+    """Yield the rates as a chart and as a table."""
+    if any(rate.headline.rate.kind != "unknown" for rate in result.rates):
+        yield Figure(
+            "flip rates",
+            "Counterfactual flip rate, with its interval. Filled dot: observed on the people in the data. Hollow "
+            f"diamond: estimated from a sample of {SIMULATED}.",
+            result,
+        )
+    if not result.rates:
+        yield Note("No counterfactual flip rate was measured.")
+        return
+    numbers = ["flips", "of", "flip rate"]
+    if result.compares_counterparts:
+        numbers += ["no counterpart", "break a rule", "as published"]
+    yield Table(
+        "Counterfactual flip rates, each with its interval, type and confidence level",
+        (Column("what changes"), Column("population"), *(Column(name, numeric=True) for name in numbers)),
+        tuple(map(_rate_row, result.rates)),
+    )
+
+
+def _rate_row(rate: FlipRate) -> TableRow:
+    headline, counterfactual = rate.headline, rate.counterfactual
+    cells = (join_names(rate.protected), rate.population, headline.flips, headline.n)
+    published: tuple[object, ...] = ()
+    if counterfactual is not None:
+        published = (counterfactual.without, counterfactual.breaking, show_quantity(rate.rate, "rate"))
+    return TableRow((*cells, show_quantity(headline.rate, "rate"), *published))
+
+
+def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
+    """Yield the pairs, two of each set of protected attributes unfolded."""
+    shown = False
+    for protected in dict.fromkeys(rate.protected for rate in result.rates):
+        pairs = [
+            build_pair(profile_source(example).capitalize(), example, favourable, scores=scores)
+            for example in select_examples(result, protected)
+        ]
+        if not pairs:
+            continue
+        shown = True
+        yield Heading(f"The same person with another {' and '.join(protected)}", level=3, detail=False)
+        yield from fold_pairs(pairs, 2)
+    if result.people_left_out:
+        yield Note(PEOPLE_HIDDEN)
+    if shown:
+        notes = ["The pairs with the widest distance between scores come first."]
+        notes.append("Invented profiles are drawn from the population: they are no records of the data.")
+        if any(example.source == "data" for example in result.examples):
+            notes.append(PEOPLE_SHOWN)
+        yield Note(" ".join([*notes, SCORES_SHOWN] if scores else notes))
+
+
+def fold_pairs(pairs: list[Pair], n: int) -> Iterator[Block]:
+    """Yield the first n pairs, and fold all others."""
+    yield from pairs[:n]
+    if pairs[n:]:
+        yield Fold(format_count(len(pairs) - n, "more pair", "more pairs"), tuple(pairs[n:]))
+
+
+def select_examples(result: IndividualResult, protected: tuple[str, ...]) -> list[Profile]:
+    """Return the examples in which exactly these attributes vary."""
+    return [example for example in result.examples if set(example.better.values) == set(protected)]
+
+
+def profile_source(profile: Profile) -> str:
+    """Describe whether a profile is a record of the data."""
+    return "a person in the data" if profile.source == "data" else f"an invented profile, from {SIMULATED}"
+
+
+def build_pair(title: str, profile: PairedProfile, favourable: str | None, *, scores: bool, note: str = "") -> Pair:
+    """Build the block of a pair."""
+    worse, better = (_show_side(side, favourable, scores=scores) for side in (profile.worse, profile.better))
+    return Pair(title, worse, better, profile.unprotected, note)
+
+
+def _show_side(side: Assignment, favourable: str | None, *, scores: bool) -> Side:
+    score = ReportedNumber(format_decimal(side.score), side.score, "observed") if scores else None
+    return Side(side.everything, side.label, side.label == favourable, score)
