@@ -115,7 +115,7 @@ def test_by_hand():
     )
     cat = {one.words: one for one in whole.findings}["pet cat"]
     assert (cat.size, cat.rest, cat.positives, cat.rest_positives) == (100, 50, 50, 0)
-    assert "of the 50 other texts 0.0 %" in whole.sentence(cat)
+    assert "of the 50 other texts 0 %" in whole.sentence(cat)
 
 
 def brute_force(texts, outcome, compared, least, depth):

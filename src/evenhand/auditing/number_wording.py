@@ -25,7 +25,6 @@ from evenhand.groups.gaps import small_group_notes
 from evenhand.groups.number_words import describe_outcome, number_answers, number_blocks, number_sentences
 from evenhand.groups.result import describe_weights, label_notes
 from evenhand.individual.number_wording import change_answers, change_blocks
-from evenhand.subgroups.numbers.wording import number_answer
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.wording import (
     comparison_group,
@@ -33,6 +32,7 @@ from evenhand.subgroups.wording import (
     describe_significant,
     method_facts,
     subgroup_blocks,
+    worst_answer,
 )
 
 FINDINGS = 3
@@ -59,7 +59,7 @@ def build_document(audit: AuditResult) -> Document:
     found = number_sentences(audit.groups)[:FINDINGS]
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += number_answers(audit.groups)
-    blocks += [number_answer(searched) for searched in _searches(audit)]
+    blocks += [worst_answer(searched) for searched in _searches(audit)]
     if audit.changes is not None:
         blocks += change_answers(audit.changes)
     for certificate in audit.certificates:

@@ -17,7 +17,6 @@ from evenhand.individual.changes import ChangeResult
 from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.result import SearchResult
 from evenhand.schema.schema import Schema
-from evenhand.subgroups.numbers.wording import find_widest
 from evenhand.subgroups.result import Finding, SubgroupResult
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class AuditResult(Result):
         Of labels: the one whose favourable rate is most clearly below. Of numbers without a better
         direction: the one whose mean departs most clearly.
         """
-        return None if self.subgroups is None else find_widest(self.subgroups)
+        return None if self.subgroups is None else self.subgroups.widest
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the numbers of all parts. With weights, those of groups and subgroups are weighted; flips are not."""

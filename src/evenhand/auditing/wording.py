@@ -64,8 +64,13 @@ from evenhand.individual.wording import (
 )
 from evenhand.stats.proportion import count_needed
 from evenhand.stats.quantity import Unknown, format_value, quantity_value
-from evenhand.subgroups.numbers.wording import worst_answer
-from evenhand.subgroups.wording import comparison_group, describe_significant, method_facts, subgroup_blocks
+from evenhand.subgroups.wording import (
+    comparison_group,
+    describe_significant,
+    method_facts,
+    subgroup_blocks,
+    worst_answer,
+)
 
 FINDINGS = 5
 """Sentences at the top, at most."""
@@ -203,7 +208,7 @@ def answers(audit: AuditResult) -> list[Metric]:
     ]
     order = dict.fromkeys([*audit.protected, *(answer.about for answer in parts)])
     ordered = [answer for about in order for answer in parts if answer.about == about]
-    worst = [] if audit.subgroups is None else [worst_answer(audit.subgroups, audit.worst_subgroup)]
+    worst = [] if audit.subgroups is None else [worst_answer(audit.subgroups)]
     return ordered + worst
 
 

@@ -1,4 +1,4 @@
-"""Subgroups in words: who they are, how often they get what, and how far that is from whom they are compared with."""
+"""Wording of searches for subgroups: sentences, tables and documents."""
 
 from __future__ import annotations
 
@@ -23,15 +23,8 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
-from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, TextSubgroupResult
+from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, SwapEffect, TextSubgroupResult
 from evenhand.subgroups.rules import refines_rules
-
-OTHERS = {
-    "rest": "everyone else",
-    "best": "the best treated other group",
-    "texts": "the texts it is compared with",
-}
-"""With whom a subgroup is compared."""
 
 RATES: dict[str, str] = {
     "favourable": "rate of the favourable decision",
@@ -39,15 +32,21 @@ RATES: dict[str, str] = {
     "false-positive": "rate of wrong favourable decisions",
     "score": "mean score",
 }
-"""What a measure's rate is called."""
+"""Names of the compared quantities."""
+
+EVENTS: dict[str, tuple[str, str]] = {
+    "favourable": ("get {label}", "get {label}"),
+    "false-negative": ("are refused it", "are wrongly refused {label}"),
+    "false-positive": ("get it all the same", "wrongly get {label}"),
+}
+"""Outcome that a rate counts, of people and of texts."""
 
 CONTROLS = {
     "max-t": "at most {error} chance of even one false finding ({drawn}, max-t)",
     "BY": "at most {error} of the findings false on average (Benjamini-Yekutieli)",
     "none": "no multiple-testing correction",
 }
-"""What a control promises."""
-
+"""Guarantees of the multiple-testing corrections."""
 
 NOISY = (
     "Rates are of {answers} for each person. Tests and intervals below allow for this noise: it is independent of who "
@@ -57,126 +56,194 @@ NOISY_TEXTS = (
     "Rates are of one answer for each text. Tests and intervals below allow for this noise: it is independent of what "
     "a text says. Labels that change with the words count only if they repeat when both texts are asked about again."
 )
-"""What noise means for subgroups."""
+
+EXPLAINED = (
+    "the clearest subgroup, whose standardised gap is the largest, is shown first; under it stands every other whose "
+    "gap is not significant, or within the margin, among the people inside the one shown and among those outside it; "
+    "of those left the clearest is shown next, and so on"
+)
+WEIGHTED = (
+    "rates, gaps and intervals are weighted, by effective sizes on both sides, and what chance alone shows is drawn "
+    "with these weights; a subgroup needs its smallest number in effective size; people are counted without weights"
+)
 
 LISTED = 15
-"""Subgroups on a screen."""
+"""Maximum number of subgroups on a screen."""
 
 OPEN = 12
-"""Subgroups of a page's table that are seen before it is unfolded."""
+"""Maximum number of subgroups in a page's table before it is unfolded."""
 
 MOST = 100
-"""Subgroups of a page's table; the JSON has all."""
+"""Maximum number of subgroups in a page's table. The JSON contains all."""
 
 CHILDREN = 3
-"""Of the subgroups that one explains, so many are drawn."""
+"""Maximum number of drawn subgroups under the one that explains them."""
 
 
-def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None = None) -> str:
-    """Return a finding as a sentence: ``Of 1,203 people with sex Female, 20.7 % get >50K; of everyone else 83.1 %.``
-
-    Args:
-        result: what it was found in.
-        finding: which one.
-        label: the favourable label.
-    """
-    if is_about_texts(result):
-        return result.sentence(finding)
-    if result.number is not None:
-        return result.number.sentence(result.measure, finding, given=result.given)
-    sampled = "" if finding.samples is None else f"{finding.samples:,} samples of "
-    alike = f"{result.given}, o" if result.given else "O"
-    who = f"{sampled or f'{finding.size:,} '}people {'with' if finding.rules else 'for whom'} {finding.words}"
-    others = finding.versus.words() if finding.versus else OTHERS["rest"]
-    if result.measure == "score":
-        the = f"{result.given}, the" if result.given else "The"
-        return f"{the} mean score of {who} is {finding.rate:.3f}; of {others} {finding.rest_rate:.3f}."
-    own, theirs = format_percent(finding.rate), format_percent(finding.rest_rate)
-    if result.measure == "favourable":
-        return f"{alike}f {who}, {own} get {label or 'the favourable label'}; of {others} {theirs}."
-    truly = "truly" if result.measure == "false-negative" else "not truly"
-    what = "are refused it" if result.measure == "false-negative" else "get it all the same"
-    return f"{alike}f {who} who are {truly} {label or 'favourable'}, {own} {what}; of {others} {theirs}."
+# Terms.
 
 
 def is_about_texts(result: SubgroupResult) -> bool:
-    """Return whether subgroups are of texts, not of people."""
+    """Check whether subgroups consist of texts, not of people."""
     return isinstance(result, TextSubgroupResult)
 
 
 def member_noun(result: SubgroupResult) -> str:
-    """Return what subgroups are made of."""
+    """Return the noun for members of subgroups."""
     return "texts" if is_about_texts(result) else "people"
 
 
+def is_counted(result: SubgroupResult) -> bool:
+    """Check whether rates are shares, so that gaps are in percentage points. Otherwise, they are means."""
+    return result.measure not in ("score", "mean", "residual", "absolute-error")
+
+
 def estimate_kind(result: SubgroupResult) -> Kind:
-    """Return what kind of number rates and gaps are: counted on the people in the data, or on samples."""
+    """Return the kind of the rates: observed on the people in the data, or estimated on samples."""
     return "observed" if all(finding.samples is None for finding in result.findings) else "estimated"
 
 
 def comparison_group(result: SubgroupResult) -> str:
-    """Return with whom a subgroup is compared."""
-    them = OTHERS["texts" if is_about_texts(result) else result.against]
-    return f"{them} with {result.per} alike" if result.per else them
-
-
-def describe_rate(result: SubgroupResult) -> str:
-    """Return what is compared: ``rate of the favourable decision``, ``mean premium, weighted by wt``."""
-    rate = RATES[result.measure] if result.number is None else result.number.describe_rate(result.measure)
-    return rate if result.weights is None else f"{rate}, weighted by {result.weights}"
-
-
-def is_counted(result: SubgroupResult) -> bool:
-    """Return whether rates are shares of people, so that gaps are points; else they are means."""
-    return result.measure not in ("score", "mean", "residual", "absolute-error")
-
-
-def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
-    """Return why a finding is not significant; nothing if it does."""
-    if finding.found:
-        return ""
-    if finding.low > 0 or finding.high < 0:
-        reach = max(abs(finding.low), abs(finding.high))
-        return "certainly within the margin" if reach < result.margin else "not clear enough after adjustment"
-    return "not significant"
+    """Describe the group that subgroups are compared with."""
+    others = "everyone else" if result.against == "rest" else "the best treated other group"
+    others = "the texts it is compared with" if is_about_texts(result) else others
+    return f"{others} with {result.per} alike" if result.per else others
 
 
 def direction_words(result: SubgroupResult) -> tuple[str, str]:
-    """Return what ``worse`` and its contrary are called; for texts it is unknown which label is the better one."""
-    unknown = result.number is not None and result.number.favourable == "neither" and result.measure != "absolute-error"
-    if not is_about_texts(result) and not unknown:
+    """Return the words for worse and better. It is unknown which label of texts is better."""
+    if not is_about_texts(result) and not result.is_undirected:
         return "worse off", "better off"
     return ("above", "below") if result.measure == "false-negative" else ("below", "above")
 
 
+def _rate_name(result: SubgroupResult) -> str:
+    return RATES[result.measure] if result.number is None else result.number.describe_rate(result.measure)
+
+
+def describe_rate(result: SubgroupResult) -> str:
+    """Describe the compared quantity, such as ``mean premium, weighted by wt``."""
+    return _rate_name(result) if result.weights is None else f"{_rate_name(result)}, weighted by {result.weights}"
+
+
+# Numbers.
+
+
 def format_gap(result: SubgroupResult, gap: float) -> str:
-    """Return a gap with its sign, in percentage points, or in decimals for means: ``-22.1``."""
+    """Format a gap with its sign, in percentage points, or in decimals for means."""
     if result.number is not None and not is_counted(result):
         return result.number.format(gap, sign=True, unit=False)
     value, digits = (100 * gap, 1) if is_counted(result) else (gap, 3)
-    written = f"{value:+.{digits}f}"
-    if float(written):
-        return written
-    # What is not 0 does not look like it, where an interval ends close to it.
-    return f"{value:+.{digits + 2}f}" if round(value, digits + 2) else written[1:]
+    text = f"{value:+.{digits}f}"
+    if float(text):
+        return text
+    # Ends of intervals near 0 get more digits, so that they do not look like 0.
+    return f"{value:+.{digits + 2}f}" if round(value, digits + 2) else text[1:]
 
 
 def gap_unit(result: SubgroupResult) -> str:
-    """Return what gaps are measured in."""
+    """Return the unit of gaps."""
     if result.number is not None and not is_counted(result):
         return result.number.unit or f"units of {result.number.name}"
     return "points" if is_counted(result) else "units of the score"
 
 
-def format_rate(result: SubgroupResult, value: float) -> str:
-    """Return a rate in percent, or a mean in decimals."""
+def format_rate(result: SubgroupResult, value: float, *, unit: bool = False) -> str:
+    """Format a rate in percent, or a mean in decimals."""
     if result.number is not None and not is_counted(result):
-        return result.number.format(value, unit=False)
+        return result.number.format(value, unit=unit)
     return format_percent(value) if is_counted(result) else f"{value:.3f}"
 
 
+def gap_in_people(result: SubgroupResult, finding: Finding) -> str:
+    """Express the gap as a number of people: more or fewer with the outcome than at the rate of the others."""
+    if not is_counted(result) or result.weights is not None:
+        return ""
+    n = round(finding.size * (finding.rate - finding.rest_rate))
+    return f"{abs(n):,} {'fewer' if n < 0 else 'more'}"
+
+
+def _report_gap(result: SubgroupResult, finding: Finding) -> ReportedNumber:
+    gap, low, high = (format_gap(result, value).replace("-", "\N{MINUS SIGN}") for value in _interval(finding))
+    return ReportedNumber(
+        gap, finding.gap, estimate_kind(result), finding.low, finding.high, f"{low} to {high}", result.confidence
+    )
+
+
+def _interval(finding: Finding) -> tuple[float, float, float]:
+    return finding.gap, finding.low, finding.high
+
+
+def _describe_gap(result: SubgroupResult, finding: Finding) -> str:
+    gap, low, high = (format_gap(result, value) for value in _interval(finding))
+    return f"{gap} {gap_unit(result)}, interval {low} to {high}"
+
+
+def _interval_name(result: SubgroupResult) -> str:
+    return f"{'adjusted' if result.control != 'none' else 'unadjusted'} {format_level(result.confidence)} interval"
+
+
+# Sentences.
+
+
+def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None = None) -> str:
+    """Describe a finding: ``Of 1,203 people with sex Female, 20.7 % get >50K; of everyone else 83.1 %.``
+
+    Args:
+        result: The search.
+        finding: The finding.
+        label: The favourable label.
+    """
+    if isinstance(result, TextSubgroupResult):
+        members, others = _text_sides(result, finding)
+        label = result.favourable
+    else:
+        members, others = _people_sides(result, finding, label)
+    own, theirs = (format_rate(result, rate, unit=True) for rate in (finding.rate, finding.rest_rate))
+    if is_counted(result):
+        if result.number is not None:
+            event = f"have {result.number.describe_level()}"
+        else:
+            event = EVENTS[result.measure][is_about_texts(result)].format(label=label or "the favourable label")
+        sentence = f"of {members}, {own} {event}; of {others} {theirs}."
+    else:
+        sentence = f"the {_rate_name(result)} of {members} is {own}; of {others} {theirs}."
+    weighted = f"weighted by {result.weights}, " if result.weights else ""
+    alike = f"with {result.per} alike, " if result.per else ""
+    sentence = weighted + alike + sentence
+    return sentence[0].upper() + sentence[1:]
+
+
+def _people_sides(result: SubgroupResult, finding: Finding, label: str | None) -> tuple[str, str]:
+    number = f"{finding.size:,}" if finding.samples is None else f"{finding.samples:,} samples of"
+    members = f"{number} people {'with' if finding.rules else 'for whom'} {finding.words}"
+    if result.measure in ("false-negative", "false-positive"):
+        truly = "truly" if result.measure == "false-negative" else "not truly"
+        members += f" who are {truly} {label or 'favourable'}"
+    return members, finding.versus.words() if finding.versus else "everyone else"
+
+
+def _text_sides(result: TextSubgroupResult, finding: Finding) -> tuple[str, str]:
+    if isinstance(finding, SwapEffect):
+        return f"{finding.size:,} texts made to speak of {finding.words}", "the same texts about others"
+    if finding.samples is not None:
+        return f"{finding.samples:,} samples made to speak of {finding.words}", "samples about others"
+    others = f"{finding.rest:,} about others" if result.compared == "others" else f"the {finding.rest:,} other texts"
+    return f"{finding.size:,} texts that speak of {finding.words}", others
+
+
+def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
+    """Describe why a finding is not significant. Empty if it is."""
+    if finding.found:
+        return ""
+    if finding.low > 0 or finding.high < 0:
+        within = max(abs(finding.low), abs(finding.high)) < result.margin
+        return "certainly within the margin" if within else "not clear enough after adjustment"
+    return "not significant"
+
+
 def added_rules(result: SubgroupResult, finding: Finding) -> str:
-    """Return what a finding says beyond the one it stands under: ``and age 60 or more``."""
+    """Describe a finding relative to the one that explains it: ``and age 60 or more``."""
     if finding.under is None:
         return finding.words
     shown = result.findings[finding.under]
@@ -186,16 +253,8 @@ def added_rules(result: SubgroupResult, finding: Finding) -> str:
     return f"and {result.words(more)}" if more and refines_rules(finding.rules, shown.rules) else finding.words
 
 
-def gap_in_people(result: SubgroupResult, finding: Finding) -> str:
-    """Return the gap counted in people: how many more, or fewer, would have the outcome at the others' rate."""
-    if not is_counted(result) or result.weights is not None:
-        return ""
-    n = round(finding.size * (finding.rate - finding.rest_rate))
-    return f"{abs(n):,} {'fewer' if n < 0 else 'more'}"
-
-
 def describe_tested(result: SubgroupResult) -> str:
-    """Say how many subgroups were tested, and what the correction promises about all of them together."""
+    """Describe the tested subgroups and the guarantee of the correction, after their number."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
     drawn = "permutations" if result.weights is None else "multipliers of the weights"
@@ -208,70 +267,68 @@ def describe_tested(result: SubgroupResult) -> str:
 
 
 def describe_significant(result: SubgroupResult) -> str:
-    """Say how many are significant, to be read after the number."""
+    """Describe the significant subgroups, after their number."""
     if result.method != "exact":
         return "by that method's own rule; the notes say what it does not account for"
     own = sum(finding.under is None and finding.found for finding in result.findings)
-    said = f"of the {result.tested:,} subgroups tested"
-    return f"{said}; {own:,} of those listed are not explained by another" if result.found else said
+    text = f"of the {result.tested:,} subgroups tested"
+    return f"{text}; {own:,} of those listed are not explained by another" if result.found else text
 
 
-def describe_criterion(result: SubgroupResult) -> str:
-    """Say what it takes to be significant."""
+def _describe_criterion(result: SubgroupResult) -> str:
     if result.method != "exact":
         return "by the rule of the published method; the notes say what it does not account for"
     margin = f"{100 * result.margin:g} points" if is_counted(result) else f"{result.margin:.3g} {gap_unit(result)}"
-    said = f"a gap whose {'' if result.control == 'none' else 'adjusted '}interval excludes 0"
-    return f"{said}, and does not rule out a gap of {margin}" if result.margin else said
+    text = f"a gap whose {'' if result.control == 'none' else 'adjusted '}interval excludes 0"
+    return f"{text}, and does not rule out a gap of {margin}" if result.margin else text
 
 
-def select_findings(result: SubgroupResult, most: int) -> list[Finding]:
-    """Return the first findings that no other explains, in their order.
-
-    Neither those worse off nor those better off take more than half of the room that the other has use for.
-    """
-    own = [finding for finding in result.findings if finding.under is None]
-    worse = [finding for finding in own if finding.found and result.is_worse(finding)]
-    better = [finding for finding in own if finding.found and not result.is_worse(finding)]
-    left_out = {id(finding) for finding in worse[max(most // 2, most - len(better)) :]}
-    return [finding for finding in own if id(finding) not in left_out][:most]
-
-
-def nest_findings(result: SubgroupResult, most: int | None = None) -> list[tuple[Finding, int]]:
-    """Return findings in their order, each followed by those it explains, with the depth at which they stand.
-
-    Args:
-        result: the search.
-        most: of those that a finding explains, only so many, the first of the ranking; None: all.
-    """
-    tree = result.tree()
-    positions = {id(finding): i for i, finding in enumerate(result.findings)}
-
-    def walk(position: int, depth: int) -> Iterator[tuple[Finding, int]]:
-        yield result.findings[position], depth
-        for below in tree.get(position, [])[:most]:
-            yield from walk(below, depth + 1)
-
-    return [
-        pair for finding in select_findings(result, len(result.findings)) for pair in walk(positions[id(finding)], 0)
-    ]
-
-
-def say_left_out(result: SubgroupResult) -> str:
-    """Say how many people were left out because a value that would describe them is unknown."""
+def describe_unknown(result: SubgroupResult) -> str:
+    """Describe the people left out because a describing value is unknown."""
     names = " or ".join(cells.name for cells in result.attributes)
     return f"left out: {format_count(result.unknown, 'person', 'people')} of unknown {names}"
 
 
+# Selection.
+
+
+def select_findings(result: SubgroupResult, most: int | None = None) -> list[Finding]:
+    """Select the first findings that no other explains, in their order.
+
+    If there are too many, those worse off and those better off each get at most half of the places, or those that the
+    other does not need.
+    """
+    own = [finding for finding in result.findings if finding.under is None]
+    if most is None:
+        return own
+    worse = [finding for finding in own if finding.found and result.is_worse(finding)]
+    better = sum(finding.found for finding in own) - len(worse)
+    left_out = {id(finding) for finding in worse[max(most // 2, most - better) :]}
+    return [finding for finding in own if id(finding) not in left_out][:most]
+
+
+def nest_findings(result: SubgroupResult, most: int | None = None) -> list[tuple[Finding, int]]:
+    """List findings with their depth, each followed by the first ``most`` of those it explains."""
+    tree = result.tree()
+    return [
+        (result.findings[position], depth)
+        for top in tree.get(None, [])
+        for position, depth in ((top, 0), *((child, 1) for child in tree.get(top, [])[:most]))
+    ]
+
+
+# Blocks.
+
+
 def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: int = 2) -> Iterator[Block]:
-    """Yield the drawings and tables of a search: gaps, then where they sit, then what was asked about.
+    """Yield the figures and tables of a search: gaps, explanations, and requested subgroups.
 
     Args:
-        result: the search.
-        label: the favourable label.
-        level: of the headings.
+        result: The search.
+        label: The favourable label.
+        level: Level of the headings.
     """
-    own = select_findings(result, len(result.findings))
+    own = select_findings(result)
     if own:
         yield Heading("Subgroups" if level == 2 else "Gaps", level, "findings")
         yield Figure("subgroup gaps", _gap_caption(result), result)
@@ -289,47 +346,26 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
 
 
 def method_facts(result: SubgroupResult) -> Facts:
-    """Return how subgroups were searched for."""
-    entries = [("method", result.method), ("subgroups tested", f"{result.tested:,} {describe_tested(result)}")]
+    """Build the facts about the search method."""
+    facts = [("method", result.method), ("subgroups tested", f"{result.tested:,} {describe_tested(result)}")]
     for cells in result.attributes:
-        together = " (neighbouring ones together)" if cells.ordered else ""
-        entries.append((f"rules over {cells.name}", f"{list_some(cells.cells)}{together}"))
-    alone = result.critical is None or result.control == "none"
-    entries.append(
-        (
-            "intervals",
-            "each for itself"
-            if alone or result.critical is None
-            else f"{format_decimal(result.critical)} standard errors to each side, simultaneous over all subgroups",
-        )
-    )
-    entries.append(("significant after adjustment", describe_criterion(result)))
+        adjacent = " (neighbouring ones together)" if cells.ordered else ""
+        facts.append((f"rules over {cells.name}", f"{list_some(cells.cells)}{adjacent}"))
+    intervals = "each for itself"
+    if result.critical is not None and result.control != "none":
+        intervals = f"{format_decimal(result.critical)} standard errors to each side, simultaneous over all subgroups"
+    facts += [("intervals", intervals), ("significant after adjustment", _describe_criterion(result))]
     if result.weights is not None:
-        entries.append(
-            (
-                "weights",
-                f"{result.weights}: rates, gaps and intervals are weighted, by effective sizes on both sides, and what "
-                "chance alone shows is drawn with these weights; a subgroup needs its smallest number in effective "
-                "size; people are counted without weights",
-            )
-        )
+        facts.append(("weights", f"{result.weights}: {WEIGHTED}"))
     if result.method == "exact":
-        entries.append(
-            (
-                "explained",
-                "the clearest subgroup, whose standardised gap is the largest, is shown first; under it stands every "
-                "other whose gap is not significant, or within the margin, among the people inside the one shown and "
-                "among those outside it; of those left the clearest is shown next, and so on",
-            )
-        )
+        facts.append(("explained", EXPLAINED))
     if result.unknown:
-        entries.append(("unknown", say_left_out(result)))
-    entries += [("note", note) for note in result.notes]
-    return Facts(tuple(entries))
+        facts.append(("unknown", describe_unknown(result)))
+    return Facts((*facts, *(("note", note) for note in result.notes)))
 
 
 def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -> Document:
-    """Return what a search for subgroups says."""
+    """Build the document of a search."""
     names, nouns = join_names(cells.name for cells in result.attributes), member_noun(result)
     title = f"Subgroups by {names}"
     lead = f"Which {nouns}, described by {names}, fare differently from {comparison_group(result)}?"
@@ -343,28 +379,23 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
             lead += f" Favourable decision: {subject.target} = {subject.favourable}."
     blocks: list[Block] = []
     if result.noise is not None and result.noise.noisy:
-        answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
         if is_about_texts(result):
             blocks.append(result.noise.caution(NOISY_TEXTS, ("text", "texts")))
         else:
+            answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
             blocks.append(result.noise.caution(NOISY.format(answers=answers)))
     if result.interrupted:
         blocks.append(Note("This search was stopped. It holds what was found before.", "caution"))
-    own = select_findings(result, len(result.findings))
-    blocks += [Text(finding_sentence(result, own[0], label), role="finding")] if own else []
-    rate = ReportedNumber(
-        format_rate(result, result.rate), result.rate, "observed", basis=f"of all {result.people:,} {nouns}"
+    blocks += [
+        Text(finding_sentence(result, finding, label), role="finding") for finding in select_findings(result)[:1]
+    ]
+    metrics = (
+        (describe_rate(result), format_rate(result, result.rate), result.rate, f"of all {result.people:,} {nouns}"),
+        ("subgroups tested", f"{result.tested:,}", result.tested, describe_tested(result)),
+        ("significant after adjustment", f"{result.found:,}", result.found, describe_significant(result)),
     )
     blocks += [
-        Metric(describe_rate(result), rate),
-        Metric(
-            "subgroups tested",
-            ReportedNumber(f"{result.tested:,}", result.tested, "observed", basis=describe_tested(result)),
-        ),
-        Metric(
-            "significant after adjustment",
-            ReportedNumber(f"{result.found:,}", result.found, "observed", basis=describe_significant(result)),
-        ),
+        *(Metric(name, ReportedNumber(text, value, "observed", basis=basis)) for name, text, value, basis in metrics),
         NextStep(_next_step(result)),
         *(Note(note) for note in result.notes),
         *subgroup_blocks(result, label),
@@ -377,10 +408,6 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
     )
 
 
-def _interval_name(result: SubgroupResult) -> str:
-    return f"{'adjusted' if result.control != 'none' else 'unadjusted'} {format_level(result.confidence)} interval"
-
-
 def _gap_caption(result: SubgroupResult) -> str:
     worse, better = direction_words(result)
     others = comparison_group(result)
@@ -389,21 +416,6 @@ def _gap_caption(result: SubgroupResult) -> str:
         f"Orange circles: {worse}. Blue diamonds: {better}. Hollow and grey: not significant, or within the margin. "
         f"Dashed lines: the margin. Numbers beside: how many {member_noun(result)}, and the "
         f"{'rate' if is_counted(result) else 'mean'} of the subgroup against that of {others}."
-    )
-
-
-def _show_gap(result: SubgroupResult, finding: Finding) -> ReportedNumber:
-    def points(gap: float) -> str:
-        return format_gap(result, gap).replace("-", "\N{MINUS SIGN}")
-
-    return ReportedNumber(
-        points(finding.gap),
-        finding.gap,
-        estimate_kind(result),
-        finding.low,
-        finding.high,
-        f"{points(finding.low)} to {points(finding.high)}",
-        result.confidence,
     )
 
 
@@ -420,27 +432,22 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: i
     )
     rows = []
     for rank, finding in enumerate(findings, first + 1):
-        more = finding.explains
-        words = finding.words + (f" (explains {format_count(more, 'other finding', 'other findings')})" if more else "")
+        words = finding.words
+        if finding.explains:
+            words += f" (explains {format_count(finding.explains, 'other finding', 'other findings')})"
         if not finding.found:
             words += f" ({reason_unclear(result, finding)})"
         if finding.others:
             words += f"; {format_count(finding.others, 'other description', 'other descriptions')} of the same {nouns}"
-        rows.append(
-            TableRow(
-                (
-                    str(rank),
-                    _show_gap(result, finding),
-                    finding.size,
-                    ReportedNumber(format_rate(result, finding.rate), finding.rate, kind),
-                    ReportedNumber(format_rate(result, finding.rest_rate), finding.rest_rate, kind),
-                    "" if finding.adjusted_p is None else f"{finding.adjusted_p:.2g}",
-                    words,
-                ),
-                finding_sentence(result, finding, label),
-                faint=not finding.found,
-            )
+        cells = (
+            str(rank),
+            _report_gap(result, finding),
+            finding.size,
+            *(ReportedNumber(format_rate(result, rate), rate, kind) for rate in (finding.rate, finding.rest_rate)),
+            "" if finding.adjusted_p is None else f"{finding.adjusted_p:.2g}",
+            words,
         )
+        rows.append(TableRow(cells, finding_sentence(result, finding, label), faint=not finding.found))
     caption = (
         f"Subgroups that no other one explains: {describe_rate(result)}, {kind}; with each gap its "
         f"{_interval_name(result)}"
@@ -455,6 +462,7 @@ def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
         f"shown before it, nothing significant is left of its gap. All is {kind}."
     )
     in_people = is_counted(result) and result.weights is None
+    columns = [Column("subgroup"), Column(nouns, numeric=True), Column(f"gap, {gap_unit(result)}", numeric=True)]
     if in_people:
         yield Figure(
             "subgroup nesting",
@@ -463,20 +471,14 @@ def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
             f"that the one above explains, of which the first {CHILDREN} are drawn.",
             result,
         )
-    counted = (Column(f"in {nouns}", numeric=True),) if in_people else ()
-    columns = (
-        Column("subgroup"),
-        Column(nouns, numeric=True),
-        Column(f"gap, {gap_unit(result)}", numeric=True),
-        *counted,
-    )
+        columns.append(Column(f"in {nouns}", numeric=True))
     rows = tuple(
         TableRow(
             (
                 added_rules(result, finding),
                 finding.size,
-                _show_gap(result, finding),
-                *((gap_in_people(result, finding),) if counted else ()),
+                _report_gap(result, finding),
+                *((gap_in_people(result, finding),) if in_people else ()),
             ),
             faint=not finding.found,
             indent=depth,
@@ -484,20 +486,19 @@ def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
         for finding, depth in nest_findings(result)
     )
     caption = f"Subgroups under the one that explains them, {kind}"
-    yield Fold("The nesting in numbers", (Table(caption, columns, rows, usual=kind),))
+    yield Fold("The nesting in numbers", (Table(caption, tuple(columns), rows, usual=kind),))
 
 
 def _judged_table(result: SubgroupResult, label: str | None) -> Table:
-    nouns = member_noun(result)
     columns = (
         Column("subgroup"),
-        Column(nouns, numeric=True),
+        Column(member_noun(result), numeric=True),
         Column("outside", numeric=True),
         Column("what can be said"),
     )
     rows = tuple(
         TableRow(
-            (judged.words, judged.size, judged.rest, describe_judged(result, judged, label)),
+            (judged.words, judged.size, judged.rest, _describe_judged(result, judged, label)),
             faint=isinstance(judged, RefusedRuleSet),
         )
         for judged in result.judged
@@ -505,16 +506,11 @@ def _judged_table(result: SubgroupResult, label: str | None) -> Table:
     return Table(f"Subgroups that were asked about, {estimate_kind(result)}", columns, rows)
 
 
-def describe_judged(result: SubgroupResult, judged: Finding | RefusedRuleSet, label: str | None) -> str:
-    """Return what can be said of a subgroup that was asked about."""
+def _describe_judged(result: SubgroupResult, judged: Finding | RefusedRuleSet, label: str | None) -> str:
     if isinstance(judged, RefusedRuleSet):
         return f"refused: {judged.reason}"
-    low, high = format_gap(result, judged.low), format_gap(result, judged.high)
     verdict = reason_unclear(result, judged) or "significant after adjustment"
-    return (
-        f"{finding_sentence(result, judged, label)} Gap {format_gap(result, judged.gap)} {gap_unit(result)}, interval "
-        f"{low} to {high}: {verdict}."
-    )
+    return f"{finding_sentence(result, judged, label)} Gap {_describe_gap(result, judged)}: {verdict}."
 
 
 def _next_step(result: SubgroupResult) -> str:
@@ -531,16 +527,51 @@ def _next_step(result: SubgroupResult) -> str:
 
 def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
     yield Heading("The same texts with other words", anchor="swapped")
-    clear = [effect for effect in result.effects if effect.found and effect.under is None]
-    said = [
-        f"{result.sentence(effect)} Difference {format_gap(result, effect.gap)} {gap_unit(result)}, interval "
-        f"{format_gap(result, effect.low)} to {format_gap(result, effect.high)}."
-        for effect in clear[:LISTED]
-    ]
-    if not clear:
-        said.append(f"None of {len(result.effects):,} groups makes a significant difference.")
+    sentences = [
+        f"{result.sentence(effect)} Difference {_describe_gap(result, effect)}."
+        for effect in result.effects
+        if effect.found and effect.under is None
+    ] or [f"None of {len(result.effects):,} groups makes a significant difference."]
     yield Text(
         "Nothing but the words by which a text says who somebody is was changed: what then differs is the "
         "model\u2019s own doing. All is observed on the texts asked about.",
-        tuple(said),
+        tuple(sentences[:LISTED]),
     )
+
+
+# The worst subgroup as one answer of an audit.
+
+
+def worst_answer(result: SubgroupResult) -> Metric:
+    """Build the answer of an audit about the subgroup that is most clearly worse off."""
+    worst = result.widest
+    name = "worst subgroup" if result.number is None else f"subgroup that departs most: {describe_rate(result)}"
+    names = join_names(cells.name for cells in result.attributes)
+    about = f"subgroups of {names}" if result.number is None and len(result.attributes) > 1 else f"subgroups by {names}"
+    tested = f"{format_count(result.tested, 'subgroup', 'subgroups')} tested"
+    if worst is None:
+        worse = "below the rest" if result.number is None else direction_words(result)[0]
+        reason = f"none is {worse} among {tested}" if result.tested else "no subgroup is large enough"
+        return Metric(name, ReportedNumber("-", kind="unknown", basis=reason), about=about)
+    basis = f"on {result.people:,} people"
+    if result.number is None:
+        gap, low, high = -worst.gap, -worst.high, -worst.low
+        texts = [format_decimal(value) for value in (gap, low, high)]
+        weighted = "" if result.weights is None else f", weighted by {result.weights}"
+        sentence = (
+            f"{worst.words}: {format_percent(worst.rate)} of {worst.size:,} people are selected, of everyone else "
+            f"{format_percent(worst.rest_rate)}{weighted}"
+        )
+    else:
+        gap, low, high = _interval(worst)
+        texts = [format_gap(result, value) for value in (gap, low, high)]
+        texts[0] += f" {gap_unit(result)}"
+        sentence = result.sentence(worst)
+    number = ReportedNumber(texts[0], gap, "observed", low, high, f"{texts[1]} to {texts[2]}", result.confidence, basis)
+    notes = [sentence, f"adjusted interval, simultaneous over {tested}"]
+    if result.unknown:
+        notes.append(describe_unknown(result))
+    step = "the Subgroups section lists the other affected groups; look closer with evenhand subgroups"
+    if not worst.found:
+        step = f"{reason_unclear(result, worst)}; see the Subgroups section"
+    return Metric(name, number, tuple(notes), about, step)
