@@ -443,7 +443,8 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: i
             str(rank),
             _report_gap(result, finding),
             finding.size,
-            *(ReportedNumber(format_rate(result, rate), rate, kind) for rate in (finding.rate, finding.rest_rate)),
+            ReportedNumber(format_rate(result, finding.rate), finding.rate, kind),
+            ReportedNumber(format_rate(result, finding.rest_rate), finding.rest_rate, kind),
             "" if finding.adjusted_p is None else f"{finding.adjusted_p:.2g}",
             words,
         )
