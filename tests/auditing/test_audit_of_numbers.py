@@ -170,6 +170,22 @@ def test_the_page_and_the_chart_are_drawn(tmp_path):
 
 def test_what_is_there_for_labels_alone_is_refused():
     about = {"sensitive_features": {"sex": SEX}}
-    for settings in ({"reference": ("sex=F",)}, {"thresholds": True}, {"metrics": {"mine": np.mean}}):
-        with pytest.raises(OptionError, match="where a number is decided"):
-            evenhand.audit_predictions(PREMIUM, **about, **settings)
+    with pytest.raises(OptionError, match="where a number is decided"):
+        evenhand.audit_predictions(PREMIUM, **about, thresholds=True)
+
+
+def test_numbers_have_references_and_custom_metrics():
+    def excess(y_true, y_pred):
+        return (y_pred - y_true).mean()
+
+    about = {"sensitive_features": {"sex": SEX}, "y_true": CLAIM, "reference": ("sex=F",)}
+    breakdown = evenhand.audit_predictions(PREMIUM, **about, metrics={"excess": excess}).groups.breakdowns[0]
+    by_label = {group.label: group.metrics for group in breakdown.groups}
+    assert by_label["M"]["excess"].value == pytest.approx(by_label["M"]["mean_residual"].value)
+    for name in ("mean_difference", "median_difference", "residual_difference", "excess_difference"):
+        gap = breakdown.gap(name)
+        distance = by_label["M"][gap.metric].value - by_label["F"][gap.metric].value
+        assert gap.reference == "F"
+        assert gap.by_group["M"].value == pytest.approx(distance)
+        assert gap.value.value == pytest.approx(abs(distance))
+    assert breakdown.gap("wasserstein_distance").reference == ""

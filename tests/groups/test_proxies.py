@@ -101,7 +101,7 @@ def test_the_sensitivity_is_the_bias_where_members_are_treated_otherwise():
         ({"a": [0.5, np.nan], "b": [0.5, 0.5]}, DataError, "row 2"),
         ({"a": [0.5, 0.5], "b": [0.5]}, DataError, "number of rows"),
         ({"a": ["x", 0.5], "b": [0.5, 0.5]}, DataError, "other values"),
-        ({"a": [np.nan] * 2, "b": [np.nan] * 2}, DataError, "no one whose probabilities"),
+        ({"a": [np.nan] * 2, "b": [np.nan] * 2}, DataError, "no person has known probabilities"),
     ],
 )
 def test_what_are_not_probabilities_is_refused(probabilities, error, words):

@@ -6,8 +6,9 @@ import pytest
 
 import evenhand
 from evenhand.errors import OptionError
+from evenhand.groups.estimators import Mean, Rate
+from evenhand.groups.gaps import GroupComparison, compare_groups
 from evenhand.stats import Unknown, difference_interval, ratio_interval
-from evenhand.stats.proportion import differences_from_reference, mean_differences_from_reference, ratios_to_reference
 
 SELECTED = {"a": (30, 100), "b": (50, 100), "c": (66, 120)}
 
@@ -100,16 +101,19 @@ def test_intervals_hold_together():
     """Five groups with known rates: all four distances from the first lie in their intervals."""
     rng = np.random.default_rng(0)
     p, n, runs = np.array([0.4, 0.1, 0.35, 0.5, 0.02]), np.array([200, 40, 90, 400, 60]), 2000
+    comparison = GroupComparison("abcde", 0.95, 1, reference=0)
     inside = ratios = means = 0
+
+    def covers(estimator, truth, **options):
+        distances = compare_groups("gap", estimator, comparison, **options).by_group.values()
+        return all(distance.low <= true <= distance.high for distance, true in zip(distances, truth, strict=True))
+
     for _ in range(runs):
         k = rng.binomial(n, p)
-        low, high = differences_from_reference(k, n, 0)
-        inside += bool(((low <= p[1:] - p[0]) & (p[1:] - p[0] <= high)).all())
-        low, high = ratios_to_reference(k, n, 0)
-        ratios += bool(((low <= p[1:] / p[0]) & (p[1:] / p[0] <= high)).all())
-        share = k / n
-        low, high = mean_differences_from_reference((share, share * (1 - share) * n / (n - 1), n), 0)
-        means += bool(((low <= p[1:] - p[0]) & (p[1:] - p[0] <= high)).all())
+        rate, share = Rate("selection_rate", n, n, k), k / n
+        inside += covers(rate, p[1:] - p[0])
+        ratios += covers(rate, p[1:] / p[0], ratio=True)
+        means += covers(Mean("mean_score", n, n, share, share * (1 - share) * n / (n - 1), 0.0, 1.0), p[1:] - p[0])
     noise = 3 * np.sqrt(0.95 * 0.05 / runs)
     assert min(inside, ratios, means) / runs >= 0.95 - noise
 

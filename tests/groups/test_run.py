@@ -9,7 +9,7 @@ import pytest
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.groups.metrics import number_combinations
+from evenhand.groups.membership import number_combinations
 from evenhand.schema import People, Schema, encode, infer_schema
 from evenhand.stats import Unknown
 from evenhand.stats.quantity import quantity_value

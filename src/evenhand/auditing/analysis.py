@@ -22,7 +22,7 @@ from evenhand.auditing.labels import (
     name_any_favourable,
     refuse_settings_of_one_label,
 )
-from evenhand.auditing.numbers import audit_number_model, refuse_metrics
+from evenhand.auditing.numbers import audit_number_model
 from evenhand.auditing.parts import AuditParts, describe_failure
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
@@ -108,8 +108,7 @@ def audit(
             hint="leave `membership=` out; or name the `favourable=` label and say `kind=label`",
         )
     if schema.target.is_number:
-        refuse_metrics(metrics)
-        return audit_number_model(subject, config, progress=say, started=started)
+        return audit_number_model(subject, config, metrics=metrics, progress=say, started=started)
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     # Too many assignments are an error; better now than after minutes of work.
@@ -345,11 +344,13 @@ def _measure_groups(
     if subject.memberships:
         weights = None if subject.weights is None else subject.weights.values
         decided = DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
-        drawn = groups.BootstrapSettings(config.confidence, config.min_group_size, config.seed)
+        settings = groups.GroupConfig(
+            confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
+        )
         by_group = (
             parts.attempt(
                 "groups known by probability",
-                lambda: add_proxies(by_group, subject.memberships, decided, drawn),
+                lambda: add_proxies(by_group, subject.memberships, decided, settings),
             )
             or by_group
         )

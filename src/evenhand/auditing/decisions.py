@@ -13,7 +13,7 @@ import numpy as np
 from evenhand import groups, subgroups
 from evenhand.auditing.config import DecisionAuditConfig
 from evenhand.auditing.labels import audit_recorded_labels, refuse_settings_of_one_label
-from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
+from evenhand.auditing.numbers import audit_recorded_numbers
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
@@ -53,8 +53,7 @@ def audit_decisions(
     config = DecisionAuditConfig.of(config, settings)
     say = progress or ignore_progress
     if isinstance(decisions, RecordedNumbers):
-        refuse_metrics(metrics)
-        return audit_recorded_numbers(decisions, config, data_name=data_name, progress=say)
+        return audit_recorded_numbers(decisions, config, data_name=data_name, metrics=metrics, progress=say)
     if isinstance(decisions, RecordedLabels):
         refuse_settings_of_one_label(config, metrics)
         return audit_recorded_labels(decisions, config, data_name=data_name, progress=say)

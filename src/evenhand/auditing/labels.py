@@ -17,7 +17,7 @@ from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAn
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
-from evenhand.groups.labels.analysis import size_groups
+from evenhand.groups.labels import size_groups
 from evenhand.groups.result import GroupMetrics
 from evenhand.individual.result import IndividualResult
 from evenhand.models.replies import Reply

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenhand.certification.certificate.result import estimated_share
 from evenhand.core.document import Block, Document
 from evenhand.core.text import SIMULATED, list_some
-from evenhand.groups.result import confidence_levels
+from evenhand.groups.wording.tables import confidence_levels
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Estimated, Observed, Quantity
 

@@ -21,9 +21,8 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import SIMULATED, format_count, format_duration, format_percent
-from evenhand.groups.gaps import small_group_notes
-from evenhand.groups.number_words import describe_outcome, number_answers, number_blocks, number_sentences
-from evenhand.groups.result import describe_weights, label_notes
+from evenhand.groups.wording.numbers import describe_outcome, number_answers, number_blocks, number_sentences
+from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes
 from evenhand.individual.number_wording import change_answers, change_blocks
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.wording import (
@@ -66,7 +65,7 @@ def build_document(audit: AuditResult) -> Document:
         blocks += proof_answers(certificate)
     blocks.append(Note(_taken_for(audit)))
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
-    blocks += small_group_notes(audit.groups.breakdowns, audit.groups.min_group_size)
+    blocks += small_group_notes(audit.groups.breakdowns, audit.groups.too_few)
     blocks.append(Text(TERMS, role="small"))
     for part in (_people, _groups, _individuals, _proof, _subgroups, _method):
         blocks += part(audit)

@@ -41,12 +41,20 @@ LEAST_SECONDS = 0.5
 """Time limit of a part, at least: mostly it ends sooner."""
 
 
-def audit_number_model(subject: Subject, config: AuditConfig, *, progress: Progress, started: float) -> AuditResult:
+def audit_number_model(
+    subject: Subject,
+    config: AuditConfig,
+    *,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    progress: Progress,
+    started: float,
+) -> AuditResult:
     """Audit a model that decides a number: its numbers by group, and how far they are from the true ones.
 
     Args:
         subject: the model and the people, whose target is a number.
         config: confidence, sizes, budget, seed.
+        metrics: custom metrics by name.
         progress: called with what is being done and the share done, 0 to 1.
         started: when it began, by ``time.perf_counter``.
 
@@ -73,8 +81,10 @@ def audit_number_model(subject: Subject, config: AuditConfig, *, progress: Progr
             regressor,
             people,
             weights=subject.weights,
+            metrics=metrics,
             confidence=config.confidence,
             min_group_size=config.min_group_size,
+            reference=config.reference,
             keep_decisions=config.keep_decisions,
             seed=config.seed,
         )
@@ -189,6 +199,7 @@ def audit_recorded_numbers(
     config: DecisionAuditConfig,
     *,
     data_name: str,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress,
 ) -> AuditResult:
     """Audit numbers that were decided, with no model to ask.
@@ -197,6 +208,7 @@ def audit_recorded_numbers(
         decisions: the numbers, and the people they are about.
         config: confidence, sizes, seed.
         data_name: how to call the data in reports.
+        metrics: custom metrics by name.
         progress: called with what is being done and the share done, 0 to 1.
 
     Raises:
@@ -208,8 +220,10 @@ def audit_recorded_numbers(
     progress("comparing groups", 0.0)
     measured = groups.measure_recorded_numbers(
         decisions,
+        metrics=metrics,
         confidence=config.confidence,
         min_group_size=config.min_group_size,
+        reference=config.reference,
         keep_decisions=config.keep_decisions,
         seed=config.seed,
     )
@@ -263,19 +277,6 @@ def _search_subgroups(
     return {field: result for field, result in results.items() if result is not None}
 
 
-def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:
-    """Refuse metrics of one's own where a number is decided.
-
-    Raises:
-        OptionError: there are some.
-    """
-    if metrics:
-        raise OptionError(
-            f"expected no metrics where a number is decided, got {', '.join(metrics)}: they are for labels",
-            hint="leave them out; for labels say `kind=label`",
-        )
-
-
 def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, threshold: bool) -> None:
     """Refuse what is computed for labels alone, rather than leave it out silently.
 
@@ -285,7 +286,6 @@ def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, thresho
     given = {
         "threshold=": threshold or bool(getattr(config, "threshold", ())),
         "thresholds=": config.thresholds,
-        "reference=": bool(config.reference),
         "repeats=": getattr(config, "repeats", 1) > 1,
     }
     for name, is_given in given.items():

@@ -33,23 +33,20 @@ from evenhand.core.text import (
     list_some,
     percent_at_least,
 )
-from evenhand.groups.gaps import small_group_notes
-from evenhand.groups.labels.wording import describe_labels, label_answers, label_blocks, label_sentences, label_terms
-from evenhand.groups.proxies.wording import proxy_answers, proxy_blocks, proxy_sentences
-from evenhand.groups.result import (
+from evenhand.groups.wording.labels import describe_labels, label_answers, label_blocks, label_sentences, label_terms
+from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.wording.rates import (
     breakdown_blocks,
     calibration_blocks,
-    describe_weights,
     gap_answers,
     headline_sentences,
-    label_notes,
-    overall_table,
+    rate_table,
     rule_notes,
     small_notes,
     threshold_section,
-    weighted_by,
 )
-from evenhand.groups.thresholds import threshold_answers, threshold_table
+from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes, weighted_by
+from evenhand.groups.wording.thresholds import threshold_sentences, threshold_table
 from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.wording import search_answer, search_blocks
@@ -111,10 +108,10 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += answers(audit)
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
-    blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, each.min_group_size)
+    blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, audit.groups.too_few)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))
-        blocks += [Text(items=tuple(threshold_answers(audit.groups.thresholds)))]
+        blocks += [Text(items=tuple(threshold_sentences(audit.groups.thresholds)))]
         blocks.append(threshold_table(audit.groups.thresholds))
     blocks.append(Text(_terms(audit), role="small"))
     asked = () if audit.individual is None else (_individuals, _proof)
@@ -299,7 +296,7 @@ def _groups(audit: AuditResult) -> Iterator[Block]:
     if audit.groups.by_label is not None:
         yield from label_blocks(audit.groups.by_label, level=3)
         return
-    yield overall_table(audit.groups)
+    yield rate_table(audit.groups)
     for breakdown in audit.groups.breakdowns:
         yield from breakdown_blocks(audit.groups, breakdown, level=3)
     yield from proxy_blocks(audit.groups.proxies, weighted_by(audit.groups), level=3)

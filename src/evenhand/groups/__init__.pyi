@@ -1,18 +1,17 @@
-from .analysis import GroupConfig, measure_decisions, measure_groups, measure_recorded_decisions
+from .analysis import measure_decisions, measure_groups, measure_recorded_decisions
 from .breakdown import Breakdown, Gap, Group
-from .custom import BootstrapSettings, add_metrics
-from .label_result import LabelMetrics
-from .labels.analysis import measure_labels, measure_recorded_labels
+from .config import GroupConfig
+from .custom import add_metrics
+from .labels import measure_labels, measure_recorded_labels
 from .numbers import measure_numbers, measure_recorded_numbers
 from .proxies.rates import measure_proxies
 from .proxies.result import ProxyRates
 from .rankings.analysis import measure_rankings
 from .rankings.config import RankingConfig
 from .rankings.result import RankingResult
-from .result import GroupMetrics, NumberOutcome
+from .result import GroupMetrics, LabelMetrics, NumberOutcome
 
 __all__ = [
-    "BootstrapSettings",
     "Breakdown",
     "Gap",
     "Group",

@@ -1,50 +1,32 @@
-"""Ask the model about everybody once, count, and compare groups."""
+"""Group metrics of a model or of recorded decisions with a favourable label."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import field_validator
 
-from evenhand.core.config import Assignments, Config, setting
-from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.breakdown import Breakdown, Group
-from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
-from evenhand.groups.gaps import GroupComparison, add_cautions, compute_gaps
+from evenhand.groups.config import GroupConfig
+from evenhand.groups.custom import DecidedPeople, add_metrics
+from evenhand.groups.decisions import DecisionSample, tabulate
+from evenhand.groups.engine import break_down, calibrate, describe_groups
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
-from evenhand.groups.label_coverage import DECISIONS, LabelCoverage, count_labels
-from evenhand.groups.membership import (
-    Membership,
-    breakdown_positions,
-    find_references,
-    group_by_attribute,
-    group_by_values,
-)
-from evenhand.groups.metrics import (
-    TENTHS,
-    ContingencyTable,
-    compute_metrics,
-    count_benefits,
-    count_groups,
-    cross_tabulate,
-    cross_tabulate_counts,
-    measure_rates,
-    number_combinations,
-)
+from evenhand.groups.membership import Membership, group_by_values, group_people
 from evenhand.groups.proxies.rates import measure_proxies
-from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
+from evenhand.groups.result import SMALL, GroupMetrics
 from evenhand.groups.threshold_rates import count_threshold_rates
-from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
+from evenhand.groups.thresholds import ScoredPeople, trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
-from evenhand.schema.columns import PeopleWeights, list_names
+from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
 from evenhand.schema.probabilities import GroupProbabilities
@@ -54,39 +36,12 @@ from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
 
 ROUNDING = 1e-6
-"""Scores may leave [0, 1] by this much, as softmax in single precision does."""
+"""Tolerance for probabilities outside [0, 1], as a softmax in single precision gives."""
 
 LABELS_ONLY = "the model gives labels, no scores"
 NO_SCORES = "no scores were given"
 
-
-class GroupConfig(Config):
-    """Settings of the group metrics. Nothing is drawn at random but the bands around curves over the threshold."""
-
-    protected: tuple[str, ...] | None = setting(
-        None, "attributes to group by, each alone and then all together; by default the schema's"
-    )
-    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
-    min_group_size: int = setting(
-        SMALL, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
-    )
-    reference: Assignments = setting(
-        (), "compare every other group with this one, such as sex=Male, in place of best and worst"
-    )
-    thresholds: bool = setting(
-        False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
-    )
-    keep_decisions: bool = setting(
-        False,
-        "keep what was decided about each person, and the score, by which another audit of the same people is compared "
-        "with shorter intervals",
-    )
-    seed: int = setting(0, "of the bands around curves over the threshold", ge=0)
-
-    @field_validator("protected")
-    @classmethod
-    def _check_protected(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if names is None else list_names(names, "protected")
+Metrics = Mapping[str, Callable[..., Any]]
 
 
 def measure_groups(
@@ -95,85 +50,75 @@ def measure_groups(
     config: GroupConfig | None = None,
     *,
     weights: PeopleWeights | None = None,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    metrics: Metrics | None = None,
     progress: Progress | None = None,
     reply: Reply | None = None,
     **settings: Any,
 ) -> GroupMetrics:
-    """Measure performance and group metrics of a model on people with known labels.
-
-    The model is asked for everybody's label and score once, in batches; the rest is counting.
+    """Measure performance and group metrics of a model on people with true labels.
 
     Args:
-        scorer: the model.
-        people: whom it decides about, with true labels. An integer attribute with many values is cut into at most five
-            ranges.
-        config: the settings.
-        weights: how much each person counts; None where all count alike.
-        metrics: more metrics of one's own, see ``add_metrics``.
-        progress: called with what is being done and the share done, 0 to 1.
-        reply: the model's answers about everybody, if it was asked already.
-        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+        scorer: Model. It is queried once per person, in batches.
+        people: People with true labels. Integer attributes with many values are cut into at most five ranges.
+        config: Settings.
+        weights: Sample weights. None means equal weights.
+        metrics: Custom metrics by name (see ``add_metrics``).
+        progress: Function that is called with the current step and the share done, 0 to 1.
+        reply: Predictions of the model, if it was queried before.
+        settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: no attribute is protected, or one is a real number.
-        SchemaError: there is no attribute of that name.
-        DataError: the people have no true labels.
+        OptionError: No attribute is protected, or one is a real number.
+        SchemaError: There is no attribute with a given name.
+        DataError: There are no true labels.
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
-    schema = people.schema
-    names = schema.protected if config.protected is None else config.protected
-    if not names:
-        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
-    if progress is not None:
-        progress("asking the model about everybody in the data", 0.0)
-    true_labels = people.true_labels  # read first: without labels the model is not asked
-    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
+    names = people.schema.protected if config.protected is None else config.protected
+    memberships = group_people(people, names)
+    true_labels = people.true_labels  # raises before the model is queried
+    (progress or ignore_progress)("querying the model about all people in the data", 0.0)
     reply = ask_people(scorer, people.individuals) if reply is None else reply
-    decided = _Decisions(
+    decisions = _Decisions(
         memberships,
         selected=reply.labels == scorer.favourable,
         true_labels=true_labels,
         scores=None if scorer.label_only else reply.scores[:, scorer.favourable],
         why_no_scores=LABELS_ONLY,
         weights=weights,
-        in_force=getattr(scorer, "thresholds", None),
+        applied_thresholds=getattr(scorer, "thresholds", None),
     )
-    found = _build_result(decided, str(schema.target.favourable), config, started)
-    return _add_own_metrics(found, metrics, decided.each(), config)
+    result = decisions.measure(str(people.schema.target.favourable), config, started)
+    return add_metrics(result, metrics or {}, decisions.people, config)
 
 
 def measure_recorded_decisions(
     decisions: RecordedDecisions,
     config: GroupConfig | None = None,
     *,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    metrics: Metrics | None = None,
     **settings: Any,
 ) -> GroupMetrics:
-    """Measure group metrics of decisions already made; those that compare with the truth where it is known.
+    """Measure group metrics of recorded decisions. Error rates need true labels.
 
     Args:
-        decisions: the decisions, and the people they are about.
-        config: the settings; by default groups are those of all attributes.
-        metrics: more metrics of one's own, see ``add_metrics``.
-        settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
+        decisions: Decisions and people.
+        config: Settings. By default, people are grouped by all attributes.
+        metrics: Custom metrics by name (see ``add_metrics``).
+        settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: an attribute is a real number.
-        SchemaError: there is no attribute of that name.
+        OptionError: An attribute is a real number, or a setting needs single people but the people are counted.
+        SchemaError: There is no attribute with a given name.
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
-    people, schema = decisions.people, decisions.people.schema
-    names = schema.names if config.protected is None else config.protected
+    people = decisions.people
     if people.counts is not None:
-        _refuse_of_cells(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
-    memberships = [
-        group_by_attribute(schema[name], people.individuals[:, schema.position(name)], people.counts) for name in names
-    ]
-    decided = _Decisions(
-        memberships,
+        _check_counted(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
+    names = people.schema.names if config.protected is None else config.protected
+    sample = _Decisions(
+        group_people(people, names),
         selected=decisions.selected,
         true_labels=None if people.labels is None else people.true_labels,
         scores=decisions.scores,
@@ -181,52 +126,13 @@ def measure_recorded_decisions(
         risks=decisions.risks,
         counts=people.counts,
         weights=decisions.weights,
-        in_force=decisions.thresholds,
+        applied_thresholds=decisions.thresholds,
     )
-    found = _build_result(decided, str(schema.target.favourable), config, started)
+    result = sample.measure(str(people.schema.target.favourable), config, started)
     if people.counts is not None:
-        return found
-    known = decided.each()
-    drawn = BootstrapSettings(config.confidence, config.min_group_size, config.seed)
-    found = add_proxies(found, decisions.memberships, known, drawn)
-    return _add_own_metrics(found, metrics, known, config)
-
-
-def add_proxies(
-    found: GroupMetrics, probable: Sequence[GroupProbabilities], people: DecidedPeople, settings: BootstrapSettings
-) -> GroupMetrics:
-    """Return group metrics with the rates of groups that are known by probability alone.
-
-    Args:
-        found: what was measured of the same people.
-        probable: the probabilities of their groups.
-        people: what was decided about them; with true labels, error rates are measured too.
-        settings: confidence, smallest size, and seed.
-    """
-    proxies = tuple(
-        measure_proxies(
-            people.selected,
-            one,
-            true_favourable=people.true_labels,
-            weights=people.weights,
-            confidence=settings.confidence,
-            min_group_size=settings.least,
-            seed=settings.seed,
-        )
-        for one in probable
-    )
-    return found.model_copy(update={"proxies": proxies})
-
-
-def _add_own_metrics(
-    found: GroupMetrics,
-    metrics: Mapping[str, Callable[..., Any]] | None,
-    people: DecidedPeople,
-    config: GroupConfig,
-) -> GroupMetrics:
-    if not metrics:
-        return found
-    return add_metrics(found, metrics, people, BootstrapSettings(config.confidence, config.min_group_size, config.seed))
+        return result
+    result = add_proxies(result, decisions.memberships, sample.people, config)
+    return add_metrics(result, metrics or {}, sample.people, config)
 
 
 def measure_decisions(
@@ -240,21 +146,21 @@ def measure_decisions(
     min_group_size: int = SMALL,
     seed: int = 0,
 ) -> GroupMetrics:
-    """Measure group metrics of decisions already made, from plain arrays.
+    """Measure group metrics of recorded decisions in plain arrays.
 
     Args:
-        predicted_favourable: who was given the favourable label, booleans or 0 and 1, shape (n,).
-        true_favourable: whose true label is favourable, likewise; None where that is not known.
-        protected: attribute -> value of each person, shape (n,). Whole numbers with many values are cut into ranges.
-        scores: the probability of the favourable label, shape (n,).
-        favourable: how to call the favourable label.
-        confidence: of every interval.
-        min_group_size: the smallest denominator of a rate that is compared between groups.
-        seed: kept in the result; nothing is drawn at random.
+        predicted_favourable: Whether each decision is favourable, as booleans or 0 and 1, shape (n,).
+        true_favourable: Whether each true label is favourable, shape (n,). None without true labels.
+        protected: Values of each protected attribute, shape (n,). Integers with many values are cut into ranges.
+        scores: Probabilities of the favourable label, shape (n,).
+        favourable: Name of the favourable label.
+        confidence: Confidence level of all intervals.
+        min_group_size: Minimum denominator of a compared metric.
+        seed: Random seed, which is stored in the result.
 
     Raises:
-        DataError: the arrays differ in length, are empty, or hold what they must not.
-        OptionError: no protected attribute.
+        DataError: Arrays are empty, have different lengths, or contain invalid values.
+        OptionError: There is no protected attribute.
     """
     started = time.perf_counter()
     config = GroupConfig(confidence=confidence, min_group_size=min_group_size, seed=seed)
@@ -268,30 +174,59 @@ def measure_decisions(
     columns = read_columns("protected", protected)
     if not columns:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
-    given = None if scores is None else _read_numbers("scores", scores)
-    arrays = {"predicted_favourable": selected, "true_favourable": true_labels, "scores": given}
+    probabilities = None if scores is None else _read_numbers("scores", scores)
+    arrays = {"predicted_favourable": selected, "true_favourable": true_labels, "scores": probabilities}
     arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}
     if not check_rows({name: array for name, array in arrays.items() if array is not None}):
         raise DataError("expected at least one person, got empty arrays")
-    memberships = [group_by_values(name, column) for name, column in columns.items()]
-    return _build_result(_Decisions(memberships, selected, true_labels, given, NO_SCORES), favourable, config, started)
+    memberships = tuple(group_by_values(name, column) for name, column in columns.items())
+    decisions = _Decisions(memberships, selected, true_labels, probabilities, NO_SCORES)
+    return decisions.measure(favourable, config, started)
 
 
-class _Decisions(NamedTuple):
-    """What was decided about people, and what is known about them.
+def add_proxies(
+    result: GroupMetrics, attributes: Sequence[GroupProbabilities], people: DecidedPeople, config: GroupConfig
+) -> GroupMetrics:
+    """Add the rates of groups that are known by probability only.
+
+    Args:
+        result: Group metrics of the same people.
+        attributes: Probabilities of the groups by each attribute.
+        people: Decisions; error rates need true labels.
+        config: Confidence level, minimum size of a compared group, and random seed.
+    """
+    proxies = tuple(
+        measure_proxies(
+            people.decided,
+            probabilities,
+            true_favourable=people.truth,
+            weights=people.weights,
+            confidence=config.confidence,
+            min_group_size=config.min_group_size,
+            seed=config.seed,
+        )
+        for probabilities in attributes
+    )
+    return result.model_copy(update={"proxies": proxies})
+
+
+@dataclass(frozen=True)
+class _Decisions:
+    """Decisions with the known facts about the people, who may be counted by cell.
 
     Attributes:
-        memberships: their groups.
+        memberships: Groups of the people.
         selected: Whether the decision is the favourable label.
         true_labels: 1 favourable, 0 unfavourable, -1 unknown; None without true labels.
-        scores: the probability of the favourable label; None without scores, for the reason ``why_no_scores``.
-        risks: the scores as they were given, where a low one is good.
-        counts: Number of people per row, shape (n,). None if every row is one person.
-        weights: how much each person counts; None where all count alike.
-        in_force: the thresholds of the score by which it was decided.
+        scores: Scores of the favourable label; None without scores.
+        why_no_scores: Reason if there are no scores.
+        risks: Original scores if low ones are good.
+        counts: Number of people in each cell; None for single people.
+        weights: Sample weights.
+        applied_thresholds: Thresholds that were applied to the scores.
     """
 
-    memberships: Sequence[Membership]
+    memberships: tuple[Membership, ...]
     selected: Booleans
     true_labels: Integers | None
     scores: Floats | None
@@ -299,190 +234,95 @@ class _Decisions(NamedTuple):
     risks: Floats | None = None
     counts: Integers | None = None
     weights: PeopleWeights | None = None
-    in_force: Thresholds | None = None
+    applied_thresholds: Thresholds | None = None
 
-    def each(self) -> DecidedPeople:
-        """Return the same, person by person."""
+    @property
+    def people(self) -> DecidedPeople:
+        """Columns for custom metrics."""
         weights = None if self.weights is None else self.weights.values
         return DecidedPeople(self.memberships, self.selected, self.true_labels, self.scores, weights)
 
+    def measure(self, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
+        """Compute the group metrics, without custom metrics and proxies."""
+        people = self.people
+        scored = None
+        if self.scores is not None:
+            scores = self.scores if self.risks is None else self.risks
+            scored = ScoredPeople(self.memberships, scores, self.true_labels, people.weights, self.risks is not None)
+        sample = self.tabulate()
+        everyone = describe_groups(sample.total(), [{}], config)[0]
+        curves = rates = None
+        if scored is not None:
+            rates = count_threshold_rates(scored, self.selected, config.min_group_size, self.applied_thresholds)
+            curves = trace_curves(scored, config, self.applied_thresholds) if config.thresholds else None
+        kept = None
+        if config.keep_decisions:
+            numbers = {} if self.scores is None else {"mean_score": self.scores}
+            kept = KeptDecisions.keep(self.memberships, self.selected, self.true_labels, numbers)
+        return GroupMetrics(
+            people=everyone.size,
+            weights=None if self.weights is None else self.weights.name,
+            effective_size=everyone.effective_size,
+            favourable=favourable,
+            min_group_size=config.min_group_size,
+            overall=everyone.metrics | self._measure_overall(sample, config.confidence),
+            label_coverage=everyone.label_coverage,
+            breakdowns=break_down(sample, config),
+            calibration=tuple(calibrate(sample, config.confidence)),
+            people_fingerprint=fingerprint_people(self.memberships, self.true_labels, self.counts),
+            kept=kept,
+            decided_by=self.applied_thresholds,
+            low_is_good=self.risks is not None,
+            thresholds=curves,
+            threshold_rates=rates,
+            seed=config.seed,
+            seconds=time.perf_counter() - started,
+        )
 
-def _refuse_of_cells(**given: bool) -> None:
-    """Refuse what needs every person where people were counted by what they share.
+    def tabulate(self) -> DecisionSample:
+        """Count the people by kind. Scores that are not probabilities are left out: they cannot be calibrated."""
+        scores, why_no_scores = self.scores, self.why_no_scores
+        if scores is not None and scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING:
+            scores = np.clip(scores, 0.0, 1.0)
+        elif scores is not None:
+            scores, why_no_scores = None, describe_scale(scores)
+        return tabulate(
+            self.memberships,
+            self.selected,
+            self.true_labels,
+            scores=scores,
+            weights=self.people.weights,
+            counts=self.counts,
+            why_no_scores=why_no_scores,
+        )
+
+    def _measure_overall(self, sample: DecisionSample, confidence: float) -> dict[str, Quantity]:
+        """Compute the metrics that are only measured for all people together."""
+        metrics: dict[str, Quantity] = {}
+        weights = self.people.weights
+        if self.scores is not None and self.true_labels is not None:
+            labelled = self.people.labelled
+            weights = None if weights is None else weights[labelled]
+            metrics["auc"] = auc(self.scores[labelled], self.true_labels[labelled] == 1, confidence, weights=weights)
+        if sample.true_labels is not None:
+            benefits, labels = sample.count_benefits(), sample.size(sample.true_labels >= 0)
+            for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
+                metrics[name] = decision_inequality(benefits, labels, alpha, confidence)
+        return metrics
+
+
+def _check_counted(**settings: bool) -> None:
+    """Check that no setting needs single people.
 
     Raises:
-        OptionError: one of these is asked for.
+        OptionError: A setting is used.
     """
-    for name, wanted in given.items():
-        if wanted:
+    for name, used in settings.items():
+        if used:
             raise OptionError(
                 f"`{name}=` needs every person, and these rows are counted where they are",
                 hint="leave it out, or read a sample of the rows into memory",
             )
-
-
-def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
-    memberships, selected, true_labels, scores, why_no_scores, risks, counts, weights, in_force = decided
-    area: Quantity | None = None
-    if scores is not None and true_labels is not None:
-        labelled = true_labels >= 0
-        kept = None if weights is None else weights.values[labelled]
-        area = auc(scores[labelled], true_labels[labelled] == 1, config.confidence, weights=kept)
-    # Calibration compares scores with rates, which makes sense for probabilities only.
-    calibrated = scores is not None and scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING
-    if scores is not None and not calibrated:
-        why_no_scores = describe_scale(scores)
-    if counts is not None:
-        tally = cross_tabulate_counts(memberships, selected, true_labels, counts)
-    else:
-        probabilities = np.clip(scores, 0.0, 1.0) if scores is not None and calibrated else None
-        tally = cross_tabulate(memberships, selected, true_labels, probabilities, weights)
-    people, low_is_good = int(tally.n.sum()), risks is not None
-    everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
-    overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
-    if area is not None:
-        overall["auc"] = area
-    if tally.true_labels is not None:
-        benefits, labels = count_benefits(tally), int(tally.n[tally.true_labels >= 0].sum())
-        for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-            overall[name] = decision_inequality(benefits, labels, alpha, config.confidence)
-    scored = None
-    if scores is not None:
-        scored = ScoredPeople(
-            memberships,
-            scores if risks is None else risks,
-            true_labels,
-            None if weights is None else weights.values,
-            low_is_good=low_is_good,
-        )
-    references = find_references(config.reference, memberships)
-    return GroupMetrics(
-        people=people,
-        weights=None if weights is None else weights.name,
-        effective_size=None if weights is None else float(everybody.effective[0]),
-        favourable=favourable,
-        min_group_size=config.min_group_size,
-        overall=overall,
-        label_coverage=_cover_labels(tally, np.zeros(len(tally.n), dtype=np.int64), 1)[0],
-        breakdowns=tuple(
-            _build_breakdown(memberships, chosen, tally, config, references, why_no_scores=why_no_scores)
-            for chosen in breakdown_positions(len(memberships))
-        ),
-        calibration=()
-        if not calibrated or true_labels is None
-        else tuple(
-            cell
-            for i, membership in enumerate(memberships)
-            for cell in _calibration_bins(
-                membership, i, tally.at(_are_known(memberships, [i], tally)), config.confidence
-            )
-        ),
-        people_fingerprint=fingerprint_people(memberships, true_labels, counts),
-        kept=KeptDecisions.keep(memberships, selected, true_labels, {} if scores is None else {"mean_score": scores})
-        if config.keep_decisions
-        else None,
-        decided_by=in_force,
-        low_is_good=low_is_good,
-        thresholds=None
-        if scored is None or not config.thresholds
-        else trace_curves(scored, BandSettings(config.confidence, config.min_group_size, config.seed), in_force),
-        threshold_rates=None
-        if scored is None
-        else count_threshold_rates(scored, selected, config.min_group_size, in_force),
-        seed=config.seed,
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _build_breakdown(
-    memberships: Sequence[Membership],
-    chosen: list[int],
-    tally: ContingencyTable,
-    config: GroupConfig,
-    references: Mapping[str, str],
-    *,
-    why_no_scores: str,
-) -> Breakdown:
-    everybody = tally
-    tally = tally.at(_are_known(memberships, chosen, tally))
-    group, keys = number_combinations([(tally.cells[:, i], len(memberships[i].labels)) for i in chosen])
-    values = [
-        {memberships[i].name: memberships[i].labels[code] for i, code in zip(chosen, key, strict=True)}
-        for key in keys.tolist()
-    ]
-    counted = count_groups(tally, group, len(keys))
-    measured = compute_metrics(counted, config.confidence, why_no_scores=why_no_scores)
-    coverage = _cover_labels(tally, group, len(keys))
-    groups = tuple(
-        Group(
-            values=named,
-            size=size,
-            effective_size=float(effective) if counted.weighted else None,
-            small=bool(effective < config.min_group_size),
-            metrics=metrics,
-            label_coverage=covered,
-        )
-        for named, size, effective, metrics, covered in zip(
-            values, counted.size.tolist(), counted.effective.tolist(), measured, coverage, strict=True
-        )
-    )
-    # The reference of an intersection is that of each of its attributes.
-    reference = next((i for i, named in enumerate(values) if named.items() <= references.items()), None)
-    labels = [group.label for group in groups]
-    return Breakdown(
-        by=tuple(memberships[i].name for i in chosen),
-        groups=groups,
-        gaps=add_cautions(
-            compute_gaps(
-                GroupComparison(counted, labels, config.confidence, config.min_group_size, reference=reference)
-            ),
-            groups,
-        ),
-        unknown=int(everybody.n.sum() - tally.n.sum()),
-    )
-
-
-def _cover_labels(tally: ContingencyTable, group: Integers, groups: int) -> Sequence[LabelCoverage | None]:
-    """Count the people with a true label in each group, by decision; None where there is nothing missing."""
-    if tally.true_labels is None or (tally.true_labels >= 0).all():
-        return [None] * groups
-    return count_labels(
-        group, groups, tally.selected.astype(np.int64), DECISIONS, tally.true_labels >= 0, counts=tally.n
-    )
-
-
-def _are_known(memberships: Sequence[Membership], chosen: Sequence[int], tally: ContingencyTable) -> Booleans:
-    """Return of which kinds of people all these attributes are known, shape (kinds,)."""
-    known = np.ones(len(tally.n), dtype=np.bool_)
-    for i in chosen:
-        known &= tally.cells[:, i] < len(memberships[i].known)
-    return known
-
-
-def _calibration_bins(
-    membership: Membership, i: int, tally: ContingencyTable, confidence: float
-) -> list[CalibrationBin]:
-    """Compute mean score and observed rate in each tenth of the score, per group by attribute ``i``.
-
-    Only people with a true label are counted.
-    """
-    assert tally.true_labels is not None
-    tally = tally.at(tally.true_labels >= 0)
-    cell, keys = number_combinations([(tally.cells[:, i], len(membership.labels)), (tally.tenth, TENTHS)])
-    counted = count_groups(tally, cell, len(keys))
-    counts = counted.rates["base_rate"]
-    came_true: list[Quantity] = list(measure_rates(counts, confidence, weighting=counted.weighting))
-    means = counted.moments["mean_score"].mean
-    return [
-        CalibrationBin(
-            by=membership.name,
-            group=membership.labels[code],
-            n=int(counts.people[i]),
-            mean_score=float(means[i]),
-            base_rate=came_true[i],
-        )
-        for i, code in enumerate(keys[:, 0].tolist())
-    ]
 
 
 def _read_flags(name: str, values: ArrayLike) -> Booleans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -15,72 +15,104 @@ from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 
+def _optional(default: Any) -> Any:
+    """Build a field that is left out of the JSON if it is empty."""
+    return Field(default, exclude_if=lambda value: not value)
+
+
 class Group(ResultPart):
-    """Everybody with the same values of some protected attributes.
+    """People with the same values of some protected attributes.
 
     Attributes:
-        values: attribute -> value in the data's own words, e.g. ``{"sex": "Female"}``.
-        size: people in it.
-        effective_size: how many people of equal weight say as much, where people have weights; else None.
-        small: whether it has fewer people (by effective size) than the smallest denominator that is compared, and so is
-            in no gap.
-        metrics: name -> number. Names: ``selection_rate`` (share given the favourable label), ``base_rate``
-            (share whose true label is favourable), ``true_positive_rate``, ``false_positive_rate``, ``accuracy``
-            (share for whom the model is right about favourable or not), ``precision``, ``false_discovery_rate``
-            (of those selected, the share whose true label is unfavourable), ``false_omission_rate`` (of those not
-            selected, the share whose true label is favourable), ``mean_score`` (of the favourable label),
-            ``calibration_gap`` (mean score - base rate). Without true labels there are the selection rate and the mean
-            score alone.
-        label_coverage: People with a true label by decision, which all metrics that need true labels rest on; None if
-            everyone in the group has a true label, or true labels are not given.
+        values: Value of each attribute in the words of the data, such as ``{"sex": "Female"}``.
+        size: Number of people.
+        effective_size: Kish's effective size; None without weights.
+        small: Whether the (effective) size is below the minimum for gaps.
+        metrics: Metrics by name. For decisions: ``selection_rate``, ``base_rate`` (share with a favourable true label),
+            ``true_positive_rate``, ``false_positive_rate``, ``accuracy``, ``precision``, ``false_discovery_rate``
+            (share of the selected with an unfavourable true label), ``false_omission_rate`` (share of the others with
+            a favourable true label), ``mean_score`` (of the favourable label) and ``calibration_gap`` (mean score minus
+            base rate). For numbers: see ``NUMBER_TITLES``. For several labels, with true labels: ``label_accuracy``
+            and ``macro_recall`` (mean true positive rate of all labels); for grades also ``too_low`` and ``too_high``
+            (share given a lower or higher grade than the true one), ``mean_grade_error`` (given minus true, in steps of
+            the order) and ``weighted_kappa``.
+        label_coverage: Number of people with a true label by decision. None if all or none have one.
+        rates: Label -> rate of this label against the rest, by name: ``label_share``; with true labels
+            ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``.
+        at_least: Grade -> share given this or a higher grade. The lowest grade is omitted.
+        confusion: Number of people by true label (rows) and given label (columns), in the order of
+            ``LabelMetrics.labels``. Only for groups by one attribute, with true labels.
     """
 
     values: dict[str, str]
     size: int
     effective_size: float | None = None
     small: bool
-    metrics: dict[str, Quantity]
+    metrics: dict[str, Quantity] = Field(default_factory=dict)
     label_coverage: LabelCoverage | None = None
+    rates: dict[str, dict[str, Quantity]] = _optional({})
+    at_least: dict[str, Quantity] = _optional({})
+    confusion: tuple[tuple[int, ...], ...] = _optional(())
 
     @property
     def label(self) -> str:
-        """The group in words."""
+        """Values of the group, joined by commas."""
         return ", ".join(self.values.values())
+
+    @property
+    def description(self) -> str:
+        """Values of the group with their attributes: ``sex Female and race White``."""
+        return " and ".join(f"{name} {value}" for name, value in self.values.items())
+
+    def without_numbers(self, reason: str) -> Self:
+        """Replace all numbers except the size."""
+        unknown = Unknown(reason=reason)
+        return self.model_copy(
+            update={
+                "metrics": dict.fromkeys(self.metrics, unknown),
+                "rates": {label: dict.fromkeys(rates, unknown) for label, rates in self.rates.items()},
+                "at_least": dict.fromkeys(self.at_least, unknown),
+                "confusion": (),
+                "label_coverage": None,
+            }
+        )
 
 
 class Gap(ResultPart):
-    """The distance between the best and the worst treated group under one metric.
+    """Gap in one metric: between the highest and the lowest group, or between each group and a reference.
 
     Attributes:
-        name: ``demographic_parity_difference``, ``demographic_parity_ratio`` (worst / best selection rate),
-            ``equal_opportunity_difference`` (true positive rates), ``equalized_odds_difference`` (the larger of
-            the true and false positive rate gaps), ``calibration_difference``, ``accuracy_difference``,
-            ``false_discovery_difference``, ``false_omission_difference``.
-        metric: the groups' metric it is about.
-        value: the gap; differences are >= 0, ratios in [0, 1]. Its interval is for the true gap between the groups that
-            are truly furthest apart, whichever they are: with more than two groups it is simultaneous over all pairs.
-        best, worst: labels of the groups with the highest and the lowest value here; empty where nothing is compared.
-        reference: label of the group that every other one is compared with; empty where best and worst are compared.
-        by_group: with a reference, group -> its value minus the reference's (the ratio: divided by it; equalized odds:
-            without sign), with intervals that hold together; ``value`` is then the largest of them without sign (the
-            ratio: the smallest).
-        not_assessable: groups left out because the denominator of their rate is too small, and how large it is.
-        caution: What to know of the gap: in which compared groups true labels are selective (see ``LabelCoverage``);
-            empty if in none, and of gaps that need no true labels.
+        name: Name of the gap, as in ``stats.metric_specs``.
+        metric: Metric of the groups that is compared.
+        value: The gap. Differences are >= 0. Ratios are in [0, 1], except for ratios to a reference. The interval
+            covers the true gap between the groups that truly differ most; for more than two groups, it is simultaneous
+            over all pairs.
+        best, worst: Groups with the highest and the lowest value. Empty if nothing is compared.
+        reference: Group that all others are compared with. Empty if the highest and the lowest are compared.
+        by_group: With a reference, the value of each other group minus that of the reference (ratios: divided by it;
+            equalized odds: without sign), with simultaneous intervals. ``value`` is the largest absolute difference or
+            the smallest ratio.
+        not_assessable: Omitted groups, with the denominator that is too small.
+        caution: Caution about selective true labels in the compared groups (see ``LabelCoverage``); empty if there is
+            none.
+        label: Label that is compared, or the lowest grade of *at least this grade*. Empty for gaps over all labels.
+        largest_at: For the largest gap over all labels, the label with this gap.
     """
 
     name: str
     metric: str
     value: Quantity
-    best: str
-    worst: str
+    best: str = ""
+    worst: str = ""
     reference: str = ""
     by_group: dict[str, Quantity] = Field({})
     not_assessable: dict[str, int] = Field({})
     caution: str = ""
+    label: str = _optional("")
+    largest_at: str = _optional("")
 
     def without_counts(self, groups: Collection[str]) -> Self:
-        """Return the same without how large the denominator of some groups is, where it is not all their people."""
+        """Remove the denominators of some groups, unless they count all people of the group."""
         if self.metric not in METRICS or METRICS[self.metric].denominator == "people":
             return self
         kept = {label: n for label, n in self.not_assessable.items() if label not in groups}
@@ -91,10 +123,11 @@ class Breakdown(ResultPart):
     """Groups by one protected attribute, or by several at once (their intersection).
 
     Attributes:
-        by: the attributes.
-        groups: everybody whose values are known.
-        gaps: between the groups.
-        unknown: how many people are in none of the groups because a value of theirs is unknown.
+        by: Attributes.
+        groups: Groups of the people whose values are known.
+        gaps: Gaps between the groups. For several labels, the largest gap in a rate over all labels comes before the
+            gaps of each label; the intervals of one name are simultaneous.
+        unknown: Number of people in no group because one of their values is unknown.
     """
 
     by: tuple[str, ...]
@@ -103,11 +136,13 @@ class Breakdown(ResultPart):
     unknown: int = 0
 
     @property
-    def listed(self) -> tuple[Group, ...]:
-        """The groups in the order of tables.
+    def key(self) -> str:
+        """Name of the attributes in conditions: ``sex_x_race``."""
+        return "_x_".join(self.by)
 
-        Many are ordered by selection rate, the lowest first, and at the end those that are too small to compare.
-        """
+    @property
+    def listed(self) -> tuple[Group, ...]:
+        """Groups in the order of tables: many groups by selection rate, the lowest first and small groups last."""
         if len(self.groups) <= WIDE_ROWS:
             return self.groups
 
@@ -117,29 +152,32 @@ class Breakdown(ResultPart):
 
         return tuple(sorted(self.groups, key=rank))
 
-    def without_small_groups(self, reason: str) -> Breakdown:
-        """Return the same without what was decided about small groups, and without how many it was decided about.
+    def without_small_groups(self, reason: str) -> Self:
+        """Remove the decisions about small groups, and the counts that reveal them.
 
         Args:
-            reason: why their numbers are unknown.
+            reason: Reason of the unknown numbers.
         """
-        left_out = Unknown(reason=reason)
-        groups = tuple(
-            one.model_copy(update={"metrics": dict.fromkeys(one.metrics, left_out), "label_coverage": None})
-            if one.small
-            else one
-            for one in self.groups
-        )
-        small = {group.label for group in groups if group.small}
+        groups = tuple(group.without_numbers(reason) if group.small else group for group in self.groups)
+        # Gaps over all labels name omitted groups as ``label: group``.
+        small = {
+            name
+            for group in groups
+            if group.small
+            for name in (group.label, *(f"{label}: {group.label}" for label in group.rates))
+        }
         return self.model_copy(update={"groups": groups, "gaps": tuple(gap.without_counts(small) for gap in self.gaps)})
 
-    def gap(self, name: str) -> Gap | None:
-        """Return the gap of that name, if it could be computed."""
-        return next((gap for gap in self.gaps if gap.name == name), None)
+    def gap(self, name: str, label: str = "") -> Gap | None:
+        """Return the gap with this name, of one label or over all labels; None if there is none."""
+        return next((gap for gap in self.gaps if (gap.name, gap.label) == (name, label)), None)
 
 
-def describe_left_out(groups: Mapping[str, int], least: int) -> str:
-    """Describe the groups, with their sizes, that are too small for a number; empty without any."""
-    if not groups:
-        return ""
-    return f"fewer than {least} people to count in {list_some([f'{label} ({n})' for label, n in groups.items()])}"
+def list_counts(groups: Mapping[str, int]) -> str:
+    """List groups with their counts: ``B (24), C (3)``."""
+    return list_some([f"{label} ({n:,})" for label, n in groups.items()])
+
+
+def describe_left_out(groups: Mapping[str, int], min_size: int) -> str:
+    """Describe the groups that are too small for a number; empty without any."""
+    return f"fewer than {min_size} people to count in {list_counts(groups)}" if groups else ""

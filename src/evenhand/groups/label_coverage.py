@@ -1,4 +1,4 @@
-"""Share of people with a true label by decision: whether error rates describe everyone, or mostly the selected."""
+"""Share of people with a true label by decision: whether error rates describe all people or mostly the selected."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ HALVES = ("lower half", "upper half")
 SELECTIVE_RATIO = 0.5
 """True labels are selective if the smallest share of people with one is less than this part of the largest."""
 
+PREFIX = "selective labels: "
+
 
 class LabelCount(ResultPart):
     """Number of people with the same decision, and how many of them have a true label."""
@@ -31,13 +33,13 @@ class LabelCount(ResultPart):
 
 
 class LabelCoverage(ResultPart):
-    """Number of people with a true label, by decision. People count alike, whatever their weights.
+    """Number of people with a true label, by decision and without weights.
 
     Attributes:
-        by_decision: Decision -> number of people. Decisions are ``selected`` and ``not selected``; of several labels,
-            the labels; of numbers, ``lower half`` and ``upper half`` of all decided numbers, split at the median.
-        selective: Whether a true label depends strongly on the decision (selective labels): of the decisions that
-            anyone got, the smallest share with a true label is less than half of the largest.
+        by_decision: Decision -> number of people. Decisions are ``selected`` and ``not selected``; for several labels,
+            the labels; for numbers, ``lower half`` and ``upper half`` of all decided numbers, split at the median.
+        selective: Whether a true label depends strongly on the decision (selective labels): among the decisions that
+            occur, the smallest share with a true label is less than half of the largest.
     """
 
     by_decision: dict[str, LabelCount]
@@ -57,15 +59,15 @@ class LabelCoverage(ResultPart):
         """Return the counts of the decisions with the largest and the smallest share of true labels."""
         counts = {decision: count for decision, count in self.by_decision.items() if count.people}
         ordered = sorted(counts, key=lambda decision: -counts[decision].share)
-        shown = dict.fromkeys([*ordered[:1], *ordered[-1:]])
-        return " and ".join(f"{counts[name].labelled:,} of {counts[name].people:,} ({name})" for name in shown)
+        listed = dict.fromkeys([*ordered[:1], *ordered[-1:]])
+        return " and ".join(f"{counts[name].labelled:,} of {counts[name].people:,} ({name})" for name in listed)
 
     @property
     def caution(self) -> str:
-        """What to know of numbers that compare with true labels; empty unless these are selective."""
+        """Caution for metrics that need true labels; empty unless the labels are selective."""
         if not self.selective:
             return ""
-        caution = f"selective labels: the truth is known for {self.describe()}"
+        caution = f"{PREFIX}the truth is known for {self.describe()}"
         if set(self.by_decision) == set(DECISIONS):
             for decision, rate in ((NOT_SELECTED, 1), (SELECTED, 0)):
                 if not self.by_decision[decision].labelled:
@@ -78,18 +80,20 @@ def count_labels(
     groups: int,
     decision: Integers,
     decisions: Sequence[str],
-    labelled: Booleans,
+    labelled: Booleans | None,
     counts: Integers | None = None,
-) -> list[LabelCoverage]:
-    """Count the people with a true label in each group, by decision.
+) -> Sequence[LabelCoverage | None]:
+    """Count the people with a true label in each group, by decision; None if all or none have one.
 
     Args:
         group, decision: Codes of shape (n,).
         groups: Number of groups.
         decisions: Names of the decisions.
-        labelled: Whether the true label is known, shape (n,).
-        counts: Number of people that each entry stands for, shape (n,); None: one.
+        labelled: Whether the true label is known, shape (n,). None without true labels.
+        counts: Number of people that each entry represents, shape (n,). None means one.
     """
+    if labelled is None or labelled.all():
+        return [None] * groups
     n = np.ones(len(group), dtype=np.int64) if counts is None else counts
     cell, shape = group * len(decisions) + decision, (groups, len(decisions))
     people, known = (
@@ -107,13 +111,13 @@ def find_caution(coverage: LabelCoverage | None) -> str:
 def describe_selective(coverage: Mapping[str, LabelCoverage | None], left_out: Iterable[str] = ()) -> str:
     """Name the groups with selective labels; empty if there are none."""
     skipped = set(left_out)
-    named = {
-        label: one.caution.removeprefix("selective labels: ")
-        for label, one in coverage.items()
-        if one is not None and one.selective and label not in skipped
+    cautions = {
+        label: caution.removeprefix(PREFIX)
+        for label, part in coverage.items()
+        if label not in skipped and (caution := find_caution(part))
     }
-    if not named:
+    if not cautions:
         return ""
-    shown = [f"{label}: {text}" for label, text in list(named.items())[:3]]
-    more = f"; and in {len(named) - 3} more groups" if len(named) > 3 else ""
-    return f"selective labels: {'; '.join(shown)}{more}"
+    listed = [f"{label}: {text}" for label, text in list(cautions.items())[:3]]
+    more = f"; and in {len(cautions) - 3} more groups" if len(cautions) > 3 else ""
+    return f"{PREFIX}{'; '.join(listed)}{more}"

@@ -1,38 +1,43 @@
-"""Which group everybody belongs to: one code per person and protected attribute, and the groups' names."""
+"""Groups of people: one code per person and protected attribute, and the names of the groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.text import list_some, suggest_name
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
 from evenhand.schema.table import CodedColumn, is_missing
 
 MOST_NUMBERS = 10
-"""An integer attribute with more values than this in the data is cut into ranges."""
+"""Maximum number of values of an integer attribute that are groups of their own. More values are cut into ranges."""
 
 RANGES = 5
-"""Ranges that such an attribute is cut into, at most."""
+"""Maximum number of ranges."""
 
 MISSING = "missing"
+
+DENSE = 1 << 22
+"""Maximum number of possible combinations that are counted in an array. More combinations are sorted instead, unless
+there are enough rows for them."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """The groups by one protected attribute.
+    """Groups by one protected attribute.
 
     Attributes:
-        name: the attribute.
-        codes: the group of each person, shape (n,), a position in ``labels``.
-        labels: the groups in words, in the attribute's order; a group may be empty.
-        unknown: whether who is in the last of them, of missing values, is of unknown value, and no group.
+        name: Name of the attribute.
+        codes: Group of each person as a position in ``labels``, shape (n,).
+        labels: Names of the groups in the order of the attribute. Groups may be empty.
+        unknown: Whether the last label stands for unknown values, which are no group.
     """
 
     name: str
@@ -42,26 +47,106 @@ class Membership:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The groups of those whose value is known."""
+        """Names of the groups without unknown values."""
         return self.labels[:-1] if self.unknown else self.labels
 
+    def at(self, rows: Any) -> Membership:
+        """Select people by position or mask."""
+        return replace(self, codes=self.codes[rows])
 
-def breakdown_positions(attributes: int) -> list[list[int]]:
-    """List the positions of each attribute by itself and, of several, of all together."""
-    alone = [[i] for i in range(attributes)]
-    return alone if attributes < 2 else [*alone, list(range(attributes))]
+
+@dataclass(frozen=True)
+class Partition:
+    """Groups by several attributes at once.
+
+    Attributes:
+        by: Names of the attributes.
+        known: Mask of the people whose values are all known, shape (n,).
+        codes: Group of each of these people as a position in ``values``.
+        values: Values of each group by attribute.
+    """
+
+    by: tuple[str, ...]
+    known: Booleans
+    codes: Integers
+    values: list[dict[str, str]]
+
+    @classmethod
+    def of(cls, memberships: Sequence[Membership]) -> Self:
+        """Combine the groups of one or more attributes; only combinations that occur are groups."""
+        known = np.logical_and.reduce([part.codes < len(part.known) for part in memberships])
+        codes, keys = number_combinations([(part.codes[known], len(part.labels)) for part in memberships])
+        values = [
+            {part.name: part.labels[code] for part, code in zip(memberships, key, strict=True)} for key in keys.tolist()
+        ]
+        return cls(tuple(part.name for part in memberships), known, codes, values)
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the groups."""
+        return [", ".join(values.values()) for values in self.values]
+
+    def find_reference(self, references: dict[str, str]) -> int | None:
+        """Return the position of the group whose values are all references; None if there is none."""
+        return next((i for i, values in enumerate(self.values) if values.items() <= references.items()), None)
+
+
+def list_subsets(memberships: Sequence[Membership]) -> list[Sequence[Membership]]:
+    """List each attribute alone and, if there are several, all together."""
+    single: list[Sequence[Membership]] = [[part] for part in memberships]
+    return single if len(memberships) < 2 else [*single, memberships]
+
+
+def number_combinations(columns: Sequence[tuple[Integers, int]]) -> tuple[Integers, Integers]:
+    """Number the combinations of several codes that occur, in lexicographic order.
+
+    Args:
+        columns: Codes of shape (n,), and the number of possible codes, of each column.
+
+    Returns:
+        Combination of each row, shape (n,), and codes of each combination, shape (combinations, columns).
+    """
+    rows = len(columns[0][0])
+    combined = np.zeros(rows, dtype=np.int64)
+    keys = np.empty((1, 0), dtype=np.int64)
+    for codes, size in columns:
+        combined = combined * size + codes
+        places = len(keys) * size
+        if places <= max(DENSE, 4 * rows):
+            occurs = np.bincount(combined, minlength=places) > 0
+            present = np.flatnonzero(occurs)
+            if len(present) < places:
+                combined = (np.cumsum(occurs) - 1)[combined]
+        else:
+            present, combined = np.unique(combined, return_inverse=True)
+        keys = np.column_stack([keys[present // size], present % size])
+    return combined, keys
+
+
+def group_people(people: People, names: Sequence[str]) -> tuple[Membership, ...]:
+    """Compute the groups of people by each of some attributes.
+
+    Raises:
+        OptionError: No attribute is given, or one is a real number.
+    """
+    if not names:
+        raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
+    schema = people.schema
+    return tuple(
+        group_by_attribute(schema[name], people.individuals[:, schema.position(name)], people.counts) for name in names
+    )
 
 
 def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers | None = None) -> Membership:
-    """Return the groups by the entries (n,) of an attribute: its values, or readable ranges of an integer with many.
+    """Group people by the values of an attribute, or by ranges of an integer with many values.
 
     Args:
-        attribute: what the entries are of.
-        entries: of each person, shape (n,).
-        counts: how many people each entry stands for, shape (n,); None: one.
+        attribute: Attribute.
+        entries: Encoded value of each person, shape (n,).
+        counts: Number of people that each entry represents, shape (n,). None means one.
 
     Raises:
-        OptionError: the attribute is real, and people with exactly the same number are not a group.
+        OptionError: The attribute is a real number.
     """
     if attribute.kind == "real":
         raise OptionError(
@@ -106,15 +191,15 @@ def group_by_values(name: str, values: ArrayLike) -> Membership:
     return Membership(name, rank[coded.codes], (*labels, MISSING) if len(order) < len(rank) else labels)
 
 
-def find_references(given: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:
-    """Return attribute -> the group of it that others are compared with, from texts such as ``sex=Male``.
+def find_references(references: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:
+    """Parse the reference group of each attribute from strings such as ``sex=Male``.
 
     Raises:
-        OptionError: a text is not of that form, or there is no such attribute or group.
+        OptionError: A string has another form, or there is no such attribute or group.
     """
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     by_name = {membership.name: membership for membership in memberships}
-    for text in given:
+    for text in references:
         name, equals, label = text.partition("=")
         if not equals or name not in by_name:
             hint = f"the attributes are: {', '.join(by_name)}" if equals else "such as sex=Male"
@@ -125,16 +210,15 @@ def find_references(given: Sequence[str], memberships: Sequence[Membership]) -> 
         if label not in present:
             hint = f"{suggest_name(label, present)}the groups by {name} are: {list_some(present)}"
             raise OptionError(f"there is no group {label!r} by {name} to compare with", location="reference", hint=hint)
-        if found.setdefault(name, label) != label:
-            raise OptionError(f"expected one reference by {name}, got {found[name]!r} and {label!r}")
-    return found
+        if groups.setdefault(name, label) != label:
+            raise OptionError(f"expected one reference by {name}, got {groups[name]!r} and {label!r}")
+    return groups
 
 
 def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None) -> Membership:
-    """Return whole numbers (n,), NaN where missing: each for itself, or ranges with about as many people in each."""
+    """Group whole numbers (n,), NaN if missing: by value, or by ranges with similar numbers of people."""
     missing = np.isnan(numbers)
-    some_missing = bool(missing.any())
-    whole = (numbers[~missing] if some_missing else numbers).astype(np.int64)
+    whole = numbers[~missing].astype(np.int64)
     values, sizes = _distinct_numbers(whole, None if counts is None else counts[~missing])
     if len(values) <= MOST_NUMBERS:
         ends, labels = values, [str(value) for value in values.tolist()]
@@ -145,7 +229,7 @@ def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None
             str(start) if start == end else f"{start} to {end}"
             for start, end in zip(starts, ends.tolist(), strict=True)
         ]
-    if not some_missing:
+    if len(whole) == len(numbers):
         return Membership(name, np.searchsorted(ends, whole), tuple(labels))
     codes = np.full(len(numbers), len(labels), dtype=np.int64)
     codes[~missing] = np.searchsorted(ends, whole)
@@ -153,7 +237,7 @@ def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None
 
 
 def _range_ends(values: Integers, sizes: Integers) -> Integers:
-    """Return the last number of each range: at the boundary between values that comes nearest to each quantile."""
+    """Compute the last number of each range, at the boundary between values that is nearest to each quantile."""
     below = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])  # share of people before each value
     nearest = (int(np.argmin(np.abs(below - i / RANGES))) for i in range(1, RANGES))
     inner = {int(values[j - 1]) for j in nearest if 0 < j < len(values)}
@@ -161,6 +245,7 @@ def _range_ends(values: Integers, sizes: Integers) -> Integers:
 
 
 def _distinct_numbers(numbers: Integers, counts: Integers | None = None) -> tuple[Integers, Integers]:
+    """Count the people with each number."""
     if len(numbers) == 0:
         return numbers, numbers
     if counts is not None:

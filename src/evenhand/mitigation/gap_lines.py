@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand import groups
 from evenhand.core.typing import Booleans, Integers
-from evenhand.groups.membership import Membership, group_by_attribute
-from evenhand.groups.metrics import number_combinations
+from evenhand.groups.membership import Membership, group_by_attribute, number_combinations
 from evenhand.groups.result import SMALL
 from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions, PendingComparison
 from evenhand.mitigation.result import Change, ComparisonPart

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -163,44 +163,74 @@ def effective_sums(sums: Floats, *, counted: bool) -> tuple[Floats, Floats, Floa
     return n, n * mean, np.maximum(n - 1, 0) * variance + n * mean**2
 
 
-class _Proportions(NamedTuple):
-    """Proportions of several groups with limits at one level, each of shape (groups,).
-
-    Attributes:
-        value: k / n, or 1/2 if n is 0.
-        low, high: Clopper-Pearson limits.
-        centre, reach: Centre and half-width of the interval after adding ``z^2 / 4`` successes and failures.
-    """
+@dataclass(frozen=True)
+class Limits:
+    """Independent estimates with limits at one level, each of shape (groups,)."""
 
     value: Floats
     low: Floats
     high: Floats
+
+    def take(self, groups: Any) -> Self:
+        """Select groups by an index, a slice or a mask."""
+        return type(self)(*(getattr(self, field.name)[groups] for field in fields(self)))
+
+    def minus(self, other: Self) -> Interval:
+        """Compute the interval for the difference (see ``square_and_add``)."""
+        return square_and_add(self.value, (self.low, self.high), other.value, (other.low, other.high))
+
+    def divided_by(self, other: Self) -> Interval:
+        """Compute the interval for the ratio (see ``ratio_of_limits``)."""
+        return ratio_of_limits(self.value, (self.low, self.high), other.value, (other.low, other.high))
+
+    def largest_difference(self) -> tuple[float, float]:
+        """Bound ``max - min`` over all groups, if the limits have the level required for all pairs."""
+        lower = upper = 0.0
+        for i in range(len(self.value) - 1):
+            low, high = self.take(i).minus(self.take(slice(i + 1, None)))
+            lower = max(lower, float(low.max()), float((-high).max()))
+            upper = max(upper, float(high.max()), float((-low).max()))
+        return lower, upper
+
+    def smallest_ratio(self) -> tuple[float, float]:
+        """Bound ``min / max`` over all groups, if the limits have the level required for all pairs."""
+        low = high = 1.0
+        for i in range(len(self.value) - 1):
+            below, above = self.take(i).divided_by(self.take(slice(i + 1, None)))
+            with np.errstate(divide="ignore"):
+                # The ratio of the smaller to the larger rate is min(ratio, 1 / ratio).
+                low = min(low, float(np.minimum(below, 1 / above).min()))
+                high = min(high, float(np.minimum(above, 1 / below).min()))
+        return low, high
+
+
+@dataclass(frozen=True)
+class ProportionLimits(Limits):
+    """Proportions with Clopper-Pearson limits at one level, each of shape (groups,).
+
+    Attributes:
+        value: k / n, or 1/2 if n is 0.
+        centre, reach: Centre and half-width of the interval after adding ``z^2 / 4`` successes and failures.
+    """
+
     centre: Floats
     reach: Floats
 
-    @property
-    def limits(self) -> Interval:
-        return self.low, self.high
+    @classmethod
+    def of(cls, k: ArrayLike, n: ArrayLike, confidence: float) -> Self:
+        """Compute the proportions k / n with their limits."""
+        z = normal_quantile(confidence)
+        size = np.asarray(n) + z**2 / 2
+        centre = (np.asarray(k) + z**2 / 4) / size
+        low, high = clopper_pearson(k, n, confidence)
+        return cls(proportion_or_half(k, n), low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
 
-    def take(self, groups: Any) -> _Proportions:
-        """Select groups by an index, a slice or a mask."""
-        return _Proportions(*(array[groups] for array in self))
-
-
-def _bound_proportions(k: ArrayLike, n: ArrayLike, confidence: float) -> _Proportions:
-    """Compute the proportions k / n with their limits."""
-    z = normal_quantile(confidence)
-    size = np.asarray(n) + z**2 / 2
-    centre = (np.asarray(k) + z**2 / 4) / size
-    low, high = clopper_pearson(k, n, confidence)
-    return _Proportions(proportion_or_half(k, n), low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
-
-
-def _subtract_proportions(a: _Proportions, b: _Proportions) -> Interval:
-    """Compute the interval for the difference of proportions (see ``difference_interval``)."""
-    low, high = square_and_add(a.value, a.limits, b.value, b.limits)
-    difference, reach = a.centre - b.centre, np.hypot(a.reach, b.reach)
-    return np.maximum(np.minimum(low, difference - reach), -1.0), np.minimum(np.maximum(high, difference + reach), 1.0)
+    def minus(self, other: Self) -> Interval:
+        """Compute the interval for the difference (see ``difference_interval``)."""
+        low, high = super().minus(other)
+        difference, reach = self.centre - other.centre, np.hypot(self.reach, other.reach)
+        low, high = np.minimum(low, difference - reach), np.maximum(high, difference + reach)
+        return np.maximum(low, -1.0), np.minimum(high, 1.0)
 
 
 def difference_interval(
@@ -222,7 +252,7 @@ def difference_interval(
     Raises:
         OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
-    low, high = _subtract_proportions(_bound_proportions(k1, n1, confidence), _bound_proportions(k2, n2, confidence))
+    low, high = ProportionLimits.of(k1, n1, confidence).minus(ProportionLimits.of(k2, n2, confidence))
     nonempty = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
     return as_interval(np.where(nonempty, low, -1.0), np.where(nonempty, high, 1.0))
 
@@ -334,10 +364,7 @@ def largest_difference_of_proportions(k: ArrayLike, n: ArrayLike, confidence: fl
         k, n: Successes and trials of each group, shape (groups,).
         confidence: Confidence level.
     """
-    rates = _bound_pairs(k, n, confidence)
-    return _bound_largest(
-        _subtract_proportions(rates.take(i), rates.take(slice(i + 1, None))) for i in range(len(rates.value) - 1)
-    )
+    return _limits_of_pairs(k, n, confidence).largest_difference()
 
 
 def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
@@ -349,21 +376,12 @@ def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float 
         k, n: Successes and trials of each group, shape (groups,).
         confidence: Confidence level.
     """
-    rates = _bound_pairs(k, n, confidence)
-    low = high = 1.0
-    for i in range(len(rates.value) - 1):
-        group, later = rates.take(i), rates.take(slice(i + 1, None))
-        below, above = ratio_of_limits(group.value, group.limits, later.value, later.limits)
-        with np.errstate(divide="ignore"):
-            # The ratio of the smaller to the larger rate is min(ratio, 1 / ratio).
-            low = min(low, float(np.minimum(below, 1 / above).min()))
-            high = min(high, float(np.minimum(above, 1 / below).min()))
-    return low, high
+    return _limits_of_pairs(k, n, confidence).smallest_ratio()
 
 
-def _bound_pairs(k: ArrayLike, n: ArrayLike, confidence: float) -> _Proportions:
+def _limits_of_pairs(k: ArrayLike, n: ArrayLike, confidence: float) -> ProportionLimits:
     """Compute the proportions, with limits at the Bonferroni level for all pairs."""
-    return _bound_proportions(k, n, bonferroni(confidence, count_pairs(np.asarray(k).size)))
+    return ProportionLimits.of(k, n, bonferroni(confidence, count_pairs(np.asarray(k).size)))
 
 
 def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
@@ -407,9 +425,22 @@ def largest_difference_of_means(
     """
     means = np.asarray(mean, dtype=np.float64)
     level = bonferroni(confidence, count_pairs(len(means)))
-    low, high = adjusted_mean_interval(means, variance, n, level, lower=lower, upper=upper)
+    return mean_limits((means, variance, n), level, lower=lower, upper=upper).largest_difference()
+
+
+def mean_limits(
+    moments: tuple[ArrayLike, ArrayLike, ArrayLike], confidence: float, *, lower: float, upper: float
+) -> Limits:
+    """Compute means with the limits of ``adjusted_mean_interval``.
+
+    Args:
+        moments: Sample mean, variance (divisor n - 1) and size of each group, shape (groups,).
+        confidence: Confidence level.
+        lower, upper: Range of a single value.
+    """
+    low, high = adjusted_mean_interval(*moments, confidence, lower=lower, upper=upper)
     # If all values of a group are equal to an end of the range, rounding can move the mean outside the interval.
-    return largest_difference(np.clip(means, low, high), low, high)
+    return Limits(np.clip(np.asarray(moments[0], dtype=np.float64), low, high), low, high)
 
 
 def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[float, float]:
@@ -418,76 +449,7 @@ def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tup
     Args:
         value, low, high: Estimates and their limits at the level required for all pairs, shape (groups,).
     """
-    value, low, high = (np.asarray(array, dtype=np.float64) for array in (value, low, high))
-    return _bound_largest(
-        square_and_add(value[i], (low[i], high[i]), value[i + 1 :], (low[i + 1 :], high[i + 1 :]))
-        for i in range(len(value) - 1)
-    )
-
-
-def differences_from_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
-    """Compute simultaneous intervals for ``p - p[reference]`` of all other groups, shape (groups - 1,).
-
-    They are those of ``difference_interval`` at the Bonferroni level for groups - 1 comparisons.
-
-    Args:
-        k, n: Successes and trials of each group, shape (groups,).
-        reference: Position of the reference group.
-        confidence: Simultaneous confidence level.
-    """
-    return _subtract_proportions(*_split_reference(k, n, reference, confidence))
-
-
-def ratios_to_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
-    """Compute simultaneous intervals for ``p / p[reference]`` of all other groups, shape (groups - 1,).
-
-    They are those of ``ratio_interval``; see ``differences_from_reference`` for the arguments. The upper ends are
-    infinite if the reference has no successes.
-    """
-    groups, base = _split_reference(k, n, reference, confidence)
-    return ratio_of_limits(groups.value, groups.limits, base.value, base.limits)
-
-
-def mean_differences_from_reference(
-    means: tuple[ArrayLike, ArrayLike, ArrayLike],
-    reference: int,
-    confidence: float = 0.95,
-    *,
-    lower: float = 0.0,
-    upper: float = 1.0,
-) -> Interval:
-    """Compute simultaneous intervals for ``mean - mean[reference]`` of all other groups, shape (groups - 1,).
-
-    Args:
-        means: Sample mean, variance (divisor n - 1) and size of each group, shape (groups,).
-        reference: Position of the reference group.
-        confidence: Simultaneous confidence level.
-        lower, upper: Range of a single value.
-    """
-    mean, variance, n = (np.asarray(array, dtype=np.float64) for array in means)
-    level = bonferroni(confidence, len(mean) - 1)
-    low, high = adjusted_mean_interval(mean, variance, n, level, lower=lower, upper=upper)
-    mean, compared = np.clip(mean, low, high), np.arange(len(mean)) != reference
-    base = mean[reference], (low[reference], high[reference])
-    return square_and_add(mean[compared], (low[compared], high[compared]), *base)
-
-
-def _split_reference(
-    k: ArrayLike, n: ArrayLike, reference: int, confidence: float
-) -> tuple[_Proportions, _Proportions]:
-    """Compute the proportions of all other groups and of the reference, with limits at the Bonferroni level."""
-    groups = np.asarray(k).size
-    rates = _bound_proportions(k, n, bonferroni(confidence, groups - 1))
-    return rates.take(np.arange(groups) != reference), rates.take(reference)
-
-
-def _bound_largest(intervals: Iterator[Interval]) -> tuple[float, float]:
-    """Bound the largest absolute difference, given the intervals of each group against all later groups."""
-    lower = upper = 0.0
-    for low, high in intervals:
-        lower = max(lower, float(low.max()), float((-high).max()))
-        upper = max(upper, float(high.max()), float((-low).max()))
-    return lower, upper
+    return Limits(*(np.asarray(array, dtype=np.float64) for array in (value, low, high))).largest_difference()
 
 
 def count_needed(share: float, total: float) -> int:

@@ -1,41 +1,45 @@
-"""What is known of groups whose members are known by probability alone."""
+"""Rates of groups whose members are only known by probability."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from evenhand.core.result import ResultNumber
 from evenhand.core.result_part import ResultPart
+from evenhand.groups.breakdown import describe_left_out
+from evenhand.groups.gaps import largest_absolute
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 
 ASSUMPTION = (
     "The estimates assume that the probabilities are calibrated, and that among people with the same inputs of the "
-    "proxy (name, address) the decision does not depend on the group. Where it does they are biased; the bounds assume "
-    "calibrated probabilities alone."
+    "proxy (name, address) the decision does not depend on the group. Otherwise they are biased. The bounds only "
+    "assume calibrated probabilities."
 )
 LABELS = " Estimates of error rates assume the same of the true label."
 
 
 class Ends(NamedTuple):
-    """Bounds of a number that has no estimate."""
+    """Bounds of a number without an estimate."""
 
     low: float
     high: float
 
 
 class ProxyRate(ResultPart):
-    """One rate of one group that is known by probability.
+    """One rate of one group.
 
     Attributes:
-        group: its name.
-        metric: ``selection_rate``; with true labels ``true_positive_rate`` and ``false_positive_rate`` too.
-        expected_people: the sum of the probabilities, of those whom the rate is about.
-        effective_size: how many people known to belong would say as much (Kish), of these probabilities and weights.
-        small: whether this is below the smallest size that is compared; the group is then in no difference.
-        estimate: under the assumption of ``ProxyRates``; its interval carries that memberships are not known.
-        low, high: the least and the largest rate that decisions and calibrated probabilities leave possible, without
-            the assumption that decisions do not depend on the group; with what sampling adds at this confidence.
-        sensitivity: by how much the estimate is off where members are selected by 1 (100 points) more often than
-            others of the same probability; for d in place of 1, d times that. None where nothing is estimated.
+        group: Name of the group.
+        metric: ``selection_rate``; with true labels also ``true_positive_rate`` and ``false_positive_rate``.
+        expected_people: Sum of the probabilities of the people in the denominator.
+        effective_size: Kish's effective size of these probabilities and weights.
+        small: Whether the effective size is below the minimum for differences.
+        estimate: Rate under the assumption of ``ProxyRates``. The interval includes the uncertainty of memberships.
+        low, high: Minimum and maximum rate without the assumption, given the decisions and calibrated probabilities,
+            with the sampling error at this confidence level.
+        sensitivity: Bias of the estimate if members are selected more often by 1 (100 points) than others with the same
+            probability; proportional for other differences. None without an estimate.
     """
 
     group: str
@@ -50,12 +54,12 @@ class ProxyRate(ResultPart):
 
 
 class ProxyDifference(ResultPart):
-    """The difference of one rate between two groups that are known by probability: the first minus the second.
+    """Difference of one rate between two groups: the first minus the second.
 
     Attributes:
-        metric, first, second: of which rate, between which groups.
-        estimate: under the assumption of ``ProxyRates``, its interval simultaneous over all pairs.
-        low, high: what the difference can be without it, likewise simultaneous.
+        metric, first, second: Rate and groups.
+        estimate: Difference under the assumption of ``ProxyRates``, simultaneous over all pairs.
+        low, high: Bounds without the assumption, also simultaneous.
     """
 
     metric: str
@@ -65,18 +69,23 @@ class ProxyDifference(ResultPart):
     low: float
     high: float
 
+    @property
+    def value(self) -> float:
+        """Estimated difference; 0 if it is unknown."""
+        return 0.0 if isinstance(self.estimate, Unknown) else self.estimate.value
+
 
 class ProxyRates(ResultPart):
     """Rates of groups that are known by probability, and their differences.
 
     Attributes:
-        by: what the groups are by, such as ``race``.
-        assumption: what the estimates rest on.
-        people: whose probabilities are known.
-        unknown: people without any probability, left out.
-        weighted: whether people count by weights.
-        rates: of each group.
-        differences: between each two groups that are large enough, for every rate.
+        by: Attribute of the groups, such as ``race``.
+        assumption: Assumption of the estimates.
+        people: Number of people with known probabilities.
+        unknown: Number of people without probabilities, who are left out.
+        weighted: Whether people have weights.
+        rates: Rates of each group.
+        differences: Differences between all pairs of groups that are large enough, for each rate.
     """
 
     by: str
@@ -89,37 +98,49 @@ class ProxyRates(ResultPart):
 
     def rate(self, group: str, metric: str = "selection_rate") -> ProxyRate:
         """Return one rate of one group."""
-        return next(one for one in self.rates if (one.group, one.metric) == (group, metric))
+        return next(rate for rate in self.rates if (rate.group, rate.metric) == (group, metric))
+
+    def pairs(self, metric: str = "selection_rate") -> list[ProxyDifference]:
+        """Return the differences of one rate."""
+        return [difference for difference in self.differences if difference.metric == metric]
 
     def largest_difference(self, metric: str) -> Quantity:
-        """Return the largest difference of a rate between two groups, under the assumption.
+        """Compute the largest absolute difference of a rate, under the assumption.
 
-        Its ends hold for all pairs. Unknown where fewer than two groups are large enough.
+        Unknown if fewer than two groups are large enough.
         """
-        pairs = [one.estimate for one in self.differences if one.metric == metric]
-        known = [one for one in pairs if isinstance(one, Estimated)]
-        if not known:
-            reason = next((one.reason for one in pairs if isinstance(one, Unknown)), "two groups must be large enough")
-            return Unknown(reason=reason)
-        widest = max(known, key=lambda one: abs(one.value))
-        low, high = _furthest([(one.low, one.high) for one in known])
+        estimates = [pair.estimate for pair in self.pairs(metric) if isinstance(pair.estimate, Estimated)]
+        if not estimates:
+            return Unknown(reason="two groups must be large enough")
+        widest = max(estimates, key=lambda estimate: abs(estimate.value))
+        low, high = largest_absolute((estimate.low, estimate.high) for estimate in estimates)
         return widest.model_copy(update={"value": abs(widest.value), "low": low, "high": high})
 
     def largest_bounds(self, metric: str) -> tuple[float, float] | None:
-        """Return how large the largest difference of a rate is at least and at most, without the assumption.
+        """Bound the largest absolute difference of a rate, without the assumption.
 
-        None where fewer than two groups are large enough.
+        None if fewer than two groups are large enough.
         """
-        pairs = [(one.low, one.high) for one in self.differences if one.metric == metric]
-        return _furthest(pairs) if pairs else None
+        pairs = self.pairs(metric)
+        return largest_absolute((pair.low, pair.high) for pair in pairs) if pairs else None
 
     def difference(self, first: str, second: str, metric: str = "selection_rate") -> ProxyDifference | None:
-        """Return the difference of a rate between two groups, in the order in which they were given, if compared."""
-        wanted = (first, second, metric)
-        return next((one for one in self.differences if (one.first, one.second, one.metric) == wanted), None)
+        """Return the difference of a rate between two groups, in the order of the probabilities; None if unknown."""
+        return next((pair for pair in self.pairs(metric) if (pair.first, pair.second) == (first, second)), None)
 
+    def numbers(self, min_size: int, caution: Callable[[str], str]) -> Iterator[ResultNumber]:
+        """Yield the estimate and the bounds of the largest difference of each rate.
 
-def _furthest(intervals: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the ends of the largest absolute value of numbers, from intervals that hold for all of them."""
-    nearest = max(max(low, -high, 0.0) for low, high in intervals)
-    return nearest, max(max(high, -low) for low, high in intervals)
+        Args:
+            min_size: Minimum effective size of a compared group.
+            caution: Function that describes the selective true labels of a metric.
+        """
+        for metric in dict.fromkeys(rate.metric for rate in self.rates):
+            small = {
+                rate.group: round(rate.effective_size) for rate in self.rates if rate.small and rate.metric == metric
+            }
+            notes = "", caution(metric), describe_left_out(small, min_size)
+            largest, bounds = self.largest_difference(metric), self.largest_bounds(metric)
+            yield ResultNumber(f"probable_{metric}_difference", self.by, "", largest, *notes)
+            ends = largest if bounds is None else Ends(*bounds)
+            yield ResultNumber(f"bounded_{metric}_difference", self.by, "", ends, *notes)

@@ -1,11 +1,10 @@
-"""The audit of rankings that were recorded: who is selected, who gets attention, and who stands above whom."""
+"""Audit of recorded rankings: selection, attention and order of pairs by group."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,21 +12,9 @@ import numpy as np
 from evenhand.core.text import join_names
 from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.membership import Membership, group_by_attribute
-from evenhand.groups.metrics import number_combinations
+from evenhand.groups.membership import Membership, Partition, group_people, list_subsets
 from evenhand.groups.rankings.config import RankingConfig
-from evenhand.groups.rankings.measure import GapKey, GapNumber, Measured, measure_lists
-from evenhand.groups.rankings.result import (
-    Inference,
-    PrefixTest,
-    RankedGroup,
-    RankedNumber,
-    RankingBreakdown,
-    RankingGap,
-    RankingResult,
-    SelectionAt,
-)
-from evenhand.groups.rankings.tabulate import (
+from evenhand.groups.rankings.lists import (
     ABOVE,
     ATTENTION,
     EXPOSURE,
@@ -38,27 +25,44 @@ from evenhand.groups.rankings.tabulate import (
     RankedLists,
     spread_lists,
 )
+from evenhand.groups.rankings.measure import Measured, measure_lists
+from evenhand.groups.rankings.result import (
+    Inference,
+    PrefixTest,
+    RankedGroup,
+    RankedNumber,
+    RankingBreakdown,
+    RankingGap,
+    RankingResult,
+    SelectionAt,
+)
 from evenhand.schema.rankings import RecordedRankings
 from evenhand.stats.permutation import holm
 from evenhand.stats.ranked.prefixes import prefix_p_values, prefix_table
 
 MANY_LISTS = 20
-"""From so many lists on, lists are the sampling units; with fewer, their orders are compared with even ones."""
+"""Minimum number of lists that are treated as a sample. Fewer lists are compared with even orders."""
 
 ENOUGH_LISTS = 10
-"""Lists that must have a group for an interval."""
+"""Minimum number of lists with a group for an interval."""
 
 LADDER = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Places that count as selected where none are named, up to half of a list of median length."""
+"""Default numbers of positions that count as selected, up to half of a list of median length."""
 
-SHOWN = {
+METRICS = {
     ABOVE: "above_rate",
     TREATMENT: "exposure_per_relevance",
     ATTENTION: "attention_minus_merit",
     ORDERED: "pairwise_accuracy",
     WITHIN: "accuracy_within",
 }
-"""Measure -> the name of its numbers, of those shown as they are."""
+"""Measure -> metric of the groups, for measures that are not scaled."""
+
+MAX_KINDS = 3000
+"""Maximum number of distinct pairs of list size and group size for prefix tests."""
+
+MAX_PREFIX = 2000
+"""Maximum length of a tested prefix; the cost of the exact recursion is quadratic in it."""
 
 
 def measure_rankings(
@@ -69,39 +73,36 @@ def measure_rankings(
     progress: Progress | None = None,
     **settings: Any,
 ) -> RankingResult:
-    """Audit rankings: selection at k, attention, pairs in their order and prefixes, by group.
+    """Audit rankings by group: selection at k, attention, order of pairs, and prefixes.
 
-    With ``MANY_LISTS`` lists or more, numbers have intervals for lists like these, whose candidates may depend on each
-    other in any way. With fewer, numbers are compared with orders in which the groups change places at random.
+    With ``MANY_LISTS`` lists or more, numbers have intervals for lists like these; candidates of the same list may be
+    dependent. With fewer lists, numbers are compared with random permutations of the groups.
 
     Args:
-        rankings: the lists and their candidates.
-        config: the settings.
-        data_name: how to call the data in reports.
-        progress: called with what is being done and the share done, 0 to 1.
-        settings: fields of ``RankingConfig`` by name, in place of those in ``config``.
+        rankings: Lists and candidates.
+        config: Settings.
+        data_name: Name of the data in reports.
+        progress: Function that is called with the current step and the share done, 0 to 1.
+        settings: Fields of ``RankingConfig`` that replace those of ``config``.
 
     Raises:
-        DataError: no list has candidates of two groups.
-        OptionError: an attribute is a real number, or no list has more candidates than places that count as selected.
+        DataError: No list has candidates of two groups.
+        OptionError: An attribute is a real number, or no list has more candidates than positions that count as
+            selected.
     """
     started = time.perf_counter()
     config = RankingConfig.of(config, settings)
-    say = progress or ignore_progress
-    people, schema = rankings.people, rankings.people.schema
-    at = _choose_places(rankings, config)
-    memberships = [
-        group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in schema.names
-    ]
-    sets = [[one] for one in memberships] + ([memberships] if len(memberships) > 1 else [])
+    report = progress or ignore_progress
+    people, at = rankings.people, _choose_positions(rankings, config)
+    subsets = list_subsets(group_people(people, people.schema.names))
     rng = np.random.default_rng(config.seed)
-    found, draws = [], 0
-    for done, chosen in enumerate(sets):
-        say(f"comparing groups by {join_names(one.name for one in chosen)}", done / len(sets))
-        breakdown, many = _build_breakdown(chosen, rankings, at, config, rng)
-        found.append(breakdown)
-        draws = max(draws, many)
-    say("done", 1.0)
+    breakdowns, draws = [], 0
+    for done, memberships in enumerate(subsets):
+        report(f"comparing groups by {join_names(part.name for part in memberships)}", done / len(subsets))
+        breakdown, permutations = _build_breakdown(memberships, rankings, at, config, rng)
+        breakdowns.append(breakdown)
+        draws = max(draws, permutations)
+    report("done", 1.0)
     return RankingResult(
         table_reading=people.reading,
         data=data_name,
@@ -122,19 +123,18 @@ def measure_rankings(
         confidence=config.confidence,
         min_group_size=config.min_group_size,
         draws=draws,
-        breakdowns=tuple(found),
+        breakdowns=tuple(breakdowns),
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
 
 
-def _choose_places(rankings: RecordedRankings, config: RankingConfig) -> tuple[int, ...]:
-    """Return which places count as selected: as asked for, or a ladder that fits the lists.
+def _choose_positions(rankings: RecordedRankings, config: RankingConfig) -> tuple[int, ...]:
+    """Choose the numbers of positions that count as selected: those of the settings, or a ladder that fits the lists.
 
     Raises:
-        OptionError: everybody in every list would be selected at one of them.
+        OptionError: All candidates of all lists would be selected.
     """
-    sizes = np.bincount(rankings.lists)
     if config.at:
         longest = int(rankings.positions.max())
         if max(config.at) >= longest:
@@ -143,7 +143,7 @@ def _choose_places(rankings: RecordedRankings, config: RankingConfig) -> tuple[i
                 hint="everybody would be selected; give a smaller `at=K`",
             )
         return config.at
-    half = float(np.median(sizes)) / 2
+    half = float(np.median(np.bincount(rankings.lists))) / 2
     few = rankings.count < MANY_LISTS
     return tuple(k for k in LADDER if k <= half and (not few or k >= 10)) or (max(1, int(half)),)
 
@@ -155,18 +155,6 @@ def _fingerprint(rankings: RecordedRankings) -> str:
     return digest.hexdigest()
 
 
-def _combine(memberships: Sequence[Membership]) -> tuple[Integers, list[dict[str, str]]]:
-    """Return the group of each candidate by all attributes together, -1 where one is not known, and their values."""
-    known = np.logical_and.reduce([one.codes < len(one.known) for one in memberships])
-    codes = np.full(len(known), -1)
-    if not known.any():
-        return codes, []
-    parts = [replace(one, codes=one.codes[known]) for one in memberships]
-    codes[known], keys = number_combinations([(one.codes, len(one.labels)) for one in parts])
-    values = [{one.name: one.labels[code] for one, code in zip(parts, key, strict=True)} for key in keys.tolist()]
-    return codes, values
-
-
 def _build_breakdown(
     memberships: Sequence[Membership],
     rankings: RecordedRankings,
@@ -174,18 +162,18 @@ def _build_breakdown(
     config: RankingConfig,
     rng: np.random.Generator,
 ) -> tuple[RankingBreakdown, int]:
-    """Return the numbers by some attributes, and how many permutations they rest on."""
-    by = tuple(one.name for one in memberships)
-    codes, values = _combine(memberships)
-    present = np.zeros((rankings.count, max(1, len(values))), dtype=bool)
-    present[rankings.lists[codes >= 0], codes[codes >= 0]] = True
+    """Measure the groups by some attributes, and return the number of permutations."""
+    partition = Partition.of(memberships)
+    codes, groups = np.full(len(partition.known), -1), len(partition.values)
+    codes[partition.known] = partition.codes
+    present = np.zeros((rankings.count, max(1, groups)), dtype=bool)
+    present[rankings.lists[partition.known], partition.codes] = True
     mixed = present.sum(axis=1) >= 2
     if not mixed.any():
         raise DataError(
             f"expected lists with candidates of two groups, got {rankings.count:,} of one group each, "
-            f"by {join_names(by)}",
-            hint="an order says something of groups only where they stand in the same list; see the column of lists, "
-            "`query=COLUMN`",
+            f"by {join_names(partition.by)}",
+            hint="an order only compares groups within the same list; check the column of lists, `query=COLUMN`",
         )
     rows = np.flatnonzero(mixed[rankings.lists])
     lists = np.cumsum(mixed)[rankings.lists[rows]] - 1
@@ -196,107 +184,117 @@ def _build_breakdown(
         positions=rankings.positions[rows],
         ties=np.cumsum(np.r_[0, np.diff(rankings.ties[rows]) != 0]),
         codes=codes[rows],
-        groups=len(values),
+        groups=groups,
         relevance=None if rankings.relevance is None else rankings.relevance[rows],
         batches=spread_lists(count, rng) if inference == "lists" else np.zeros(count, dtype=np.int64),
         at=at,
         config=config,
     )
-    sizes = ranked.members.sum(axis=0).astype(np.int64)
-    having = (ranked.members > 0).sum(axis=0)
+    sizes, having = ranked.members.sum(axis=0).astype(np.int64), (ranked.members > 0).sum(axis=0)
     large = (sizes >= config.min_group_size) & (having >= (ENOUGH_LISTS if inference == "lists" else 1))
     compared = np.flatnonzero(large)
     measured = measure_lists(ranked, compared, inference, rng)
-    labels = [", ".join(named.values()) for named in values]
+    labels = partition.labels
     small = {label: int(size) for label, size, ok in zip(labels, sizes, large, strict=True) if not ok}
     tests, not_tested = check_prefixes(ranked, labels, compared, rng, single=inference == "even orders")
     breakdown = RankingBreakdown(
-        by=by,
+        by=partition.by,
         lists=count,
         left_out=rankings.count - count,
         left_out_candidates=len(rankings.lists) - len(rows),
-        unknown=int((codes[rows] < 0).sum()),
+        unknown=int((ranked.codes < 0).sum()),
         inference=inference,
         groups=tuple(
             RankedGroup(
-                values=values[group],
-                size=int(sizes[group]),
-                lists=int(having[group]),
-                small=not large[group],
-                selection=_describe_selection(ranked, measured, group),
-                metrics=_describe_group(ranked, measured, group),
+                values=values,
+                size=int(sizes[i]),
+                lists=int(having[i]),
+                small=not large[i],
+                selection=selection,
+                metrics=metrics,
             )
-            for group in range(len(values))
+            for i, (values, selection, metrics) in enumerate(
+                zip(
+                    partition.values,
+                    _describe_selection(ranked, measured),
+                    _describe_groups(ranked, measured),
+                    strict=True,
+                )
+            )
         ),
-        gaps=tuple(_describe_gap(key, gap, labels, small) for key, gap in measured.gaps.items()),
+        gaps=tuple(
+            RankingGap(
+                name=name,
+                at=k,
+                number=number,
+                best=labels[best] if best >= 0 else "",
+                worst=labels[worst] if worst >= 0 else "",
+                not_assessable=small,
+            )
+            for (name, k), (number, best, worst) in measured.gaps.items()
+        ),
         prefix_tests=tests,
         not_tested=not_tested,
     )
     return breakdown, measured.draws
 
 
-def _describe_gap(key: GapKey, gap: GapNumber, labels: Sequence[str], small: dict[str, int]) -> RankingGap:
-    best, worst = (labels[i] if i >= 0 else "" for i in (gap.best, gap.worst))
-    return RankingGap(name=key[0], at=key[1], number=gap.number, best=best, worst=worst, not_assessable=small)
-
-
-def _describe_selection(ranked: RankedLists, measured: Measured, group: int) -> tuple[SelectionAt, ...]:
-    selected, even = ranked.selected_counts
-    found = []
-    for place, k in enumerate(ranked.at):
-        ratio = measured.numbers[SELECTION][group * len(ranked.at) + place]
-        share = float(even[group, place]) / float(ranked.selected_share[place] * len(ranked.lists))
-        found.append(
+def _describe_selection(ranked: RankedLists, measured: Measured) -> list[tuple[SelectionAt, ...]]:
+    """Compute the selection of each group at each k."""
+    own = np.stack([ranked.add_up(ranked.codes, inside, rows).sum(axis=0) for rows, inside in ranked.selected], axis=1)
+    even = ranked.denominators()[SELECTION].sum(axis=0)
+    shares = ranked.selected_share
+    even_shares = even / (shares * len(ranked.lists))
+    ratios = measured.numbers[SELECTION]
+    return [
+        tuple(
             SelectionAt(
                 at=k,
-                selected=float(selected[group, place]),
-                rate=_scale(ratio, float(ranked.selected_share[place]), 1.0),
-                representation=_scale(ratio, share, 1.0),
-                even_representation=share,
+                selected=float(own[group, place]),
+                rate=_scale(ratio, float(shares[place]), 1.0),
+                representation=_scale(ratio, float(even_shares[group, place]), 1.0),
+                even_representation=float(even_shares[group, place]),
                 ratio=ratio,
             )
+            for place, (k, ratio) in enumerate(
+                zip(ranked.at, ratios[group * len(ranked.at) : (group + 1) * len(ranked.at)], strict=True)
+            )
         )
-    return tuple(found)
+        for group in range(ranked.groups)
+    ]
 
 
-def _describe_group(ranked: RankedLists, measured: Measured, group: int) -> dict[str, RankedNumber]:
-    relative = measured.numbers[EXPOSURE][group]
-    every = float(ranked.attention.sum())
-    even = float(ranked.even_attention[group])
-    found = {
-        "exposure": _scale(relative, every / len(ranked.lists), np.inf),
-        "exposure_share": _scale(relative, even / every, 1.0),
-        "even_exposure_share": RankedNumber(value=even / every),
-        "relative_exposure": relative,
-    }
-    return found | {
-        name: measured.numbers[measure][group] for measure, name in SHOWN.items() if measure in measured.numbers
-    }
+def _describe_groups(ranked: RankedLists, measured: Measured) -> list[dict[str, RankedNumber]]:
+    """Compute the attention of each group, and its other metrics."""
+    total, mean = float(ranked.attention.sum()), float(ranked.attention.sum()) / len(ranked.lists)
+    even = ranked.denominators()[EXPOSURE].sum(axis=0) / total
+    return [
+        {
+            "exposure": _scale(relative, mean, np.inf),
+            "exposure_share": _scale(relative, float(even[group]), 1.0),
+            "even_exposure_share": RankedNumber(value=float(even[group])),
+            "relative_exposure": relative,
+        }
+        | {name: measured.numbers[measure][group] for measure, name in METRICS.items() if measure in measured.numbers}
+        for group, relative in enumerate(measured.numbers[EXPOSURE])
+    ]
 
 
-def _scale(number: RankedNumber, factor: float, most: float) -> RankedNumber:
-    """Return a multiple of a number with its ends."""
+def _scale(number: RankedNumber, factor: float, highest: float) -> RankedNumber:
+    """Multiply a number and its ends by a factor."""
     if number.value is None:
         return number
-    ends = ("value", "low", "high", "even", "even_low", "even_high")
-    scaled = {name: getattr(number, name) for name in ends}
+    scaled = {name: getattr(number, name) for name in ("value", "low", "high", "even", "even_low", "even_high")}
     return number.model_copy(
-        update={name: min(factor * value, most) for name, value in scaled.items() if value is not None}
+        update={name: min(factor * value, highest) for name, value in scaled.items() if value is not None}
     )
 
 
-# The ranked group fairness test of every group in every list.
+# Ranked group fairness test of each group in each list.
 
 
-MOST_KINDS = 3000
-"""Different numbers of members and candidates per list that p-values are computed for."""
-
-MOST_PLACES = 2000
-"""The longest prefix: what the exact recursion takes grows with its square."""
-
-
-class _Tested(NamedTuple):
-    """The test of one group: p of each list that has it, those lists, and members by prefix of each."""
+class _PrefixTests(NamedTuple):
+    """Tests of one group: p-values of the lists with members, these lists, and the members of their prefixes."""
 
     p: Floats
     lists: Integers
@@ -306,42 +304,40 @@ class _Tested(NamedTuple):
 def check_prefixes(
     ranked: RankedLists, labels: Sequence[str], compared: Integers, rng: np.random.Generator, *, single: bool
 ) -> tuple[tuple[PrefixTest, ...], str]:
-    """Return the test of each group that is compared, and why there is none.
+    """Test each compared group for under-representation in some prefix, or return the reason why this is not possible.
 
-    A group's share of each list's candidates is what it is tested against. Candidates of equal rank are put into a
-    random order.
+    The target is the group's share in the candidates of each list. Candidates of equal rank are in random order.
 
     Args:
-        ranked: the lists; labels: of the groups.
-        compared: groups that are large enough.
-        single: whether there are few lists, so that each matters.
-        rng: source of random numbers.
+        ranked: Lists.
+        labels: Names of the groups.
+        compared: Positions of the groups that are large enough.
+        rng: Random generator.
+        single: Whether there are few lists, which are tested one by one.
     """
-    places = min(max(ranked.at), MOST_PLACES, int(ranked.sizes.max()))
-    tested = {}
+    places = min(max(ranked.at), MAX_PREFIX, int(ranked.sizes.max()))
+    tests = {}
     for group in compared.tolist():
         kinds = np.unique(np.stack([ranked.members[:, group], ranked.sizes]), axis=1).shape[1]
-        if kinds > MOST_KINDS:
-            return (), f"more than {MOST_KINDS:,} different numbers of candidates and members per list"
-        tested[group] = _test_lists(ranked, group, places, rng)
+        if kinds > MAX_KINDS:
+            return (), f"more than {MAX_KINDS:,} different numbers of candidates and members per list"
+        tests[group] = _test_lists(ranked, group, places, rng)
     alpha = 1 - ranked.config.confidence
-    adjusted = holm(np.concatenate([one.p for one in tested.values()])) if single and tested else np.zeros(0)
-    found, before = [], 0
-    for group, one in tested.items():
-        given = {"group": labels[group], "places": places, "tested": len(one.p), "failed": int((one.p <= alpha).sum())}
-        if single and len(one.p):
-            own = adjusted[before : before + len(one.p)]
-            before += len(one.p)
-            given |= _first_failure(ranked, group, one, own, alpha)
-        found.append(PrefixTest(**given))
-    return tuple(found), ""
+    adjusted = holm(np.concatenate([test.p for test in tests.values()])) if single and tests else np.zeros(0)
+    results, start = [], 0
+    for group, test in tests.items():
+        end = start + len(test.p)
+        failure = _first_failure(ranked, group, test, adjusted[start:end], alpha) if single and len(test.p) else {}
+        start = end
+        failed = int((test.p <= alpha).sum())
+        results.append(PrefixTest(group=labels[group], places=places, tested=len(test.p), failed=failed, **failure))
+    return tuple(results), ""
 
 
-def _test_lists(ranked: RankedLists, group: int, places: int, rng: np.random.Generator) -> _Tested:
-    """Return the p-values of one group in the lists that have it and others beside it."""
+def _test_lists(ranked: RankedLists, group: int, places: int, rng: np.random.Generator) -> _PrefixTests:
+    """Compute the p-values of one group in the lists with members and other candidates."""
     shuffled = np.lexsort((rng.random(len(ranked.ties)), ranked.ties))
-    starts = ranked.starts[:-1]
-    within = np.arange(len(ranked.lists)) - starts[ranked.lists]
+    within = np.arange(len(ranked.lists)) - ranked.starts[:-1][ranked.lists]
     top = within < places
     table = np.zeros((len(ranked.sizes), places), dtype=np.int64)
     table[ranked.lists[top], within[top]] = (ranked.codes[shuffled] == group)[top]
@@ -351,21 +347,23 @@ def _test_lists(ranked: RankedLists, group: int, places: int, rng: np.random.Gen
     kinds, kind = np.unique(np.stack([own, size], axis=1), axis=0, return_inverse=True)
     for i, (m, n) in enumerate(kinds.tolist()):
         if 0 < m < n:
-            here = kind.ravel() == i
-            p[here] = prefix_p_values(members[here][:, : min(places, n)], m / n)
-    has = np.flatnonzero((own > 0) & (own < size))
-    return _Tested(p[has], has, members[has])
+            lists = kind.ravel() == i
+            p[lists] = prefix_p_values(members[lists][:, : min(places, n)], m / n)
+    tested = np.flatnonzero((own > 0) & (own < size))
+    return _PrefixTests(p[tested], tested, members[tested])
 
 
-def _first_failure(ranked: RankedLists, group: int, one: _Tested, adjusted: Floats, alpha: float) -> dict[str, object]:
-    """Return the smallest adjusted p, and where that list fails first if it does."""
+def _first_failure(
+    ranked: RankedLists, group: int, test: _PrefixTests, adjusted: Floats, alpha: float
+) -> dict[str, Any]:
+    """Return the smallest adjusted p-value, and the first prefix of this list that fails."""
     at = int(np.argmin(adjusted))
-    found: dict[str, object] = {"p": float(adjusted[at])}
-    size = int(ranked.sizes[one.lists[at]])
-    members = one.members[at, :size]
-    table = prefix_table(len(members), float(ranked.members[one.lists[at], group]) / size, alpha)
+    failure: dict[str, Any] = {"p": float(adjusted[at])}
+    size = int(ranked.sizes[test.lists[at]])
+    members = test.members[at, :size]
+    table = prefix_table(len(members), float(ranked.members[test.lists[at], group]) / size, alpha)
     short = np.flatnonzero(members < table.minimum)
     if len(short):
-        first = int(short[0])
-        found |= {"first": first + 1, "members": int(members[first]), "minimum": int(table.minimum[first])}
-    return found
+        place = int(short[0])
+        failure |= {"first": place + 1, "members": int(members[place]), "minimum": int(table.minimum[place])}
+    return failure

@@ -1,4 +1,4 @@
-"""What an audit of rankings found: attention and selection by group, pairs in their order, and the gaps."""
+"""Result of an audit of rankings: attention and selection by group, order of pairs, and the gaps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.core.text import list_some
+from evenhand.groups.breakdown import list_counts
 from evenhand.groups.rankings.config import PositionWeights
 from evenhand.stats.metric_specs import LOWER_IS_WORSE
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Inference = Literal["lists", "even orders"]
-"""How sure a number is: from many lists, taken for a sample; or from orders of the lists that ignore the groups."""
+"""Source of the uncertainty: many lists as a sample, or permutations of the groups within few lists."""
+
+METHOD = "ratio of sums over lists, linearised, Student's t with lists added at both ends"
+"""Name of the intervals."""
 
 
 class RankedNumber(ResultPart):
-    """A number counted on the lists, and how sure it is.
+    """A number of the lists, with its uncertainty.
 
     Attributes:
-        value: what was counted; None where there is nothing to count, with the reason.
-        reason: why there is no value.
-        low, high: the ends of its interval, for lists like these; None where there are few lists.
-        even: with few lists, the mean of orders that ignore the groups, and even_low, even_high: the range that such
-            orders stay within; of a gap one end only, the other being that of no gap.
-        p: with few lists, the share of such orders in which a number is as far from its mean as this one.
+        value: The number; None if it is unknown.
+        reason: Reason why it is unknown.
+        low, high: Interval for lists like these; None with few lists.
+        even: With few lists, the mean over orders that ignore the groups.
+        even_low, even_high: Range of such orders. For a gap, one end is the absence of a gap.
+        p: p-value: share of such orders with a number at least as far from the mean.
     """
 
     value: float | None
@@ -45,17 +48,16 @@ class RankedNumber(ResultPart):
 
 
 class SelectionAt(ResultPart):
-    """The places from the top down to the k-th, and one group.
+    """Selection of one group in the first k positions.
 
     Attributes:
         at: k.
-        selected: candidates of the group on these places; where places are shared, the expected number.
-        rate: share of the group's candidates who have one, list by list: the ratio below times the share of all
-            candidates who have one. Where all lists have as many candidates it is the plain share.
-        representation: the group's share of these places.
-        even_representation: the share that it would have if the order ignored the groups: its share of the candidates,
-            list by list.
-        ratio: representation divided by that; its logarithm is the skew at k.
+        selected: Number of candidates of the group in these positions; the expected number if positions are shared.
+        rate: Selection rate of the group, list by list: the ratio below times the overall selection rate. If all lists
+            have the same length, it is the plain rate.
+        representation: Share of the group in these positions.
+        even_representation: Its share if the order ignored the groups: its share of the candidates, list by list.
+        ratio: Representation divided by even representation; its logarithm is the skew at k.
     """
 
     at: int
@@ -67,20 +69,21 @@ class SelectionAt(ResultPart):
 
 
 class RankedGroup(ResultPart):
-    """The candidates of one group.
+    """Candidates of one group.
 
     Attributes:
-        values: attribute -> value in the data's own words.
-        size: candidates in the lists that are compared; lists: how many of these have one.
-        small: whether it is too small to be compared, and so in no gap.
-        selection: by k, ascending.
-        metrics: name -> number. ``exposure`` (mean attention of a candidate, list by list), ``exposure_share`` (part
-            of all attention), ``even_exposure_share`` (part that it would have if the order ignored the groups),
-            ``relative_exposure`` (the one divided by the other), ``above_rate`` (probability that a candidate stands
-            above one of another group in the same list). With relevance ``exposure_per_relevance`` (attention divided
-            by what it would be in proportion to relevance), ``attention_minus_merit`` (share of attention minus share
-            of relevance, on average over lists), ``pairwise_accuracy`` (of pairs in which the more relevant candidate
-            is of this group and the other of another one, the share in order) and ``accuracy_within`` (both are of
+        values: Value of each attribute in the words of the data.
+        size: Number of candidates in the compared lists.
+        lists: Number of these lists with a candidate of the group.
+        small: Whether the group is too small for gaps.
+        selection: Selection at each k, ascending.
+        metrics: Metrics by name: ``exposure`` (mean attention of a candidate, list by list), ``exposure_share`` (share
+            of the total attention), ``even_exposure_share`` (its share if the order ignored the groups),
+            ``relative_exposure`` (their ratio) and ``above_rate`` (probability that a candidate is ranked above one of
+            another group in the same list). With relevance also ``exposure_per_relevance`` (attention divided by
+            attention in proportion to relevance), ``attention_minus_merit`` (share of attention minus share of
+            relevance, averaged over lists), ``pairwise_accuracy`` (share of ordered pairs among those whose more
+            relevant candidate is of this group and the other of another group) and ``accuracy_within`` (the same within
             this group).
     """
 
@@ -93,21 +96,26 @@ class RankedGroup(ResultPart):
 
     @property
     def label(self) -> str:
-        """The group in words."""
+        """Values of the group, joined by commas."""
         return ", ".join(self.values.values())
+
+    @property
+    def description(self) -> str:
+        """Values of the group with their attributes."""
+        return " and ".join(f"{name} {value}" for name, value in self.values.items())
 
 
 class RankingGap(ResultPart):
-    """The distance between the best and the worst placed group under one measure.
+    """Gap between the highest and the lowest group in one measure.
 
     Attributes:
-        name: ``exposure_ratio``, ``selection_ratio``, ``selection_difference``, ``pairwise_parity_difference``; with
-            relevance ``disparate_treatment_ratio`` and ``pairwise_accuracy_difference``.
-        at: k, of selection.
-        number: the gap; differences are >= 0, ratios in [0, 1]. Its interval is for the true gap between the groups
-            that are truly furthest apart, simultaneous over all pairs of groups and, of selection, all k.
-        best, worst: labels of the groups; empty where nothing is compared.
-        not_assessable: groups left out because they are too small, and how many candidates they have.
+        name: ``exposure_ratio``, ``selection_ratio``, ``selection_difference`` or ``pairwise_parity_difference``; with
+            relevance also ``disparate_treatment_ratio`` and ``pairwise_accuracy_difference``.
+        at: k of a selection.
+        number: The gap. Differences are >= 0 and ratios in [0, 1]. The interval covers the true gap between the groups
+            that truly differ most, simultaneously over all pairs of groups and all k.
+        best, worst: Groups; empty if nothing is compared.
+        not_assessable: Groups that are too small, with their number of candidates.
     """
 
     name: str
@@ -119,15 +127,17 @@ class RankingGap(ResultPart):
 
 
 class PrefixTest(ResultPart):
-    """The ranked group fairness test of one group: whether some prefix of a list has too few of its candidates.
+    """Ranked group fairness test of one group: whether some prefix of a list has too few of its candidates.
 
     Attributes:
-        group: its label.
-        places: the longest prefix that is tested; shorter lists to their end.
-        tested, failed: lists, and those in which the group is under-represented at the level ``1 - confidence``, each
-            list for itself; as many as that share of them fail by chance alone.
-        p: of one list, or few: the smallest p-value, adjusted for the lists and the groups (Holm); None for many.
-        first: with it, the first prefix at which that list fails, and members, minimum: what it has and would need.
+        group: Name of the group.
+        places: Maximum length of the tested prefixes.
+        tested: Number of tested lists.
+        failed: Number of lists in which the group is under-represented at the level ``1 - confidence``. By chance, the
+            same share of all lists fails.
+        p: With few lists, the smallest p-value adjusted for lists and groups (Holm); None with many lists.
+        first: Length of the first prefix of this list that fails.
+        members, minimum: Number of members in this prefix, and the number required.
     """
 
     group: str
@@ -144,14 +154,15 @@ class RankingBreakdown(ResultPart):
     """Groups by one protected attribute, or by several at once (their intersection).
 
     Attributes:
-        by: the attributes.
-        lists: lists with candidates of at least two groups, which are compared; others are not.
-        left_out: how many these others are, and left_out_candidates, how many candidates they have.
-        unknown: candidates on the lists compared whose group is not known; they take places all the same.
-        inference: how sure the numbers are.
-        groups: the groups.
-        gaps: between the groups.
-        prefix_tests: of the groups that are large enough; not_tested says why there are none.
+        by: Attributes.
+        lists: Number of compared lists, which have candidates of at least two groups.
+        left_out, left_out_candidates: Number of other lists, and of their candidates.
+        unknown: Number of candidates in the compared lists whose group is unknown. They occupy positions.
+        inference: Source of the uncertainty.
+        groups: Groups.
+        gaps: Gaps between the groups.
+        prefix_tests: Tests of the groups that are large enough.
+        not_tested: Reason if there are no tests.
     """
 
     by: tuple[str, ...]
@@ -166,26 +177,30 @@ class RankingBreakdown(ResultPart):
     not_tested: str = ""
 
     def gap(self, name: str, at: int | None = None) -> RankingGap | None:
-        """Return the gap of that name and k, if it could be computed; without k that of the first k."""
+        """Return the gap with this name and k, without k that of the first k; None if there is none."""
         return next((gap for gap in self.gaps if gap.name == name and at in (None, gap.at)), None)
 
 
 class RankingResult(Result):
-    """How candidates of different groups are placed in rankings.
+    """Result of an audit of rankings.
 
     Attributes:
-        data: what the rankings are called; fingerprint: SHA-256 of them.
-        ranked_by: the column of ranks or scores; by_score: whether it holds scores, the highest first.
-        query, relevance: the columns that name lists and relevance, if there are any.
-        lists, candidates: how many there are.
-        unranked: rows left out because they have no rank or score; dropped: because a value is missing.
-        tied: candidates who share their places with others of equal rank or score.
-        gapped: lists whose recorded ranks leave places out, which stay empty.
-        at: places from the top that count as selected.
-        position_weights, patience: the attention that a place gets.
-        confidence: of the intervals and ranges; min_group_size: of groups that are compared.
-        draws: permutations behind numbers of few lists; fewer where lists are long.
-        breakdowns: by each protected attribute, then by all together.
+        data: Name of the rankings.
+        fingerprint: SHA-256 of the rankings.
+        ranked_by: Column of ranks or scores.
+        by_score: Whether this column holds scores, highest first.
+        query, relevance: Columns of list names and of relevance; None without them.
+        lists, candidates: Number of lists and candidates.
+        unranked: Number of excluded rows without a rank or score.
+        dropped: Number of excluded rows with a missing value.
+        tied: Number of candidates who share positions with others of equal rank or score.
+        gapped: Number of lists with gaps in the recorded ranks; the missing positions are empty.
+        at: Numbers of positions that count as selected.
+        position_weights, patience: Attention of the positions.
+        confidence: Confidence level of intervals and ranges.
+        min_group_size: Minimum number of candidates of a compared group.
+        draws: Number of permutations for few lists.
+        breakdowns: Groups by each protected attribute, then by all together.
     """
 
     chart = "rankings.plot_rankings"
@@ -211,11 +226,11 @@ class RankingResult(Result):
     breakdowns: tuple[RankingBreakdown, ...]
 
     def document(self) -> Document:
-        """Return the gaps, every group's selection and attention, and how it was done."""
-        return self._write_document("evenhand.groups.rankings.wording")
+        """Build a document with the gaps, the selection and attention of each group, and the method."""
+        return self._write_document("evenhand.groups.wording.rankings")
 
     def quantity(self, breakdown: RankingBreakdown, number: RankedNumber) -> Quantity | float:
-        """Return a number with its kind: observed with its interval; a plain number of few lists, which has none."""
+        """Convert a number to an observed quantity, or to a float if it has no interval."""
         if number.value is None:
             return Unknown(reason=number.reason)
         if number.low is None or number.high is None:
@@ -230,9 +245,8 @@ class RankingResult(Result):
         )
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the gaps; of selection, that of the k where it is largest, whose interval holds for all k."""
+        """Yield the gaps; for selection, the largest over all k, with a simultaneous interval."""
         for breakdown in self.breakdowns:
-            by = "_x_".join(breakdown.by)
             for name in dict.fromkeys(gap.name for gap in breakdown.gaps):
                 gaps = [gap for gap in breakdown.gaps if gap.name == name]
                 quantities = [self.quantity(breakdown, gap.number) for gap in gaps]
@@ -240,36 +254,31 @@ class RankingResult(Result):
                 select = min if name in LOWER_IS_WORSE else max
                 worst = select(known, key=_plain_value) if known else quantities[0]
                 small = next((gap.not_assessable for gap in reversed(gaps) if gap.not_assessable), {})
-                listed = list_some([f"{label} ({n})" for label, n in small.items()])
-                left_out = f"too few candidates or lists to compare {listed}" if small else ""
-                yield ResultNumber(name, by, "", worst, left_out=left_out)
+                left_out = f"too few candidates or lists to compare {list_counts(small)}" if small else ""
+                yield ResultNumber(name, "_x_".join(breakdown.by), "", worst, left_out=left_out)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per number: by, group, name, at, value, low, high, even_low, even_high, p."""
+        """Build a data frame with one row per number: by, group, name, at, value, low, high, even_low, even_high, p."""
         import pandas as pd
 
         rows: list[dict[str, object]] = []
         for breakdown in self.breakdowns:
-            by = "_x_".join(breakdown.by)
-            found: list[tuple[str, str, int | None, RankedNumber]] = []
+            numbers: list[tuple[str, str, int | None, RankedNumber]] = []
             for group in breakdown.groups:
-                for one in group.selection:
-                    found += [
-                        (group.label, "selection_rate", one.at, one.rate),
-                        (group.label, "representation", one.at, one.representation),
-                        (group.label, "representation_ratio", one.at, one.ratio),
+                for selection in group.selection:
+                    numbers += [
+                        (group.label, "selection_rate", selection.at, selection.rate),
+                        (group.label, "representation", selection.at, selection.representation),
+                        (group.label, "representation_ratio", selection.at, selection.ratio),
                     ]
-                found += [(group.label, name, None, number) for name, number in group.metrics.items()]
-            found += [("", gap.name, gap.at, gap.number) for gap in breakdown.gaps]
+                numbers += [(group.label, name, None, number) for name, number in group.metrics.items()]
+            numbers += [("", gap.name, gap.at, gap.number) for gap in breakdown.gaps]
             rows += [
-                {"by": by, "group": label, "name": name, "at": at, **number.model_dump(exclude={"reason", "even"})}
-                for label, name, at, number in found
+                {"by": "_x_".join(breakdown.by), "group": label, "name": name, "at": at}
+                | number.model_dump(exclude={"reason", "even"})
+                for label, name, at, number in numbers
             ]
         return pd.DataFrame(rows)
-
-
-METHOD = "ratio of sums over lists, linearised, Student's t with lists added at both ends"
-"""How intervals are called."""
 
 
 def _plain_value(quantity: Quantity | float) -> float:

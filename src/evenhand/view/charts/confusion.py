@@ -10,7 +10,8 @@ from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal
 
 if TYPE_CHECKING:
     from evenhand.genai.classifiers.confusion import ConfusionResult
-    from evenhand.groups.label_result import LabelGroup, LabelMetrics
+    from evenhand.groups.breakdown import Group
+    from evenhand.groups.result import LabelMetrics
 
 CELL_SIZE = 84
 """Width of a square, unless names above it are wider or there is no room; it is half as high."""
@@ -101,7 +102,7 @@ def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -
     return finish_chart(spec, f"True and given labels by {by}; given the true label: {right}.")
 
 
-def _draw_cells(group: LabelGroup, least: int, shown: list[int], names: list[str], side: int) -> Spec:
+def _draw_cells(group: Group, least: int, shown: list[int], names: list[str], side: int) -> Spec:
     """Draw the square of one group."""
     rows = []
     for i, true in zip(shown, names, strict=True):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from evenhand.core.text import format_percent
 from evenhand.groups.breakdown import Breakdown, Group
-from evenhand.groups.label_result import LabelGroup, LabelMetrics
-from evenhand.groups.result import DRAWN, CalibrationBin, GroupMetrics
+from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
+from evenhand.groups.wording.rates import DRAWN
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 from evenhand.view.charts.confusion import draw_group_confusions
@@ -117,11 +117,11 @@ def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
     return RowChart(f"Shares of {result.target} by {by}: {said}.", tuple(blocks))
 
 
-def _label_share(group: LabelGroup, name: str) -> Quantity:
+def _label_share(group: Group, name: str) -> Quantity:
     return group.at_least[name] if group.at_least else group.rates[name]["label_share"]
 
 
-def _label_marks(group: LabelGroup, name: str) -> tuple[Mark, ...]:
+def _label_marks(group: Group, name: str) -> tuple[Mark, ...]:
     share = _label_share(group, name)
     if isinstance(share, Unknown):
         return ()

@@ -1,0 +1,38 @@
+"""Settings of group metrics."""
+
+from __future__ import annotations
+
+from pydantic import field_validator
+
+from evenhand.core.config import Assignments, Config, setting
+from evenhand.groups.result import SMALL
+from evenhand.schema.columns import list_names
+
+
+class GroupConfig(Config):
+    """Settings of group metrics. Only bootstraps are random."""
+
+    protected: tuple[str, ...] | None = setting(
+        None, "attributes to group by, each alone and then all together; by default the schema's"
+    )
+    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
+    min_group_size: int = setting(
+        SMALL, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+    )
+    reference: Assignments = setting(
+        (), "compare every other group with this one, such as sex=Male, instead of the highest with the lowest"
+    )
+    thresholds: bool = setting(
+        False, "trace accuracy, selection rates and gaps over the threshold of the score, in simultaneous bands"
+    )
+    keep_decisions: bool = setting(
+        False,
+        "keep the decision and the score of each person, so that another audit of the same people is compared with "
+        "shorter intervals",
+    )
+    seed: int = setting(0, "random seed of bootstraps", ge=0)
+
+    @field_validator("protected")
+    @classmethod
+    def _check_protected(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if names is None else list_names(names, "protected")

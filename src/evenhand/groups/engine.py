@@ -1,0 +1,175 @@
+"""The group engine: any sample of decisions, numbers or labels, broken down by protected attributes.
+
+A sample counts its people by group. The counts provide estimators, and the engine turns these into groups, gaps and
+calibration bins.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.config import GroupConfig
+from evenhand.groups.estimators import Estimator, Mean, SkewedMean
+from evenhand.groups.gaps import GroupComparison, add_cautions
+from evenhand.groups.label_coverage import LabelCoverage
+from evenhand.groups.membership import Membership, Partition, find_references, list_subsets, number_combinations
+from evenhand.groups.result import CalibrationBin
+from evenhand.stats.metric_specs import METRICS
+from evenhand.stats.quantity import Quantity, Unknown
+
+TENTHS = 10
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Counts of a sample by group; arrays have shape (groups,).
+
+    Attributes:
+        people: Number of people.
+        n: Kish's effective size; without weights, ``people``.
+        weighted: Whether people have weights.
+        estimators: Estimators by metric.
+        coverage: Number of people with a true label, by decision.
+        compare: Function that computes the gaps.
+        unknown: Metrics that cannot be computed, with the reasons.
+        details: Function that computes further fields of the i-th group at a confidence level.
+    """
+
+    people: Integers
+    n: Floats | Integers
+    weighted: bool
+    estimators: dict[str, Estimator]
+    coverage: Sequence[LabelCoverage | None]
+    compare: Callable[[GroupComparison], Iterable[Gap]]
+    unknown: dict[str, str] = field(default_factory=dict)
+    details: Callable[[int, float], dict[str, Any]] = lambda i, confidence: {}
+
+
+class Sample(ABC):
+    """People with their decisions. Counted people are represented by one entry per kind.
+
+    Attributes:
+        memberships: Groups of the entries by each attribute.
+        scored, observed: Metrics whose means are compared by calibration; empty without calibration.
+    """
+
+    memberships: Sequence[Membership]
+    scored: ClassVar[str] = ""
+    observed: ClassVar[str] = ""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of entries."""
+
+    def size(self, entries: Booleans) -> int:
+        """Count the people in some entries."""
+        return int(entries.sum())
+
+    @abstractmethod
+    def at(self, entries: Any) -> Self:
+        """Select entries by a mask, without memberships."""
+
+    @abstractmethod
+    def count(self, group: Integers, groups: int) -> GroupCounts:
+        """Count the people by group.
+
+        Args:
+            group: Group of each entry, shape (n,).
+            groups: Number of groups.
+        """
+
+    def labelled(self) -> Any:
+        """Return a mask of the entries with a true label or number; None without any, or without scores."""
+        return None
+
+    def tenths(self) -> Integers:
+        """Compute the tenth of the scores that each entry belongs to, shape (n,)."""
+        raise NotImplementedError
+
+    def total(self) -> GroupCounts:
+        """Count all people together."""
+        return self.count(np.zeros(len(self), dtype=np.int64), 1)
+
+
+def describe_groups(counts: GroupCounts, values: Sequence[dict[str, str]], config: GroupConfig) -> list[Group]:
+    """Compute the metrics of each group.
+
+    Args:
+        counts: Counts by group.
+        values: Values of each group by attribute.
+        config: Settings.
+    """
+    columns = {name: estimator.measure(config.confidence) for name, estimator in counts.estimators.items()}
+    for name, reason in counts.unknown.items():
+        columns[name] = [Unknown(reason=reason)] * len(values)
+    names = [name for name in METRICS if name in columns]
+    return [
+        Group(
+            values=values[i],
+            size=size,
+            effective_size=float(n) if counts.weighted else None,
+            small=bool(n < config.min_group_size),
+            metrics={name: columns[name][i] for name in names},
+            label_coverage=counts.coverage[i],
+            **counts.details(i, config.confidence),
+        )
+        for i, (size, n) in enumerate(zip(counts.people.tolist(), counts.n.tolist(), strict=True))
+    ]
+
+
+def break_down(sample: Sample, config: GroupConfig) -> tuple[Breakdown, ...]:
+    """Break a sample down by each attribute, and by all together.
+
+    Raises:
+        OptionError: A reference is not a group.
+    """
+    references = find_references(config.reference, sample.memberships)
+    breakdowns = []
+    for memberships in list_subsets(sample.memberships):
+        partition = Partition.of(memberships)
+        counts = sample.at(partition.known).count(partition.codes, len(partition.values))
+        groups = describe_groups(counts, partition.values, config)
+        # The reference of an intersection is the intersection of the references.
+        reference = partition.find_reference(references)
+        comparison = GroupComparison(partition.labels, config.confidence, config.min_group_size, reference)
+        gaps = counts.compare(comparison) if len(groups) > 1 else ()
+        unknown = sample.size(~partition.known)
+        breakdowns.append(
+            Breakdown(by=partition.by, groups=tuple(groups), gaps=add_cautions(gaps, groups), unknown=unknown)
+        )
+    return tuple(breakdowns)
+
+
+def calibrate(sample: Sample, confidence: float) -> Iterator[CalibrationBin]:
+    """Yield the mean score and the observed mean in each tenth of the scores, by each attribute.
+
+    Only people with a true label or number are counted.
+    """
+    labelled = sample.labelled()
+    if labelled is None:
+        return
+    for membership in sample.memberships:
+        partition = Partition.of([membership])
+        chosen = partition.known & labelled
+        part, codes = sample.at(chosen), partition.codes[labelled[partition.known]]
+        cell, keys = number_combinations([(codes, len(partition.values)), (part.tenths(), TENTHS)])
+        counts = part.count(cell, len(keys))
+        scores = counts.estimators[sample.scored]
+        assert isinstance(scores, Mean | SkewedMean)
+        observed: list[Quantity] = counts.estimators[sample.observed].measure(confidence)
+        for i, code in enumerate(keys[:, 0].tolist()):
+            if counts.n[i] > 0:
+                yield CalibrationBin(
+                    by=membership.name,
+                    group=partition.labels[code],
+                    n=int(counts.people[i]),
+                    mean_score=float(scores.values[i]),
+                    base_rate=observed[i],
+                )

@@ -1,1 +1,0 @@
-"""Several labels by group: each against the rest, how they are confused, and grades in an order."""

@@ -1,0 +1,247 @@
+"""Document of several labels or grades: gaps between groups, the rates of each label, and confusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.core.text import format_count, format_percent, join_names, list_some
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.label_coverage import find_caution
+from evenhand.groups.result import LabelMetrics
+from evenhand.groups.wording.tables import (
+    CHANCE,
+    confidence_levels,
+    describe_left_out,
+    gap_answer,
+    gap_table,
+    group_table,
+    is_distinguishable,
+    label_notes,
+    metric_columns,
+    overall_table,
+    small_group_notes,
+)
+from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
+from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
+
+MAX_LABELS = 12
+"""Maximum number of labels in a printed confusion; the JSON has all."""
+
+
+def build_document(result: LabelMetrics) -> Document:
+    """Build the document of several labels or grades."""
+    return Document(
+        f"{result.target} of {format_count(result.people, 'person', 'people')}",
+        describe_labels(result),
+        (
+            *label_notes(result.overall.label_coverage, result.breakdowns),
+            *(Text(sentence, role="finding") for sentence in label_sentences(result)),
+            *label_answers(result),
+            *small_group_notes(result.breakdowns, _too_few(result)),
+            Text(label_terms(result), role="small"),
+            *label_blocks(result, level=2),
+        ),
+        brand="Evenhand groups",
+        made=result.provenance,
+    )
+
+
+def describe_labels(result: LabelMetrics) -> str:
+    """List the labels, or the grades in their order."""
+    if result.ordered:
+        return f"{result.target} is a grade, worst first: {list_some(result.labels)}"
+    count = format_count(len(result.labels), "label", "labels")
+    return f"{result.target} is one of {count}, none of them favourable: {list_some(result.labels)}"
+
+
+def label_terms(result: LabelMetrics) -> str:
+    """Define the terms of the first screen."""
+    terms = (
+        "Total variation distance: the share of one group that would need another label for both groups to have the "
+        "same distribution of labels. Macro recall: the mean true positive rate of all labels."
+    )
+    if not result.ordered:
+        return terms
+    return (
+        "Share given at least a grade: that grade or a higher one. Probability of superiority: the probability that a "
+        "person of one group has a higher grade than one of another, with ties counted half; 0.5 without a difference. "
+    ) + terms
+
+
+def label_sentences(result: LabelMetrics) -> list[str]:
+    """Name the label with the largest gap, one sentence for each attribute, the largest gap first."""
+    sentences = []
+    for breakdown in result.breakdowns:
+        gap = _main_gap(result, breakdown)
+        if gap is None or not isinstance(gap.value, Observed) or gap.value.value == 0:
+            continue
+        groups = {group.label: group for group in breakdown.groups}
+        high, low = groups[gap.best], groups[gap.worst]
+        shares = " against ".join(_format_share(result, group, gap.largest_at) for group in (high, low))
+        label = f"at least {gap.largest_at}" if result.ordered else f"= {gap.largest_at}"
+        chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
+        sentence = (
+            f"{result.target} {label} is given to people with {high.description} more often than to people with "
+            f"{low.description} ({shares}; {high.size:,} and {low.size:,} people).{chance}"
+        )
+        sentences.append((-gap.value.value, sentence))
+    return [sentence for _, sentence in sorted(sentences)]
+
+
+def label_answers(result: LabelMetrics) -> list[Metric]:
+    """Build the answers on the largest gap over all labels by each attribute."""
+    return [_answer_gap(result, breakdown) for breakdown in result.breakdowns]
+
+
+def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
+    """Yield the labels of all people, then gaps, rates and confusions by each attribute."""
+    overall, levels = result.overall, confidence_levels(result)
+    if overall.metrics:
+        cautions = dict.fromkeys(overall.metrics, find_caution(overall.label_coverage))
+        yield overall_table(overall.metrics, LABEL_TITLES, "", levels, cautions)
+    for breakdown in result.breakdowns:
+        yield from _breakdown_blocks(result, breakdown, level, levels)
+
+
+def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, levels: str) -> Iterator[Block]:
+    by, noun = join_names(breakdown.by), "grade" if result.ordered else "label"
+    yield Heading(f"{result.target} by {by}", level, anchor=f"labels-by-{by}", detail=True)
+    if breakdown.unknown:
+        yield Note(f"{describe_left_out(breakdown.unknown, breakdown.by).capitalize()}.")
+    share = "share given this or a higher grade" if result.ordered else "share given it"
+    small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
+    yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))
+    if breakdown.gaps:
+        caption = f"Gaps by {by}, observed; below each its {levels} interval"
+        yield gap_table(
+            caption, [gap for gap in breakdown.gaps if not gap.label], _gap_titler(result), LABEL_GAP_TITLES
+        )
+        single, title = [gap for gap in breakdown.gaps if gap.label], f"Gaps of every {noun} by {by}"
+        table = gap_table(
+            f"{title}, observed; below each its {levels} interval", single, _gap_titler(result), LABEL_GAP_TITLES
+        )
+        yield Fold(title, (table,))
+    yield from _confusion_blocks(result, breakdown)
+    if any(group.metrics for group in breakdown.groups):
+        caption = f"Agreement with the true {result.target} by {by}: observed; below each its {levels} interval"
+        yield group_table(caption, breakdown, metric_columns(breakdown, LABEL_TITLES), _too_few(result))
+    yield Fold(f"All rates by {by}", tuple(_rate_tables(result, breakdown, levels)))
+
+
+def _gap_titler(result: LabelMetrics) -> Callable[[Gap], str]:
+    """Build the function that describes the comparison and the label of a gap."""
+
+    def title_gap(gap: Gap) -> str:
+        title = LABEL_GAP_TITLES[gap.name]
+        if gap.reference:
+            title = f"{title.partition(':')[0]}: furthest from that of {gap.reference}"
+        label = gap.label or gap.largest_at
+        if not label:
+            return title
+        label = f"at least {label}" if gap.name == "cut_difference" else label
+        return f"{title} ({label})" if gap.label else f"{title}; largest: {label}"
+
+    return title_gap
+
+
+def _confusion_blocks(result: LabelMetrics, breakdown: Breakdown) -> Iterator[Block]:
+    """Yield the confusions of groups by one attribute."""
+    groups = [group for group in breakdown.groups if group.confusion]
+    if not groups:
+        return
+    by = join_names(breakdown.by)
+    yield Figure(
+        "confusion by group",
+        f"True and given {result.target} by {by}: the share of people with a true label (row) who are given each "
+        "label, in percent. Blue: the true label.",
+        result,
+        (by,),
+    )
+    if len(result.labels) > MAX_LABELS:
+        return
+    columns = (
+        Column("truly"),
+        Column("people", numeric=True),
+        *(Column(f"given {label}", numeric=True) for label in result.labels),
+    )
+    tables = []
+    for group in groups:
+        rows = tuple(
+            TableRow((label, sum(row), *(_format_cell(count, sum(row)) for count in row)))
+            for label, row in zip(result.labels, group.confusion, strict=True)
+        )
+        tables.append(Table(f"{group.description}: share of each row, and people; observed", columns, rows))
+    yield Fold(f"Confusions by {by} in numbers", tuple(tables))
+
+
+def _format_cell(count: int, people: int) -> str:
+    return f"{format_percent(count / people)} ({count:,})" if people else "-"
+
+
+def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Iterator[Table]:
+    """Yield a table of each rate, with groups as rows and labels as columns."""
+    suffix, too_few = f"observed; below each its {levels} interval", _too_few(result)
+
+    def column(label: str, name: str) -> Callable[[Group], ReportedNumber | str]:
+        return lambda group: show_quantity(group.rates[label][name] if name else group.at_least[label], name or "rate")
+
+    if result.ordered:
+        grades = {f"at least {label}": column(label, "") for label in result.labels[1:]}
+        yield group_table(f"Share given at least a grade: {suffix}", breakdown, grades, too_few)
+    present = result.overall.rates[result.labels[0]]
+    for name, title in RATE_TITLES.items():
+        if name in present:
+            columns = {label: column(label, name) for label in result.labels}
+            yield group_table(f"Each label, {title}: {suffix}", breakdown, columns, too_few)
+
+
+def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
+    gap = _main_gap(result, breakdown)
+    name = f"largest gap in the share given {'at least one grade' if result.ordered else 'one label'}"
+    notes, next_step = [], ""
+    if gap is not None:
+        label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
+        notes, next_step = [f"{label}; highest: {gap.best}; lowest: {gap.worst}"], _next_step(breakdown, gap)
+    for other in (breakdown.gap("total_variation_distance"), breakdown.gap("probability_of_superiority")):
+        if other is not None and isinstance(other.value, Observed):
+            title, ends = LABEL_GAP_TITLES[other.name].partition(":")[0], format_ends(other.value, other.name)
+            notes.append(f"{title}: {format_value(other.value, other.name)} ({ends})")
+    return gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
+
+
+def _next_step(breakdown: Breakdown, gap: Gap) -> str:
+    if not is_distinguishable(gap):
+        return CHANCE
+    accuracy = breakdown.gap("label_accuracy_difference")
+    if accuracy is None:
+        return "bring the true labels to see whether they have the same gap"
+    if is_distinguishable(accuracy):
+        return "one group is given its true label less often too; the confusions show the labels given instead"
+    return "ask whether the true labels carry past discrimination"
+
+
+def _main_gap(result: LabelMetrics, breakdown: Breakdown) -> Gap | None:
+    return breakdown.gap("cut_difference" if result.ordered else "label_share_difference")
+
+
+def _format_share(result: LabelMetrics, group: Group, label: str) -> str:
+    share: Quantity = group.at_least[label] if result.ordered else group.rates[label]["label_share"]
+    return "unknown" if isinstance(share, Unknown) else format_value(share, "rate")
+
+
+def _too_few(result: LabelMetrics) -> str:
+    return f"fewer than {result.min_group_size} people"

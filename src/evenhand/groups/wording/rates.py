@@ -1,0 +1,314 @@
+"""Document of decisions with a favourable label: gaps first, then the metrics of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evenhand.core.document import Block, Column, Document, Figure, Fold, Heading, Metric, Note, Table, TableRow, Text
+from evenhand.core.text import format_against, format_count, format_percent, join_names
+from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
+from evenhand.groups.label_coverage import find_caution
+from evenhand.groups.result import GroupMetrics
+from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.wording.tables import (
+    CHANCE,
+    calibration_table,
+    confidence_levels,
+    describe_left_out,
+    describe_not_assessable,
+    gap_answer,
+    gap_table,
+    group_table,
+    is_distinguishable,
+    label_notes,
+    metric_columns,
+    overall_table,
+    plain_number,
+    show_metric,
+    small_group_notes,
+    weighted_by,
+)
+from evenhand.groups.wording.thresholds import describe_rule, rate_blocks, threshold_blocks
+from evenhand.stats.metric_specs import GAP_TITLES, LOWER_IS_WORSE, METRIC_TITLES, METRICS
+from evenhand.stats.quantity import (
+    Proved,
+    Unknown,
+    format_ends,
+    format_interval,
+    format_value,
+    quantity_value,
+    show_quantity,
+)
+
+FOUR_FIFTHS = 0.8
+"""The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
+
+NOUNS = {"female": "women", "woman": "women", "f": "women", "male": "men", "man": "men", "m": "men"}
+"""Nouns for groups by sex or gender."""
+
+DRAWN = 40
+"""Maximum number of groups in a drawing."""
+
+DOTS = "Dots: the rate, with its interval."
+BASE_RATES = " Short upright lines: the base rate, the share whose true label is favourable."
+DASHED = " Dashed line: four fifths of the highest selection rate."
+
+
+def build_document(result: GroupMetrics) -> Document:
+    """Build the document of group metrics."""
+    return Document(
+        f"Groups of {format_count(result.people, 'person', 'people')}",
+        f"Favourable decision: {result.favourable}. People with this decision are called selected.",
+        (
+            *rule_notes(result),
+            *label_notes(result.label_coverage, result.breakdowns),
+            *(Text(sentence, role="finding") for sentence in headline_sentences(result)),
+            *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted_by(result))),
+            *gap_answers(result),
+            *proxy_answers(result.proxies, weighted_by(result)),
+            *small_notes(result),
+            Heading("Overall", detail=True),
+            rate_table(result),
+            *(block for breakdown in result.breakdowns for block in breakdown_blocks(result, breakdown)),
+            *proxy_blocks(result.proxies, weighted_by(result)),
+            *calibration_blocks(result),
+            *threshold_section(result),
+        ),
+        brand="Evenhand groups",
+        made=result.provenance,
+    )
+
+
+def headline_sentences(result: GroupMetrics) -> list[str]:
+    """Compare the lowest with the highest selection rate, one sentence for each attribute.
+
+    The smallest ratio comes first. Differences that may be due to chance come last, and say so.
+    """
+    sentences = []
+    for breakdown in result.breakdowns:
+        ratio, groups = breakdown.gap("demographic_parity_ratio"), {group.label: group for group in breakdown.groups}
+        value = None if ratio is None else quantity_value(ratio.value)
+        if ratio is None or value is None or value >= 1 or not {ratio.worst, ratio.best} <= groups.keys():
+            continue
+        lowest, highest = groups[ratio.worst], groups[ratio.best]
+        chance = not is_distinguishable(breakdown.gap("demographic_parity_difference"))
+        low, high = _name_people(lowest), _name_people(highest)
+        rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
+        comparison = " against ".join(format_percent(rate) for rate in rates if rate is not None)
+        sentence = (
+            f"{low[0].upper()}{low[1:]} are selected {format_against(value, FOUR_FIFTHS)} times as often as {high} "
+            f"({comparison}{weighted_by(result)}; {lowest.size:,} and {highest.size:,} people)"
+            f"{', which may be chance' if chance else ''}."
+        )
+        sentences.append(((chance, value), sentence))
+    return [sentence for _, sentence in sorted(sentences)]
+
+
+def gap_answers(result: GroupMetrics) -> list[Metric]:
+    """Build the answers on the demographic parity difference by each attribute."""
+    return [_answer_gap(breakdown, result) for breakdown in result.breakdowns]
+
+
+def four_fifths_sentence(gap: Gap) -> str:
+    """Describe whether the four-fifths rule is met; the interval, or an omitted group, may leave it open."""
+    ratio = gap.value
+    if isinstance(ratio, Unknown):
+        return f"unknown ({ratio.reason})"
+    met = ratio.value >= FOUR_FIFTHS
+    reference = f" of the reference {gap.reference}" if gap.reference else ""
+    sentence = f"{'met' if met else 'not met'} ({format_against(ratio.value, FOUR_FIFTHS)}{reference})"
+    if met and gap.not_assessable:
+        sentence += f" by the groups that can be assessed; {describe_not_assessable(gap)}"
+    if not isinstance(ratio, Proved) and ratio.low < FOUR_FIFTHS <= ratio.high:
+        return f"{sentence}, but the interval {format_ends(ratio, 'demographic_parity_ratio')} leaves it open"
+    return sentence
+
+
+def rate_table(result: GroupMetrics) -> Table:
+    """Build the table of the metrics of all people."""
+    cautions = {name: result.label_caution(name) for name in result.overall}
+    return overall_table(result.overall, METRIC_TITLES, weighted_by(result), confidence_levels(result), cautions)
+
+
+def small_notes(result: GroupMetrics) -> Iterator[Note]:
+    """Yield the groups that are too small for gaps, with their selection rates."""
+
+    def describe(group: Group) -> str:
+        rate, size = group.metrics["selection_rate"], format_count(group.size, "person", "people")
+        if isinstance(rate, Unknown):
+            return f"{group.label} ({size})"
+        return f"{group.label} ({size}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
+
+    yield from small_group_notes(result.breakdowns, result.too_few, describe)
+    for breakdown in result.breakdowns:
+        large = {group.label for group in breakdown.groups if not group.small}
+        for gap in breakdown.gaps:
+            undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
+            if undefined and gap.name not in GAP_TITLES:  # the gap of a custom metric is not among the answers
+                text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
+                yield Note(f"{text}, where {gap.metric} is unknown", "caution")
+
+
+def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int = 2) -> Iterator[Block]:
+    """Yield the drawing, the gaps and all metrics by some attributes."""
+    by, levels, weighted = join_names(breakdown.by), confidence_levels(result), weighted_by(result)
+    yield Heading(f"By {by}", level, detail=True)
+    if breakdown.unknown:
+        yield Note(f"{describe_left_out(breakdown.unknown, breakdown.by).capitalize()}.")
+    text = DOTS + (BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else "") + DASHED
+    text += "" if result.weights is None else f" Weighted by {result.weights}."
+    if len(breakdown.groups) > DRAWN:
+        text += (
+            f" Only {DRAWN} of {len(breakdown.groups)} groups are drawn: those with the highest and the lowest "
+            "selection rates; the JSON has all."
+        )
+    yield Figure("group rates", text, breakdown)
+    if breakdown.gaps:
+        caption = f"Gaps by {by}, observed{weighted}; below each its {levels} interval"
+        yield gap_table(caption, breakdown.gaps, title_gap, GAP_TITLES, describe_size)
+    yield from reference_table(breakdown, levels, weighted)
+    table = group_table(
+        f"Metrics by {by}: observed{weighted}; below each its {levels} interval",
+        breakdown,
+        metric_columns(breakdown, METRIC_TITLES),
+        result.too_few,
+        weighted=result.weights is not None,
+    )
+    yield Fold(f"All numbers by {by}", (table,))
+
+
+def title_gap(gap: Gap) -> str:
+    """Describe what a gap compares."""
+    title = GAP_TITLES.get(gap.name, f"{gap.metric}: highest minus lowest")
+    if not gap.reference:
+        return title
+    name, colon, _ = title.partition(":")
+    verb = "divided by" if gap.name in LOWER_IS_WORSE else "furthest from"
+    return f"{name}{colon} {METRIC_TITLES.get(gap.metric, gap.metric)} {verb} that of {gap.reference}"
+
+
+def describe_size(gap: Gap) -> str:
+    """Describe a gap as a number of people per 1,000, and whether it is distinguishable from no gap."""
+    value = gap.value
+    if isinstance(value, Unknown | Proved):
+        return ""
+    if gap.name in LOWER_IS_WORSE:
+        distinguishable = value.high < 1 or value.low > 1
+        return f"{'distinguishable' if distinguishable else 'not distinguishable'} from 1, equal rates"
+    size = ""
+    if gap.name in GAP_TITLES and gap.metric != "calibration_gap":
+        people, low, high = (f"{1000 * number:.0f}" for number in (value.value, value.low, value.high))
+        size = f"{people} ({low} to {high}) in 1,000 {METRICS[gap.metric].denominator}; "
+    return f"{size}{'distinguishable' if is_distinguishable(gap) else 'not distinguishable'} from 0"
+
+
+def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterator[Block]:
+    """Yield the difference of each group from the reference; nothing without a reference."""
+    gaps = {GAP_TITLES.get(gap.name, gap.metric).partition(":")[0]: gap for gap in breakdown.gaps if gap.by_group}
+    if not gaps:
+        return
+    reference = next(gap.reference for gap in gaps.values())
+
+    def row(label: str) -> TableRow:
+        quantities = [(gap, gap.by_group.get(label)) for gap in gaps.values()]
+        cells = ("-" if value is None else show_metric(gap.name, value, GAP_TITLES) for gap, value in quantities)
+        return TableRow((label, *cells))
+
+    yield Table(
+        f"Every group against {reference} by {join_names(breakdown.by)}, observed{weighted}: its value minus that of "
+        f"{reference} (ratio: divided by it); below each its simultaneous {levels} interval",
+        (Column(join_names(breakdown.by)), *(Column(name, numeric=True) for name in gaps)),
+        tuple(row(group.label) for group in breakdown.listed if group.label != reference),
+        usual="observed",
+        order="lowest selection rate first",
+    )
+
+
+def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
+    """Yield the calibration by each attribute; nothing without scores."""
+    if not result.calibration:
+        return
+    yield Heading("Calibration by group", level, detail=True)
+    yield from label_notes(result.label_coverage, result.breakdowns)
+    for by in dict.fromkeys(part.by for part in result.calibration):
+        yield Figure(
+            "calibration",
+            f"Calibration by {by}: the observed rate of the favourable label among people with similar scores, with "
+            f"its interval. On the dashed line, scores equal observed rates. Grey: fewer than {result.min_group_size} "
+            "people.",
+            result,
+            (by,),
+        )
+        table = calibration_table(
+            f"Calibration by {by}: observed{weighted_by(result)}; below each rate its {confidence_levels(result)} "
+            "interval",
+            [part for part in result.calibration if part.by == by],
+            ("mean score", "observed rate"),
+            lambda part: (
+                plain_number(part.mean_score, Unknown(reason=""), "rate"),
+                show_quantity(part.base_rate, "rate"),
+            ),
+            result.min_group_size,
+        )
+        yield Fold(f"Calibration by {by} in numbers", (table,))
+
+
+def rule_notes(result: GroupMetrics) -> Iterator[Note]:
+    """Yield the thresholds of the audit, and whether low scores are good."""
+    if result.low_is_good:
+        yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
+    if result.decided_by is not None:
+        yield Note(describe_rule(result.decided_by), "caution" if result.decided_by.uses_protected else "info")
+
+
+def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
+    """Yield the effects of other thresholds; nothing without scores."""
+    if result.threshold_rates is not None or result.thresholds is not None:
+        yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
+        yield from label_notes(result.label_coverage, result.breakdowns)
+    if result.threshold_rates is not None:
+        yield from rate_blocks(result.threshold_rates)
+    if result.thresholds is not None:
+        yield from threshold_blocks(result.thresholds)
+
+
+def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
+    difference, ratio = breakdown.gap("demographic_parity_difference"), breakdown.gap("demographic_parity_ratio")
+    notes, next_step = [], ""
+    if difference is not None:
+        if difference.reference:
+            other = difference.worst if difference.best == difference.reference else difference.best
+            compared = f"selection rate of {other} against the reference {difference.reference}"
+        else:
+            compared = f"highest selection rate: {difference.best}; lowest: {difference.worst}"
+        rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
+        notes = [compared + weighted_by(result), describe_size(difference), rule]
+        # With selective labels, error rates cannot explain different selection rates.
+        truth = breakdown.gap("equal_opportunity_difference") is not None and not find_caution(result.label_coverage)
+        next_step = _next_step(difference, ratio, truth=truth)
+    notes += [describe_left_out(breakdown.unknown, breakdown.by)] if breakdown.unknown else []
+    name = "demographic parity difference"
+    return gap_answer(name, difference, breakdown, notes, next_step, result.min_group_size)
+
+
+def _next_step(difference: Gap, ratio: Gap | None, *, truth: bool) -> str:
+    fraction = None if ratio is None else quantity_value(ratio.value)
+    if fraction is not None and fraction < FOUR_FIFTHS:
+        errors = "compare the error rates of the groups" if truth else "bring true labels to compare error rates"
+        return f"{errors}; justify the gap or mitigate it"
+    if difference.not_assessable:
+        return "bring more people of the groups that are not assessable"
+    if not is_distinguishable(difference):
+        return CHANCE
+    return "see whether errors fall more on one group than on the other" if truth else "bring true labels"
+
+
+def _name_people(group: Group) -> str:
+    """Describe the people of a group: women, men with race White, people with age 25 to 39."""
+    noun, attributes = "people", []
+    for name, value in group.values.items():
+        if noun == "people" and name.lower() in ("sex", "gender") and str(value).lower() in NOUNS:
+            noun = NOUNS[str(value).lower()]
+        else:
+            attributes.append(f"{name} {value}")
+    return f"{noun} with {' and '.join(attributes)}" if attributes else noun

@@ -1,0 +1,273 @@
+"""Tables, notes and answers that all group results share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from evenhand.core.document import PAGE_ROWS, Column, Metric, Note, ReportedNumber, Table, TableRow
+from evenhand.core.text import format_count, format_level, join_names, list_some
+from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
+from evenhand.groups.label_coverage import PREFIX, LabelCoverage, describe_selective, find_caution
+from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
+from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, format_value, show_quantity
+
+CHANCE = "too few people to tell the gap from chance; more would narrow the interval"
+
+
+def weighted_by(result: GroupMetrics) -> str:
+    """Describe the source of the weights as a suffix; empty without weights."""
+    return "" if result.weights is None else f", weighted by {result.weights}"
+
+
+def describe_weights(result: GroupMetrics) -> tuple[str, str]:
+    """Describe the sample weights as a fact with its name."""
+    effective = f"{result.effective_size or 0:,.0f}"
+    return "Sample weights", f"{result.weights}; the effective sample size is {effective}"
+
+
+def describe_left_out(unknown: int, by: Sequence[str]) -> str:
+    """Describe the number of people who are left out because one of their values is unknown."""
+    people = format_count(unknown, "person", "people")
+    return f"left out: {people} of unknown {' or '.join(by)}, who are in every figure that is not by {join_names(by)}"
+
+
+def describe_not_assessable(gap: Gap) -> str:
+    """List the groups that a gap leaves out: ``not assessable for: B (24)``; empty if there are none."""
+    return f"not assessable for: {list_counts(gap.not_assessable)}" if gap.not_assessable else ""
+
+
+def confidence_levels(result: GroupMetrics | LabelMetrics) -> str:
+    """Return the confidence level of the intervals, as ``95 %``."""
+    quantities = (number.quantity for number in result.numbers())
+    levels = {quantity.confidence for quantity in quantities if isinstance(quantity, Observed | Estimated)}
+    return " or ".join(format_level(level) for level in sorted(levels))
+
+
+def is_distinguishable(gap: Gap | None) -> bool:
+    """Check that a difference is significantly above 0."""
+    if gap is None or isinstance(gap.value, Unknown):
+        return False
+    return isinstance(gap.value, Proved) or gap.value.low > 0
+
+
+def label_notes(
+    coverage: LabelCoverage | None, breakdowns: Sequence[Breakdown], *, truth: str = "label"
+) -> Iterator[Note]:
+    """Yield a caution if true labels (or numbers) are selective, for all people or by an attribute."""
+    cautions = {"everyone": find_caution(coverage)}
+    if not cautions["everyone"]:
+        cautions = {
+            f"by {breakdown.by[0]}": describe_selective(
+                {group.label: group.label_coverage for group in breakdown.groups}
+            )
+            for breakdown in breakdowns
+            if len(breakdown.by) == 1
+        }
+    counts = [f"{about}: {caution.removeprefix(PREFIX)}" for about, caution in cautions.items() if caution]
+    if counts:
+        yield Note(
+            f"Selective labels ({'; '.join(counts)}). All numbers that need true {truth}s only describe people with a "
+            f"true {truth}, and may be very different for the others.",
+            "caution",
+        )
+
+
+def small_group_notes(
+    breakdowns: Sequence[Breakdown],
+    too_few: str,
+    describe: Callable[[Group], str] = lambda group: f"{group.label} ({group.size:,})",
+) -> Iterator[Note]:
+    """Yield the groups that are too small for gaps.
+
+    Args:
+        breakdowns: Groups by each attribute.
+        too_few: Description of a small group.
+        describe: Function that describes a group.
+    """
+    for breakdown in breakdowns:
+        small = [describe(group) for group in breakdown.groups if group.small]
+        if small:
+            text = f"Not assessable by {join_names(breakdown.by)}: {too_few}, in no gap: {list_some(small)}"
+            yield Note(text, "caution")
+
+
+def overall_table(
+    metrics: Mapping[str, Quantity], titles: Mapping[str, str], suffix: str, levels: str, cautions: Mapping[str, str]
+) -> Table:
+    """Build the table of the metrics of all people.
+
+    Args:
+        metrics: Metrics by name. Names without a title are those of custom metrics.
+        titles: Titles of the metrics, in the order of the table.
+        suffix: Unit and weights, as a suffix of the caption.
+        levels: Confidence level of the intervals.
+        cautions: Cautions by metric.
+    """
+    return Table(
+        f"All people together, observed{suffix}; with {levels} intervals",
+        (Column("metric"), Column("value", numeric=True)),
+        tuple(
+            TableRow((titles.get(name, name), show_metric(name, metrics[name], titles)), cautions.get(name, ""))
+            for name in ordered_names(metrics, titles)
+        ),
+        usual="observed",
+        tiles=not any(cautions.values()),
+    )
+
+
+def ordered_names(names: Mapping[str, object] | set[str], titles: Mapping[str, str]) -> list[str]:
+    """Order the names of metrics as in the registry, custom metrics last."""
+    return [name for name in titles if name in names] + sorted(name for name in names if name not in titles)
+
+
+def show_metric(name: str, quantity: Quantity, titles: Mapping[str, str]) -> ReportedNumber:
+    """Format a metric of a group; names without a title are those of custom metrics."""
+    return show_quantity(quantity, name if name in titles else "own_metric")
+
+
+def gap_table(
+    caption: str,
+    gaps: Sequence[Gap],
+    title: Callable[[Gap], str],
+    titles: Mapping[str, str],
+    describe: Callable[[Gap], str] = lambda gap: "",
+) -> Table:
+    """Build a table of gaps.
+
+    Args:
+        caption: Caption.
+        gaps: Gaps, which are the rows.
+        title: Function that names a gap.
+        titles: Titles of the registered gaps.
+        describe: Function that describes a gap below its name.
+    """
+    return Table(
+        caption,
+        (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
+        tuple(
+            TableRow(
+                (title(gap), show_metric(gap.name, gap.value, titles), gap.best, gap.worst),
+                "; ".join(part for part in (describe(gap), describe_not_assessable(gap), gap.caution) if part),
+            )
+            for gap in gaps
+        ),
+        usual="observed",
+    )
+
+
+def group_table(
+    caption: str,
+    breakdown: Breakdown,
+    columns: Mapping[str, Callable[[Group], ReportedNumber | str]],
+    too_few: str,
+    *,
+    weighted: bool = False,
+) -> Table:
+    """Build a table of groups.
+
+    Args:
+        caption: Caption.
+        breakdown: Groups, which are the rows.
+        columns: Title -> function that formats the number of a group.
+        too_few: Description of a small group.
+        weighted: Whether effective sizes are shown.
+    """
+    effective = {"effective size": lambda group: f"{group.effective_size or 0:,.0f}"} if weighted else {}
+    cells: dict[str, Callable[[Group], ReportedNumber | str]] = effective | dict(columns)
+    return Table(
+        caption,
+        (
+            Column(join_names(breakdown.by)),
+            Column("people", numeric=True),
+            *(Column(title, numeric=True) for title in cells),
+        ),
+        tuple(
+            TableRow(
+                (group.label, group.size, *(show(group) for show in cells.values())),
+                "; ".join(
+                    part
+                    for part in (f"{too_few}: in no gap" if group.small else "", find_caution(group.label_coverage))
+                    if part
+                ),
+                faint=group.small,
+            )
+            for group in breakdown.listed
+        ),
+        usual="observed",
+        order="lowest selection rate first",
+    )
+
+
+def metric_columns(
+    breakdown: Breakdown, titles: Mapping[str, str]
+) -> dict[str, Callable[[Group], ReportedNumber | str]]:
+    """Build the columns of ``group_table`` for all metrics of the groups."""
+
+    def column(name: str) -> Callable[[Group], ReportedNumber | str]:
+        return lambda group: show_metric(name, group.metrics[name], titles) if name in group.metrics else ""
+
+    present = {name for group in breakdown.groups for name in group.metrics}
+    return {titles.get(name, name): column(name) for name in ordered_names(present, titles)}
+
+
+def calibration_table(
+    caption: str,
+    bins: Sequence[CalibrationBin],
+    columns: tuple[str, str],
+    show: Callable[[CalibrationBin], tuple[ReportedNumber, ReportedNumber]],
+    min_size: int,
+) -> Table:
+    """Build a table of calibration bins by one attribute, with the largest groups first if there are many rows."""
+    order = ""
+    if len(bins) > PAGE_ROWS:
+        sizes = Counter[str]()
+        for part in bins:
+            sizes[part.group] += part.n
+        bins, order = sorted(bins, key=lambda part: -sizes[part.group]), "the largest groups first"
+    return Table(
+        caption,
+        (Column(bins[0].by), Column("people", numeric=True), *(Column(title, numeric=True) for title in columns)),
+        tuple(TableRow((part.group, part.n, *show(part)), faint=part.n < min_size) for part in bins),
+        usual="observed",
+        order=order,
+    )
+
+
+def plain_number(number: float, like: Quantity, name: str) -> ReportedNumber:
+    """Format a number without an interval like a quantity with one."""
+    text = f"{number:,.4g}"
+    if isinstance(like, Observed):
+        text = format_value(like.model_copy(update={"value": number}), name)
+    return ReportedNumber(text, number, "observed")
+
+
+def unknown_answer(name: str, gap: Gap | None, breakdown: Breakdown, min_size: int) -> Metric:
+    """Build the answer for a gap that is unknown."""
+    reason = "there is one group only"
+    if gap is not None and isinstance(gap.value, Unknown):
+        reason = gap.value.reason
+    elif len(breakdown.groups) != 1:
+        reason = f"people must number {min_size} in at least two groups"
+    return Metric(
+        name,
+        ReportedNumber("-", kind="unknown", basis=f"not computable: {reason}"),
+        about=join_names(breakdown.by),
+        next_step=f"bring at least {min_size} people of each group",
+    )
+
+
+def gap_answer(
+    name: str, gap: Gap | None, breakdown: Breakdown, notes: Sequence[str], next_step: str, min_size: int
+) -> Metric:
+    """Build the answer for the main gap by some attributes."""
+    if gap is None or isinstance(gap.value, Unknown):
+        return unknown_answer(name, gap, breakdown, min_size)
+    parts = (*notes, describe_not_assessable(gap))
+    return Metric(
+        name,
+        show_quantity(gap.value, gap.name),
+        tuple(part for part in parts if part),
+        about=join_names(breakdown.by),
+        next_step=next_step,
+    )

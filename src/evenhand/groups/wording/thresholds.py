@@ -1,0 +1,177 @@
+"""Sentences, tables and figures on other thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from evenhand.core.document import Block, Column, Figure, Fold, ReportedNumber, Table, TableRow, Text
+from evenhand.core.text import format_count, format_decimal, format_level, format_percent, list_some
+from evenhand.groups.breakdown import list_counts
+from evenhand.groups.threshold_rates import MOST_GROUPS, ThresholdRates, format_threshold
+from evenhand.groups.thresholds import Curve, ThresholdCurves
+from evenhand.schema.thresholds import Thresholds
+from evenhand.stats.metric_specs import METRICS
+from evenhand.stats.quantity import format_ends, format_value, show_quantity
+
+LISTED = 9
+"""Number of thresholds in the first table."""
+
+MORE = 20
+"""Number of thresholds in the table with all gaps; the JSON has all thresholds."""
+
+SLIDER_ROWS = 5
+"""Number of thresholds in the table below the slider."""
+
+NEAR = 0.01
+"""Accuracies within this distance of the highest are compared by their gaps."""
+
+
+def describe_rule(thresholds: Thresholds) -> str:
+    """Describe the thresholds of an audit."""
+    if not thresholds.uses_protected:
+        return f"Decisions are made from the score: selected {describe_limit(f'{thresholds.values[0]:g}', thresholds)}."
+    side = "up to" if thresholds.low_is_good else "from"
+    return (
+        f"A what-if with thresholds by {thresholds.attribute}: selected {side} a score of {thresholds.describe()}. "
+        f"Such a decision uses {thresholds.attribute}: people with the same score are decided differently, which "
+        "anti-discrimination law may forbid, regardless of its effect on the gaps."
+    )
+
+
+class _Directed(Protocol):
+    @property
+    def low_is_good(self) -> bool: ...
+
+
+def describe_limit(threshold: str, thresholds: _Directed) -> str:
+    """Return ``from 0.5 on``, or ``up to 0.5`` if low scores are good."""
+    return f"up to {threshold}" if thresholds.low_is_good else f"from {threshold} on"
+
+
+def threshold_sentences(curves: ThresholdCurves) -> list[str]:
+    """Name the most accurate threshold for each protected attribute, and a nearby one with a smaller gap."""
+    accuracy, selected = curves.curve("accuracy"), curves.curve("selection_rate")
+    if accuracy is None or selected is None:
+        return []
+    best = int(np.argmax(accuracy.values))
+    near = [i for i, value in enumerate(accuracy.values) if value >= accuracy.values[best] - NEAR]
+    sentences = []
+    for by in curves.attributes:
+        gap = curves.curve("demographic_parity_difference", by)
+        if gap is None:
+            continue
+        smallest = min(near, key=lambda i: gap.values[i])
+        describe = _describer(curves, accuracy, gap, selected)
+        sentence = f"By {by}, accuracy is highest at a threshold of {describe(best)}."
+        if smallest != best:
+            sentence += f" Within {100 * NEAR:g} percentage point of it, the gap is smallest at {describe(smallest)}."
+        sentences.append(sentence)
+    return sentences
+
+
+def _describer(curves: ThresholdCurves, accuracy: Curve, gap: Curve, selected: Curve) -> Callable[[int], str]:
+    def describe(place: int) -> str:
+        difference = gap.at(place)
+        return (
+            f"{format_threshold(curves.thresholds[place])}: accuracy {format_value(accuracy.at(place), 'accuracy')}, "
+            f"demographic parity difference {format_value(difference, gap.name)} "
+            f"({format_level(difference.confidence)} band {format_ends(difference, gap.name)}), "
+            f"{format_percent(selected.values[place])} selected"
+        )
+
+    return describe
+
+
+def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
+    """Build a table of about nine thresholds, or about twenty with all gaps; thresholds in force are included."""
+    shown = [curve for curve in curves.curves if not curve.group]
+    if not every:
+        omitted = ("equal_opportunity_difference", "equalized_odds_difference")
+        shown = [curve for curve in shown if curve.name not in omitted]
+    titles = [METRICS[curve.name].title + (f" by {curve.by}" if curve.by else "") for curve in shown]
+    own = () if curves.in_force is None else curves.in_force.values
+    rows = []
+    for place in _choose_rows(curves, MORE if every else LISTED):
+        threshold = curves.thresholds[place]
+        cells = [show_quantity(curve.at(place), curve.name if curve.by else "rate") for curve in shown]
+        name = format_threshold(threshold) + (" (in force)" if threshold in own else "")
+        rows.append(TableRow((ReportedNumber(name, threshold), *cells)))
+    level = format_level(shown[0].confidence)
+    return Table(
+        f"Selected {describe_limit('each threshold', curves)}, observed; below each its {level} band, simultaneous "
+        "over all thresholds",
+        (Column("threshold", numeric=True), *(Column(title, numeric=True) for title in titles)),
+        tuple(rows),
+        usual="observed",
+    )
+
+
+def _choose_rows(curves: ThresholdCurves, rows: int) -> list[int]:
+    count = len(curves.thresholds)
+    places = {round(i * (count - 1) / (rows + 1)) for i in range(1, rows + 1)} if count > rows else {*range(count)}
+    own = () if curves.in_force is None else curves.in_force.values
+    return sorted(places | {i for i, threshold in enumerate(curves.thresholds) if threshold in own})
+
+
+def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
+    """Yield the curves: an explanation, a drawing for each protected attribute, and all numbers."""
+    count = len(curves.thresholds)
+    thresholds = f"These are all {count} distinct scores"
+    if curves.different > count:
+        scores = format_count(curves.different, "distinct score", "distinct scores")
+        thresholds = f"The {count} thresholds divide the people into parts of similar size, from {scores}"
+    labels = "" if curves.curve("accuracy") else " The data has no true labels, so there is no accuracy."
+    yield Text(
+        "The effect of a decision by the score alone, for each threshold "
+        f"{'up to which' if curves.low_is_good else 'from which on'} people are selected. {thresholds}. The band of "
+        "each curve is simultaneous over all of them, so a threshold may be chosen by looking at the curve."
+        f"{labels} At both ends, none or all are selected, so there is no gap."
+    )
+    for by in curves.attributes:
+        yield Figure(
+            "threshold curves",
+            f"Over the threshold, by {by}: the gap, accuracy if true labels are known, and the selection rate of each "
+            "group, inside their simultaneous bands.",
+            curves,
+            (by,),
+        )
+        gaps = [curve.not_assessable for curve in curves.curves if curve.by == by and not curve.group]
+        left_out = {label: n for gap in reversed(gaps) for label, n in gap.items()}
+        if left_out:
+            yield Text(f"In no gap by {by}, because they are too few: {list_counts(left_out)}.")
+    title = (
+        "All thresholds in numbers"
+        if count <= MORE
+        else f"About {MORE} thresholds in numbers; the JSON has all {count}"
+    )
+    yield Fold(title, (threshold_table(curves, every=True),))
+
+
+def rate_blocks(rates: ThresholdRates) -> Iterator[Block]:
+    """Yield the threshold slider, and a table of a few thresholds."""
+    left_out = [f"{label} by {by}" for by, labels in rates.left_out.items() for label in labels]
+    own = "" if rates.own is not None else " No single threshold in the range of these scores made the decisions."
+    few = f" Not shown, too few or beyond the {MOST_GROUPS} largest: {list_some(left_out)}." if left_out else ""
+    yield Figure(
+        "threshold rates",
+        f"Observed on these people: the share selected {describe_limit('each threshold', rates)}, without intervals. "
+        f"Curves over the threshold have intervals, if the audit computes them.{own}{few}",
+        rates,
+    )
+    last = len(rates.thresholds) - 1
+    own_place = set() if rates.own is None else {rates.own}
+    places = sorted({round(last * (i + 0.5) / SLIDER_ROWS) for i in range(SLIDER_ROWS)} | own_place)
+    rows = [TableRow(("everybody", *(format_percent(rates.groups[0].selected[place]) for place in places)))]
+    for by in rates.attributes:
+        rows.append(TableRow((by,), heading=True))
+        groups = rates.of(by)
+        rows += [TableRow((group.group, *(format_percent(group.selected[i]) for i in places))) for group in groups]
+        if len(groups) > 1:
+            gaps = (format_decimal(rates.gap(by, place) or 0.0) for place in places)
+            rows.append(TableRow(("demographic parity difference", *gaps)))
+    columns = (Column("group"), *(Column(rates.name(place), numeric=True) for place in places))
+    caption = f"Selected {describe_limit('each threshold', rates)}, observed on these people"
+    yield Fold("Selection rates at a few thresholds", (Table(caption, columns, tuple(rows)),))
