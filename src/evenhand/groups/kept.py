@@ -1,4 +1,4 @@
-"""Decisions kept in a result, a bit or a number per person, to pair a result with another about the same people."""
+"""Decisions of single people, kept in a result so that it can be paired with another result about the same people."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from evenhand.stats.paired import PairedCells
 class KeptDecisions(ResultPart):
     """Decisions by cell: people of the same groups and the same true label, in the order of the data.
 
-    A cell holds no attribute of a single person: one bit, or one number, is the decision about its i-th person.
+    A cell has no attributes of single people: the i-th bit, or number, is the decision about its i-th person.
 
     Attributes:
         attributes: Protected attributes that define the cells.
         groups: Group of each cell by each attribute.
-        deserving: Whether the true label of a cell's people is favourable; None where it is unknown.
-        sizes: people of each cell.
-        selected: one bit per person, cell after cell, packed into bytes and written in base64; empty where a number is
-            decided.
-        numbers: name -> a number of each person, cell after cell, doubles (least significant byte first) in base64:
-            ``mean_score``, the score of the favourable label; of a number that is decided ``mean``, the number itself,
-            and ``mean_residual``, the same minus the true one (NaN where that is unknown).
+        deserving: Whether the true label of each cell is favourable; None if it is unknown.
+        sizes: Number of people of each cell.
+        selected: Decisions as one bit per person, cell by cell, packed into bytes and encoded in base64; empty for
+            decided numbers.
+        numbers: Name -> number of each person, cell by cell, as little-endian doubles in base64: ``mean_score``, the
+            score of the favourable label; for decided numbers ``mean``, the number, and ``mean_residual``, the number
+            minus the true one (NaN if it is unknown).
     """
 
     attributes: tuple[str, ...]
@@ -50,9 +50,13 @@ class KeptDecisions(ResultPart):
         true_labels: Integers | None,
         numbers: Mapping[str, Floats],
     ) -> KeptDecisions:
-        """Sort people into cells and keep their decisions, and their numbers by name.
+        """Sort people into cells, and encode their decisions and numbers.
 
-        True labels are 1 favourable, 0 unfavourable and -1 unknown.
+        Args:
+            memberships: Groups of the people by each protected attribute.
+            selected: Decisions, shape (n,); None for decided numbers.
+            true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
+            numbers: Numbers by name, shape (n,).
         """
         labels = np.full(len(memberships[0].codes), -1) if true_labels is None else true_labels
         table = np.column_stack([*(membership.codes for membership in memberships), labels])
@@ -68,58 +72,52 @@ class KeptDecisions(ResultPart):
                 tuple(membership.labels[code] for membership, code in zip(memberships, key, strict=False))
                 for key in keys.tolist()
             ),
-            deserving=tuple(None if key[-1] < 0 else bool(key[-1]) for key in keys.tolist()),
+            deserving=tuple(None if label < 0 else bool(label) for label in keys[:, -1].tolist()),
             sizes=tuple(sizes.tolist()),
             selected="" if selected is None else encode(np.packbits(selected[order])),
             numbers={name: encode(values[order].astype("<f8")) for name, values in numbers.items()},
         )
 
     def pairs_with(self, other: KeptDecisions) -> bool:
-        """Return whether both are about as many people in the same cells."""
-        return (self.attributes, self.groups, self.deserving, self.sizes) == (
-            other.attributes,
-            other.groups,
-            other.deserving,
-            other.sizes,
-        )
+        """Check that both have the same cells with the same number of people."""
+        fields = ("attributes", "groups", "deserving", "sizes")
+        return all(getattr(self, name) == getattr(other, name) for name in fields)
 
     def pair(self, after: KeptDecisions) -> PairedCells:
-        """Count who was selected before (here) and after, in each cell.
+        """Count the people of each cell by their decision before (here) and after.
 
         Raises:
-            DataError: the bits of one do not fit its cells.
+            DataError: The encoded decisions do not fit the cells.
         """
         return PairedCells.count(self.cells, self._bits(), after._bits(), len(self.sizes))
 
     @property
     def cells(self) -> Integers:
-        """The cell of each person, in the order in which they are kept."""
+        """Cell of each person."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def number(self, name: str) -> Floats | None:
-        """Return a number of each person, in the order in which they are kept; None where it is not kept.
+        """Decode a number of each person, cell by cell; None if it was not kept.
 
         Raises:
-            DataError: there are not as many numbers as people.
+            DataError: The number of values is not the number of people.
         """
         if name not in self.numbers:
             return None
         return self._decode(self.numbers[name], 8 * sum(self.sizes)).view("<f8").astype(np.float64)
 
     def cells_of(self, by: Sequence[str], labels: Sequence[str]) -> Integers:
-        """Return the positions of the cells that make up a group."""
-        places = [self.attributes.index(name) for name in by]
-        wanted = tuple(labels)
-        return np.array(
-            [i for i, own in enumerate(self.groups) if tuple(own[at] for at in places) == wanted], dtype=int
-        )
+        """Return the positions of the cells of a group."""
+        places, group = [self.attributes.index(name) for name in by], tuple(labels)
+        cells = [i for i, values in enumerate(self.groups) if tuple(values[place] for place in places) == group]
+        return np.array(cells, dtype=int)
 
     def _bits(self) -> Booleans:
         people = sum(self.sizes)
         return np.unpackbits(self._decode(self.selected, -(-people // 8)), count=people).astype(bool)
 
     def _decode(self, text: str, size: int) -> NDArray[np.uint8]:
-        """Return the bytes that a text stands for, which must be so many."""
+        """Decode a number of bytes from base64."""
         try:
             packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
         except ValueError:
@@ -139,22 +137,22 @@ def fingerprint_people(
     Args:
         memberships: Groups of all people.
         truth: True labels (1 favourable, 0 unfavourable, -1 unknown) or true numbers, shape (n,); None without.
-        counts: Number of people that each entry stands for, shape (n,); None: one. Counted people have no order, so
-            their fingerprint differs from that of the same people one by one.
+        counts: Number of people that each entry represents, shape (n,). None means one. Counted people have no order,
+            so their fingerprint differs from that of the same people one by one.
     """
-    found = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())
+    digest = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())
     for membership in memberships:
-        # Groups that nobody is in, and the order of the groups, are the schema's and not the people's.
+        # Empty groups and the order of the groups come from the schema, not from the people.
         codes, position = np.unique(membership.codes, return_inverse=True)
         names = [membership.labels[code] for code in codes.tolist()]
         rank = np.empty(len(names), dtype="<i8")
         rank[np.argsort(names)] = np.arange(len(names))
-        found.update(repr((membership.name, *sorted(names))).encode())
-        found.update(rank[position].tobytes())
+        digest.update(repr((membership.name, *sorted(names))).encode())
+        digest.update(rank[position].tobytes())
     if truth is not None and truth.dtype.kind == "f":
-        found.update(truth.tobytes())
+        digest.update(truth.tobytes())
     elif truth is not None:
-        found.update(np.packbits(truth == 1).tobytes())
+        digest.update(np.packbits(truth == 1).tobytes())
         if (truth < 0).any():
-            found.update(np.packbits(truth < 0).tobytes())
-    return found.hexdigest()
+            digest.update(np.packbits(truth < 0).tobytes())
+    return digest.hexdigest()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from evenhand.core.typing import Booleans
 from evenhand.groups.membership import group_by_attribute, number_combinations
 from evenhand.groups.result import SMALL
-from evenhand.individual.flips import Variants
-from evenhand.individual.noise import find_confirmed_flips
+from evenhand.individual.flips import count_flips
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
-from evenhand.schema.schema import Schema
 from evenhand.subgroups.rules import Rules, describe_rules, find_members
 
 
@@ -45,36 +42,6 @@ class FlipMetric:
         """
         counted = count_flips(scorer, people.schema, people.individuals, self.protected)
         return float(counted.flips[counted.compared].mean()) if counted.compared.any() else 0.0
-
-
-class CountedFlips(NamedTuple):
-    """Whose decision flips, each of shape (n,).
-
-    Attributes:
-        published: if nothing but the protected attributes changes.
-        flips: between plausible counterparts; without rules the same.
-        compared: who obeys the schema's rules and has a plausible counterpart; without rules everybody.
-    """
-
-    published: Booleans
-    flips: Booleans
-    compared: Booleans
-
-
-def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> CountedFlips:
-    """Ask about individuals (n, attributes) under every protected assignment, and find whose label flips.
-
-    Flips of a model that can vary count only if they repeat.
-    """
-    variants = Variants.of(schema, protected, individuals)
-    published, counterparts = variants.labels(lambda rows: predict_labels(scorer, rows))
-    every = np.ones_like(variants.plausible)
-    flips = find_confirmed_flips(scorer, variants.published, published, every)
-    if not schema.constrains_people:
-        return CountedFlips(flips, flips, np.ones_like(flips))
-    compared = schema.obeys_rules(individuals) & (variants.plausible.sum(axis=1) > 1)
-    between = find_confirmed_flips(scorer, variants.counterparts, counterparts, variants.plausible & compared[:, None])
-    return CountedFlips(flips, compared & between, compared)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Groups known by probability alone: rates, differences and bounds, and how they are said."""
+"""Rates of groups that are known by probability only."""

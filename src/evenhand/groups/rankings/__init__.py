@@ -1,1 +1,1 @@
-"""Rankings: who is selected, who gets attention and who stands above whom, by group, list by list."""
+"""Audit of rankings by group: selection, attention and order of pairs."""

@@ -140,7 +140,7 @@ def _choose_positions(rankings: RecordedRankings, config: RankingConfig) -> tupl
         if max(config.at) >= longest:
             raise OptionError(
                 f"expected fewer places than the longest list has, {longest:,}, got {max(config.at):,}",
-                hint="everybody would be selected; give a smaller `at=K`",
+                hint="all candidates would be selected; give a smaller `at=K`",
             )
         return config.at
     half = float(np.median(np.bincount(rankings.lists))) / 2

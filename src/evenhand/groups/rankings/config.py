@@ -10,7 +10,7 @@ from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 
 PositionWeights: TypeAlias = Literal["log", "reciprocal", "geometric", "top"]
-"""How much attention a place gets: 1 / log2(1 + rank), 1 / rank, patience ** (rank - 1), or 1 down to the first k."""
+"""Attention of a position: 1 / log2(1 + rank), 1 / rank, patience ** (rank - 1), or 1 for the first k positions."""
 
 
 class RankingConfig(Config):
@@ -19,11 +19,11 @@ class RankingConfig(Config):
     at: tuple[int, ...] = setting((), "how many places from the top count as selected, such as 10; by default several")
     position_weights: PositionWeights = setting(
         "log",
-        "attention that a place gets: 1 / log2(1 + rank) as in DCG, 1 / rank, patience to the power of rank - 1, or 1 "
-        "for the places that count as selected (the fewest that are named) and 0 below",
+        "attention of a place: 1 / log2(1 + rank) as in DCG, 1 / rank, patience to the power of rank - 1, or 1 for the "
+        "places that count as selected (the smallest number of them) and 0 below",
     )
     patience: float = setting(
-        0.8, "with geometric weights: probability of going on from one place to the next", gt=0, lt=1
+        0.8, "with geometric weights: probability of continuing from one place to the next", gt=0, lt=1
     )
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     min_group_size: int = setting(
@@ -34,12 +34,12 @@ class RankingConfig(Config):
 
     @field_validator("at", mode="before")
     @classmethod
-    def _list_places(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, int) else given
+    def _list_positions(cls, at: Any) -> Any:
+        return (at,) if isinstance(at, int) else at
 
     @field_validator("at")
     @classmethod
-    def _sort_places(cls, given: tuple[int, ...]) -> tuple[int, ...]:
-        if any(k < 1 for k in given):
-            raise OptionError(f"expected places from 1 on, got {min(given)}", location="at")
-        return tuple(sorted(set(given)))
+    def _sort_positions(cls, at: tuple[int, ...]) -> tuple[int, ...]:
+        if any(k < 1 for k in at):
+            raise OptionError(f"expected places from 1 on, got {min(at)}", location="at")
+        return tuple(sorted(set(at)))
