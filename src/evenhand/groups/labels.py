@@ -42,7 +42,7 @@ from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_RATE_GAPS
 from evenhand.stats.proportion import count_pairs, mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
-MACRO = "Clopper-Pearson limits of each label, squared and added"
+MACRO = "Clopper-Pearson limits of all labels, combined"
 KAPPA = "limits of each weighted kappa"
 RANKS = "score interval, variance by DeLong or Newcombe"
 ORDINAL_DISTANCES = ("probability_of_superiority", "grade_wasserstein_distance")

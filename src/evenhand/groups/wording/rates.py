@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.core.document import Block, Column, Document, Figure, Fold, Heading, Metric, Note, Table, TableRow, Text
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Heading,
+    Metric,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
 from evenhand.core.text import format_against, format_count, format_percent, join_names
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import find_caution
@@ -23,7 +36,6 @@ from evenhand.groups.wording.tables import (
     label_notes,
     metric_columns,
     overall_table,
-    plain_number,
     show_metric,
     small_group_notes,
     weighted_by,
@@ -245,7 +257,7 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
             [part for part in result.calibration if part.by == by],
             ("mean score", "observed rate"),
             lambda part: (
-                plain_number(part.mean_score, Unknown(reason=""), "rate"),
+                ReportedNumber(format_percent(part.mean_score), part.mean_score, "observed"),
                 show_quantity(part.base_rate, "rate"),
             ),
             result.min_group_size,
