@@ -1,9 +1,9 @@
 """Results of audits of language models as tests need them: figures made up, but consistent."""
 
 from evenhand.llm import LanguageModelAudit
+from evenhand.llm.budget import ServiceUsage
 from evenhand.llm.result import (
     AskedSide,
-    ConfirmedName,
     ConfirmedTemplate,
     FlipShares,
     GroupGap,
@@ -12,7 +12,6 @@ from evenhand.llm.result import (
     Narrowing,
     ScenarioGap,
 )
-from evenhand.llm.budget import ServiceUsage
 from evenhand.stats import Estimated, Observed
 
 MAN, WOMAN, BLACK = "white man", "white woman", "black woman"
@@ -117,7 +116,6 @@ def audit(**changes):
         "groups": (outcome(MAN, 0.412), outcome(BLACK, 0.35, 0.05), outcome(WOMAN, 0.4)),
         "noise": estimated(0.31, 0.03),
         "template_findings": tuple(template(n, 0.9 - 0.1 * k, 0.2) for k, n in enumerate((3, 17, 41))),
-        "name_findings": (ConfirmedName(name="Ebony", group=BLACK, pairs=70, mean=0.2, others=0.37, p=0.011),),
         "tested": 14,
         "sweeps": 20,
         "looks": 19,

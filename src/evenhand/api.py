@@ -246,7 +246,6 @@ class LanguageModelSettings(FileSettings, total=False):
     cluster: str | None
     findings: int
     finding_pairs: int
-    name_findings: int
     confidence: float
     time_limit: float | None
     seed: int | None

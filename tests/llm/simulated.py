@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenhand.llm.design import CHOICE, AnswerBatch
+from evenhand.llm.design import CHOICE, Outcomes
 
 
 class SimulatedRespondent:
@@ -24,13 +24,13 @@ class SimulatedRespondent:
         kind = np.full(len(chance), CHOICE)
         if self.ranks:
             worth = chance + self.records * batch.record - self.places * np.arange(chance.shape[1])
-            return AnswerBatch(worth.argsort(axis=1).argsort(axis=1) / (chance.shape[1] - 1), kind)
+            return Outcomes(worth.argsort(axis=1).argsort(axis=1) / (chance.shape[1] - 1), kind)
         dice = roll(self.seed, batch.template, batch.group[:, 0], batch.name[:, 0], batch.draw)
         value = (dice[:, None] < chance).astype(float)
         if self.kinds is not None:
             kind = self.kinds(batch)
             value = np.where((kind == CHOICE)[:, None], value, np.nan)
-        return AnswerBatch(value, kind)
+        return Outcomes(value, kind)
 
 
 def roll(*numbers):

@@ -1,6 +1,4 @@
-"""Which templates and names are treated differently: planted ones are confirmed, others are not."""
-
-from itertools import product
+"""Templates that are treated differently: planted ones are confirmed, others are not."""
 
 import numpy as np
 import pytest
@@ -8,14 +6,11 @@ from tests.llm.simulated import SimulatedRespondent
 
 from evenhand.llm import LanguageModelConfig
 from evenhand.llm.asking import AskingPlan, ask_sweeps
-from evenhand.llm.design import Design, Interviewer, TrialOutcomes
+from evenhand.llm.design import Design, Interviewer, Outcomes
 from evenhand.llm.estimates import AnswerTable
 from evenhand.llm.findings import (
     Suspect,
     confirm,
-    name_trials,
-    sign_flip_p,
-    suspect_names,
     suspect_templates,
     template_trials,
 )
@@ -23,7 +18,7 @@ from evenhand.llm.findings import (
 
 def table_of(value, name=None):
     zeros = np.zeros(value.shape, dtype=int)
-    return AnswerTable(value, zeros, zeros if name is None else name, TrialOutcomes(value[:, :, 0], zeros[:, :, 0]))
+    return AnswerTable(value, zeros, zeros if name is None else name, Outcomes(value[:, :, 0], zeros[:, :, 0]))
 
 
 def test_the_widest_templates_by_hand():
@@ -36,13 +31,6 @@ def test_the_widest_templates_by_hand():
     assert suspect_templates(table_of(np.ones((3, 2, 2))), [(0, 1)], 4) == []
 
 
-def test_the_widest_names_by_hand():
-    """Name 1 of group 0 is worse than the other in each of its templates; group 1 has one name, which is no suspect."""
-    value = np.array([[[1.0, 0.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
-    name = np.array([[[0, 1], [0, 0]], [[1, 0], [0, 0]]])
-    assert suspect_names(table_of(value, name), (2, 1), 3) == [Suspect((0, 0), 0), Suspect((0, 0), 1)]
-
-
 def test_fresh_pairs_are_fresh_and_balanced():
     design = Design(9, (6, 4), 2)
     (trials,) = template_trials([Suspect((1, 0), 3)], design, 12, sweep=5, ranks=False)
@@ -52,31 +40,22 @@ def test_fresh_pairs_are_fresh_and_balanced():
     assert trials.name[0, 1] == design.names_in(5)[3, 0]
     assert sorted(trials.name[1:7, 1]) == list(range(6))
     assert sorted(trials.name[3:7, 0]) == list(range(4))
-    (trials,) = name_trials([Suspect((0, 0), 2)], design, 18)
-    assert (trials.name[:, 0] == 2).all()
-    assert sorted(np.bincount(trials.name[:, 1], minlength=6)) == [0, 3, 3, 4, 4, 4]
-    assert sorted(np.bincount(trials.template)) == [2] * 9
 
 
 @pytest.mark.parametrize("ranks", [False, True])
-def test_planted_templates_and_names_are_confirmed(ranks):
+def test_planted_templates_are_confirmed(ranks):
     chance = np.full((12, 2, 6), 0.5)
     if not ranks:
         chance[4, 0], chance[4, 1] = 0.9, 0.1
-        chance[:, 1, 3] = 0.02
-        chance[4, 1, 3] = 0.1
     else:
         chance[4, 0] = 0.9
     respondent = SimulatedRespondent(chance, ranks=ranks, places=0.1)
     design, interviewer = Design(12, (6, 6), 1), Interviewer(respondent)
     suspects = [Suspect((0, 1), 4), Suspect((0, 1), 7)]
     trials = template_trials(suspects, design, 40, 6, ranks=ranks)
-    if not ranks:
-        names = [Suspect((1, 1), 3), Suspect((0, 0), 5)]
-        suspects, trials = [*suspects, *names], [*trials, *name_trials(names, design, 70)]
     found = confirm(suspects, trials, interviewer)
     clear = {one.suspect for one in found if one.p <= 0.05}
-    assert clear == {Suspect((0, 1), 4)} | (set() if ranks else {Suspect((1, 1), 3)})
+    assert clear == {Suspect((0, 1), 4)}
     assert [one.p for one in found] == sorted(one.p for one in found)
     best = next(one for one in found if one.suspect == Suspect((0, 1), 4))
     assert best.better[0] > best.better[1]
@@ -94,32 +73,11 @@ def test_a_ranking_of_three_groups_compares_the_two_that_are_suspected():
     assert found.outcomes.value.tolist() == [[1.0, 0.0]] * 10
 
 
-@pytest.mark.parametrize("ranks", [False, True])
-def test_without_fresh_questions_the_sweeps_must_do(ranks):
-    """A template in which one group always has the better outcome is clear by the sweeps; its trials are theirs."""
+def test_no_template_is_confirmed_without_fresh_questions():
     chance = np.full((8, 2, 6), 0.5)
     chance[3, 1], chance[3, 0] = 1.0, 0.0
-    respondent = SimulatedRespondent(chance, ranks=ranks, records=0.2 if ranks else 0.0)
-    plan, wanted = AskingPlan([(0, 1)]), LanguageModelConfig(half_width=0.001, calls=8 * 2 * 13, seed=0, findings=3)
-    asked = ask_sweeps(respondent, plan, wanted)
-    assert not asked.affordable
-    assert asked.sweeps >= 9
-    first, *others = asked.templates
-    assert first.suspect == Suspect((0, 1), 3)
-    assert first.p <= 0.05
-    assert first.better == (0, asked.sweeps)
-    assert len(others) == 2
-    assert all(one.p > 0.05 for one in others)
-    np.testing.assert_array_equal(first.trials.name, asked.table.name[3].T)
-    np.testing.assert_array_equal(first.outcomes.value, asked.table.value[3].T)
-
-
-def test_signs_by_hand():
-    """One template with four differences of 1: |sum| is 4 for two of the 16 signs, so that p is near 1/8."""
-    p = sign_flip_p(np.array([[1.0, 1.0, 1.0, 1.0]]), np.random.default_rng(1))
-    exact = np.mean([abs(sum(signs)) == 4 for signs in product([-1, 1], repeat=4)])
-    assert p[0] == pytest.approx(exact, abs=0.03)
-    assert sign_flip_p(np.array([[np.nan, 0.0]]), np.random.default_rng(1))[0] == 1
-    many = sign_flip_p(np.vstack([np.ones((1, 20)), np.tile([1.0, -1.0], (5, 10))]), np.random.default_rng(1))
-    assert many[0] == 1 / 1000
-    assert (many[1:] == 1).all()
+    config = LanguageModelConfig(half_width=0.001, calls=8 * 2 * 13, seed=0, findings=3)
+    answers = ask_sweeps(SimulatedRespondent(chance), AskingPlan([(0, 1)]), config)
+    assert not answers.affordable
+    assert answers.sweeps >= 9
+    assert answers.templates == []

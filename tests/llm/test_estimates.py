@@ -10,16 +10,16 @@ from tests.llm.simulated import SimulatedRespondent
 from tests.support import scaled
 
 from evenhand.llm.asking import tabulate
-from evenhand.llm.design import CHOICE, FAILED, REFUSED, Design, Interviewer, TrialOutcomes
+from evenhand.llm.design import CHOICE, FAILED, REFUSED, Design, Interviewer, Outcomes
 from evenhand.llm.estimates import (
     AnswerTable,
     PairedAnswers,
-    ShareEstimate,
     _add_up,
     estimate_flips,
     estimate_gap,
     estimate_gap_here,
 )
+from evenhand.stats import Estimated
 from evenhand.stats.level import student_quantile
 
 
@@ -29,6 +29,11 @@ def ask(chance, sweeps, seed=0, **given):
     trials = [design.sweep(number) for number in range(sweeps)]
     outcomes = [interviewer.ask(one) for one in trials]
     return tabulate(list(zip(trials, outcomes, strict=True)), interviewer.ask(design.again(trials[0])))
+
+
+def shares(flips):
+    """Return the shares by cause."""
+    return [flips.asked_once, flips.noise, flips.names, flips.identity]
 
 
 def test_parts_of_flips_by_hand():
@@ -90,7 +95,7 @@ def flips_by_loops(pairs):
 def test_flips_are_means_over_pairs_of_pairs(pairs, random):
     found, parts = estimate_flips(pairs, 0.95), flips_by_loops(pairs)
     if len(parts) < 2:
-        assert found is None
+        assert found.identity.kind == "unknown"
         return
     once, noise, identity = np.mean(parts, axis=0)
     assert found.asked_once.value == pytest.approx(once)
@@ -98,7 +103,7 @@ def test_flips_are_means_over_pairs_of_pairs(pairs, random):
     assert found.identity.value == pytest.approx(groups)
     assert found.noise.value == pytest.approx(min(noise, once - groups))
     assert found.noise.value + found.names.value + found.identity.value == pytest.approx(once)
-    for part in found:
+    for part in shares(found):
         assert 0 <= part.low <= part.value <= part.high
     # Templates in another order, names called otherwise, groups swapped: all the same.
     order = random.sample(range(len(pairs.first)), len(pairs.first))
@@ -110,8 +115,9 @@ def test_flips_are_means_over_pairs_of_pairs(pairs, random):
         renamed[pairs.name_1][order],
         again=pairs.again[order][:, ::-1],
     )
-    for part, swapped in zip(found, estimate_flips(other, 0.95), strict=True):
-        assert swapped == pytest.approx(part, abs=1e-9)
+    for part, swapped in zip(shares(found), shares(estimate_flips(other, 0.95)), strict=True):
+        ends = [(share.value, share.low, share.high) for share in (swapped, part)]
+        assert ends[0] == pytest.approx(ends[1], abs=1e-9)
 
 
 def test_swapped_groups_flip_the_sign_of_gaps():
@@ -131,9 +137,9 @@ def test_a_single_name_or_template_stands_for_itself():
     table = ask(np.full((10, 2, 1), 0.5), 3)
     pairs = table.pair((0, 1), (1, 1))
     assert estimate_gap(pairs).variance.clusters == (10,)
-    assert estimate_flips(pairs, 0.95) is not None
+    assert estimate_flips(pairs, 0.95).identity.kind == "estimated"
     assert estimate_gap(table.select(np.array([4])).pair((0, 1), (1, 1))) is None
-    assert estimate_gap_here(table.select(np.array([4])).pair((0, 1), (1, 1)), 0.95) is not None
+    assert estimate_gap_here(table.select(np.array([4])).pair((0, 1), (1, 1)), 0.95).kind == "observed"
 
 
 def test_clusters_of_templates_widen_the_interval():
@@ -151,7 +157,7 @@ def test_clusters_of_templates_widen_the_interval():
 def test_refusals_are_compared_and_failures_are_in_no_number():
     kind = np.array([[[REFUSED], [CHOICE]], [[FAILED], [CHOICE]], [[CHOICE], [CHOICE]]])
     value = np.where(kind == CHOICE, 1.0, np.nan)
-    table = AnswerTable(value, kind, np.zeros((3, 2, 1), dtype=int), TrialOutcomes(value[:, :, 0], kind[:, :, 0]))
+    table = AnswerTable(value, kind, np.zeros((3, 2, 1), dtype=int), Outcomes(value[:, :, 0], kind[:, :, 0]))
     refused = table.pair((0, 1), (1, 1), refused=True)
     np.testing.assert_array_equal(refused.difference[:, 0], [1.0, np.nan, 0.0])
     assert refused.again is None
@@ -162,7 +168,7 @@ def test_probabilities_need_no_second_asking():
     shape = (6, 3)
     names = np.tile(np.arange(3), (6, 1))
     found = estimate_flips(PairedAnswers(np.full(shape, 0.6), np.full(shape, 0.2), names, names), 0.95)
-    values = [part.value for part in found]
+    values = [part.value for part in shares(found)]
     assert values == pytest.approx([0.56, 0.4, 0.0, 0.16])
     here = estimate_gap_here(PairedAnswers(np.full(shape, 0.6), np.full(shape, 0.2), names, names), 0.95)
     assert (here.low, here.high) == pytest.approx((0.4, 0.4))
@@ -171,7 +177,7 @@ def test_probabilities_need_no_second_asking():
 def test_a_coin_is_noise_and_nothing_else():
     """Yes with 20 %, whoever it is: two people asked once differ in 32 % of pairs, and none of it is identity."""
     rows = [estimate_flips(ask(np.full((40, 2, 10), 0.2), 6, seed).pair((0, 1), (10, 10)), 0.95) for seed in range(30)]
-    means = np.mean([[part.value for part in row] for row in rows], axis=0)
+    means = np.mean([[part.value for part in shares(row)] for row in rows], axis=0)
     assert means[0] == pytest.approx(0.32, abs=0.01)
     assert means[1] == pytest.approx(0.32, abs=0.03)
     assert means[3] < 0.01
@@ -195,6 +201,8 @@ def test_the_interval_of_the_gap_holds_the_truth_where_names_have_effects():
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
 def test_parts_of_flips_add_up_and_none_is_below_zero(whole, noise, identity):
     """Rounding included: 0.47 - 0.37 - 0.1 is below 0 in floating point."""
-    parts = _add_up(whole / 100, *(ShareEstimate(part / 100, 0.0, 1.0) for part in (noise, 0, identity)))
+    rest = {"low": 0.0, "high": 1.0, "confidence": 0.95, "n": 100, "population": "all", "method": "none"}
+    terms = [Estimated(value=part / 100, **rest) for part in (whole, noise, 0, identity)]
+    _, *parts = shares(_add_up(*terms))
     assert sum(part.value for part in parts) == pytest.approx(whole / 100)
     assert all(part.value >= 0 for part in parts)

@@ -1,7 +1,5 @@
 """Two models asked the same: changes in pairs, and whether a gap became smaller whichever group is better off."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,10 @@ from hypothesis import strategies as st
 from evenhand.auditing import parse_gate
 from evenhand.errors import OptionError
 from evenhand.llm import LanguageModelComparison
+from evenhand.llm.analysis import AuditTable
+from evenhand.llm.asking import AskingPlan
 from evenhand.llm.comparison import pair_audits
+from evenhand.llm.estimates import AnswerTable
 from language_audits import BLACK, MAN, audit, gap, outcome
 
 
@@ -18,11 +19,8 @@ def asked(first, second, groups=(MAN, BLACK)):
     """Return an audit of two groups whose answers are given, each of shape (templates, sweeps)."""
     value = np.stack([first, second], axis=1).astype(float)
     names = np.broadcast_to(np.arange(value.shape[2]), value.shape)
-    table = SimpleNamespace(
-        answers=SimpleNamespace(value=value, name=names),
-        plan=SimpleNamespace(comparisons=((0, 1),), cluster=None),
-        names=(value.shape[2],) * 2,
-    )
+    answers = AnswerTable(value, np.zeros(value.shape, dtype=int), names)
+    table = AuditTable(answers, AskingPlan(((0, 1),)), (value.shape[2],) * 2)
     groups = tuple(outcome(group, 0.4) for group in groups)
     return audit(comparisons=(gap(groups[0].group, groups[1].group, 0.1, 0.05),), groups=groups, table=table)
 
@@ -80,7 +78,7 @@ def test_changes_are_those_of_a_loop_over_pairs(seed, templates, sweeps):
 def test_only_sweeps_that_both_finished_are_compared():
     rng = np.random.default_rng(3)
     one, other = asked(*answers(rng, 0.5, (2, 30, 8))), asked(*answers(rng, 0.5, (2, 30, 3)))
-    other.table.names = one.table.names
+    other = other.model_copy(update={"table": other.table._replace(names=one.table.names)})
     assert pair_audits(one, other, 0.95).sweeps == 3
 
 

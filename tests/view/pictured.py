@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
-from types import SimpleNamespace
 
 import examples
 import numpy as np
@@ -27,7 +26,10 @@ from evenhand.genai.classifiers.confusion import ConfusionResult
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search import search
 from evenhand.individual.search.texts import TextSearchResult
+from evenhand.llm.analysis import AuditTable
+from evenhand.llm.asking import AskingPlan
 from evenhand.llm.comparison import pair_audits
+from evenhand.llm.estimates import AnswerTable
 from evenhand.mitigation import CandidateResult, MitigationResult, find_alternatives, refute_alternatives
 from evenhand.mitigation.candidate import Trial
 from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
@@ -335,10 +337,10 @@ def language_change() -> Result:
         language_audits.audit(
             comparisons=(language_audits.gap(language_audits.MAN, language_audits.BLACK, 0.062, 0.041),),
             groups=groups,
-            table=SimpleNamespace(
-                answers=SimpleNamespace(value=value.astype(float), name=np.broadcast_to(np.arange(6), value.shape)),
-                plan=SimpleNamespace(comparisons=((0, 1),), cluster=None),
-                names=(6, 6),
+            table=AuditTable(
+                AnswerTable(value.astype(float), np.zeros_like(value), np.broadcast_to(np.arange(6), value.shape)),
+                AskingPlan([(0, 1)]),
+                (6, 6),
             ),
         )
         for value in values

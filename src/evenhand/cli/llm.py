@@ -31,7 +31,7 @@ SETTINGS: ConfigOptions[LanguageModelConfig] = ConfigOptions(
 COMPARED: ConfigOptions[LanguageModelConfig] = ConfigOptions(
     "evenhand.llm:LanguageModelConfig",
     about="a comparison",
-    without=("goal", "threshold", "findings", "finding_pairs", "name_findings", "scenario"),
+    without=("goal", "threshold", "findings", "finding_pairs", "scenario"),
     renamed={"calls": "budget"},
 )
 

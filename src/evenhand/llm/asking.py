@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,24 +11,12 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Integers
 from evenhand.errors import BudgetError, OptionError
 from evenhand.llm.config import LanguageModelConfig
-from evenhand.llm.design import Design, Interviewer, Respondent, TrialOutcomes, Trials
+from evenhand.llm.design import Design, Interviewer, Outcomes, Respondent, Trials
 from evenhand.llm.estimates import AnswerTable, estimate_gap
-from evenhand.llm.findings import (
-    Confirmation,
-    clear_templates,
-    confirm,
-    name_trials,
-    suspect_names,
-    suspect_templates,
-    template_trials,
-)
+from evenhand.llm.findings import Confirmation, confirm, suspect_templates, template_trials
+from evenhand.llm.result import StopReason
 from evenhand.llm.stopping import DecisionRule, PrecisionRule
 from evenhand.stats.multiway import MultiwayMean
-
-NAME_PAIRS = 70
-"""Number of fresh pairs per suspected name. Many are required, because the other names of the group vary."""
-
-StopReason = Literal["half-width", "names", "decided", "sweeps", "calls", "budget", "time", "interrupt"]
 
 Report = Callable[[int, int, Sequence[MultiwayMean | None]], None]
 """Function called after each sweep with its number, the maximum number of sweeps, and the current gaps."""
@@ -58,9 +46,9 @@ class AskedAnswers(NamedTuple):
         sweeps: Number of completed sweeps.
         looks: Number of times that the gaps were evaluated.
         levels: Confidence level of the interval of each gap.
-        stopped_by: Reason for the end. ``budget`` means the limit of calls or money of the service.
-        templates, names: Results of fresh questions about templates and names.
-        affordable: Whether fresh questions were asked. Otherwise, ``templates`` are based on the sweeps.
+        stopped_by: Reason for the end.
+        templates: Results of fresh questions about templates.
+        affordable: Whether fresh questions were asked.
         calls: Total number of questions.
     """
 
@@ -70,7 +58,6 @@ class AskedAnswers(NamedTuple):
     levels: tuple[float, ...]
     stopped_by: StopReason
     templates: list[Confirmation]
-    names: list[Confirmation]
     affordable: bool
     calls: int
 
@@ -84,7 +71,7 @@ def ask_sweeps(
     limit: TimeLimit = NEVER,
     min_sweeps: int = 2,
 ) -> AskedAnswers:
-    """Ask until the gaps are precise enough, then ask about the most conspicuous templates and names again.
+    """Ask until the gaps are precise enough, then ask about the most conspicuous templates again.
 
     Args:
         respondent: Respondent to ask.
@@ -109,8 +96,8 @@ def ask_sweeps(
         if config.goal == "precision"
         else DecisionRule(config.threshold, config.confidence, len(plan.comparisons))
     )
-    sweeps: list[tuple[Trials, TrialOutcomes]] = []
-    again: TrialOutcomes | None = None
+    sweeps: list[tuple[Trials, Outcomes]] = []
+    again: Outcomes | None = None
     reason: StopReason = "sweeps" if max_sweeps == config.sweeps else "calls"
 
     def estimate() -> tuple[list[MultiwayMean | None], list[MultiwayMean]]:
@@ -139,45 +126,24 @@ def ask_sweeps(
         reason, fresh = "budget" if isinstance(error, BudgetError) else "interrupt", False
     _, estimates = estimate()
     levels = rule.levels(estimates, len(sweeps), max_sweeps) if estimates else ()
+    templates: list[Confirmation] = []
     fresh = fresh and not limit.passed()
-    answers = AskedAnswers(
-        tabulate(sweeps, again), len(sweeps), rule.looks, levels, reason, [], [], fresh, interviewer.calls
-    )
+    table = tabulate(sweeps, again)
     if fresh:
-        answers = _ask_fresh_questions(answers, design, interviewer, plan, config)
-    if answers.affordable or not config.findings:
-        return answers
-    templates = clear_templates(answers.table, plan.comparisons, design, config.findings, ranks=respondent.ranks)
-    return answers._replace(templates=templates)
+        suspects = suspect_templates(table, plan.comparisons, config.findings)
+        trials_per_suspect = template_trials(
+            suspects, design, config.finding_pairs, len(sweeps), ranks=respondent.ranks
+        )
+        try:
+            templates = confirm(suspects, trials_per_suspect, interviewer)
+        except BudgetError:
+            fresh = False
+        except KeyboardInterrupt:
+            fresh, reason = False, "interrupt"
+    return AskedAnswers(table, len(sweeps), rule.looks, levels, reason, templates, fresh, interviewer.calls)
 
 
-def _ask_fresh_questions(
-    answers: AskedAnswers, design: Design, interviewer: Interviewer, plan: AskingPlan, config: LanguageModelConfig
-) -> AskedAnswers:
-    """Ask fresh questions about the most conspicuous templates and names, and add the results."""
-    ranks = interviewer.respondent.ranks
-    templates = suspect_templates(answers.table, plan.comparisons, config.findings)
-    # If all groups are ranked together, names of one group can only be compared if there are two positions.
-    name_findings = config.name_findings if not ranks or len(design.names) == 2 else 0
-    names = suspect_names(answers.table, design.names, name_findings)
-    trials = [
-        *template_trials(templates, design, config.finding_pairs, answers.sweeps, ranks=ranks),
-        *name_trials(names, design, NAME_PAIRS),
-    ]
-    try:
-        confirmations = confirm([*templates, *names], trials, interviewer)
-    except BudgetError:
-        return answers._replace(affordable=False, calls=interviewer.calls)
-    except KeyboardInterrupt:
-        return answers._replace(affordable=False, calls=interviewer.calls, stopped_by="interrupt")
-    return answers._replace(
-        templates=[item for item in confirmations if item.suspect.groups[0] != item.suspect.groups[1]],
-        names=[item for item in confirmations if item.suspect.groups[0] == item.suspect.groups[1]],
-        calls=interviewer.calls,
-    )
-
-
-def tabulate(sweeps: list[tuple[Trials, TrialOutcomes]], again: TrialOutcomes | None) -> AnswerTable:
+def tabulate(sweeps: list[tuple[Trials, Outcomes]], again: Outcomes | None) -> AnswerTable:
     """Combine the answers of all sweeps into one table."""
     value, kind, name = (
         np.stack(parts, axis=2)
@@ -216,7 +182,7 @@ def afford_calls(respondent: Respondent, config: LanguageModelConfig, *, twice: 
     assert config.calls is not None
     sweep = respondent.templates * len(respondent.names)
     sides = len(respondent.names) if respondent.ranks else 2
-    fresh = sides * config.findings * config.finding_pairs + 2 * config.name_findings * NAME_PAIRS
+    fresh = sides * config.findings * config.finding_pairs
     # Fresh questions are reserved first, unless too few calls remain for two sweeps.
     for reserved in (fresh, 0):
         sweeps = (config.calls - reserved) // sweep - twice

@@ -13,27 +13,23 @@ from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
+from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
 from evenhand.llm.budget import ServiceUsage
 from evenhand.llm.config import LanguageModelConfig
+from evenhand.llm.estimates import AnswerTable, PairedAnswers, estimate_gap, to_quantity
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.model import question_key
-from evenhand.llm.numbers import METHOD, POPULATION, TOO_FEW
 from evenhand.llm.result import GroupGap, LanguageModelAudit
 from evenhand.stats.level import bonferroni
-from evenhand.stats.multiway import multiway_mean
-from evenhand.stats.quantity import Estimated, Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ChangeVerdict: TypeAlias = Literal["better", "worse", "no clear change", "unknown"]
 """Whether a gap decreased or increased significantly; also used in the conditions ``llm.better`` and ``llm.worse``."""
-
-Families: TypeAlias = tuple[list[Integers], list[Integers]]
-"""Clusters of answers: templates with their clusters, and names; each of shape (templates, sweeps)."""
 
 
 class GapChange(ResultPart):
@@ -170,7 +166,7 @@ def compare_language_models(
     def part(name: str, start: float) -> Progress:
         return lambda step, share: record_progress(f"{name}: {step}", start + share / 2)
 
-    config = config.model_copy(update={"goal": "precision", "findings": 0, "name_findings": 0})
+    config = config.model_copy(update={"goal": "precision", "findings": 0})
     seconds = config.time_limit
     old_interview = open_interview(before, people, config, answers=answers, data_name=data_name)
     config = config.model_copy(update={"seed": old_interview.config.seed})
@@ -236,29 +232,18 @@ def pair_audits(
     sweeps = min(old.answers.value.shape[2], new.answers.value.shape[2])
     if not np.array_equal(old.answers.name[:, :, :sweeps], new.answers.name[:, :, :sweeps]):
         raise OptionError("expected the same names in the same rows of both audits", hint="give both the same seed")
-    values = [table.answers.value[:, :, :sweeps] for table in (old, new)]
-    names = old.answers.name[:, :, :sweeps]
-    level = bonferroni(confidence, len(before.comparisons))
-    group_level = bonferroni(confidence, len(before.groups))
-    scenes = [np.broadcast_to(np.arange(len(names))[:, None], (len(names), sweeps))]
-    if old.plan.cluster is not None:
-        scenes.append(np.broadcast_to(old.plan.cluster[:, None], (len(names), sweeps)))
-    sampled = [[names[:, g]] if count > 1 else [] for g, count in enumerate(old.names)]
+    first, second = (AnswerTable(*(part[:, :, :sweeps] for part in table.answers[:3])) for table in (old, new))
+    names, cluster = old.names, old.plan.cluster
+    gap_level, level = (bonferroni(confidence, len(part)) for part in (before.comparisons, before.groups))
     changes = [
-        _gap_change(
-            gap,
-            values[0][:, a] - values[0][:, b],
-            values[1][:, a] - values[1][:, b],
-            (scenes, sampled[a] + sampled[b]),
-            level,
-        )
-        for gap, (a, b) in zip(before.comparisons, old.plan.comparisons, strict=True)
+        _gap_change(gap, first.pair(pair, names, cluster), second.pair(pair, names, cluster), gap_level)
+        for gap, pair in zip(before.comparisons, old.plan.comparisons, strict=True)
     ]
     outcomes = [
         OutcomeChange(
-            group=group.group, **_estimates(values[0][:, g], values[1][:, g], (scenes, sampled[g]), group_level)
+            group=name, **_estimates(first.outcomes(g, names, cluster), second.outcomes(g, names, cluster), level)
         )
-        for g, group in enumerate(before.groups)
+        for g, name in enumerate(groups[0])
     ]
     return LanguageModelComparison(
         before=before,
@@ -272,15 +257,16 @@ def pair_audits(
     )
 
 
-def _gap_change(gap: GroupGap, old: Floats, new: Floats, families: Families, level: float) -> GapChange:
+def _gap_change(gap: GroupGap, old: PairedAnswers, new: PairedAnswers, level: float) -> GapChange:
     """Estimate the change of one gap.
 
     ``|new| < |old|`` is equivalent to ``(new - old) (new + old) < 0``: change and sum have opposite signs. Each of the
     two cases is an intersection of two one-sided hypotheses, so the decrease is significant if both intervals exclude 0
     (Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 1982).
     """
-    estimates = _estimates(old, new, families, level)
-    total = _estimate(new + old, families, level, reach=2.0)
+    estimates = _estimates(old, new, level)
+    both = new._replace(first=new.difference, second=-old.difference)
+    total = to_quantity(estimate_gap(both, reach=2.0), level)
     signs = [_sign(estimates["change"]), _sign(total)]
     verdict: ChangeVerdict = "no clear change"
     if isinstance(estimates["change"], Unknown) or isinstance(total, Unknown):
@@ -296,20 +282,8 @@ def _sign(quantity: Quantity) -> int:
     return int(low > 0) - int(high < 0)
 
 
-def _estimates(old: Floats, new: Floats, families: Families, level: float) -> dict[str, Quantity]:
-    """Estimate the old and new means of values and their change, for values of shape (templates, sweeps)."""
-    parts = {"before": old, "after": new, "change": new - old}
-    return {name: _estimate(values, families, level, reach=1.0 + (name == "change")) for name, values in parts.items()}
-
-
-def _estimate(values: Floats, families: Families, level: float, *, reach: float) -> Quantity:
-    """Estimate the mean of values, shape (templates, sweeps), over the population of templates and names."""
-    present = ~np.isnan(values)
-    shared = [[codes[present] for codes in family] for family in families if family]
-    if any(len(np.unique(codes)) < 2 for family in shared for codes in family):
-        return TOO_FEW
-    mean = multiway_mean(values[present], shared, reach=reach)
-    low, high = mean.interval(level)
-    return Estimated(
-        value=mean.mean, low=low, high=high, confidence=level, n=mean.n, population=POPULATION, method=METHOD
-    )
+def _estimates(old: PairedAnswers, new: PairedAnswers, level: float) -> dict[str, Quantity]:
+    """Estimate the old and new mean differences and their change."""
+    change = new._replace(first=new.difference, second=old.difference)
+    gaps = {"before": estimate_gap(old), "after": estimate_gap(new), "change": estimate_gap(change, reach=2.0)}
+    return {name: to_quantity(gap, level) for name, gap in gaps.items()}

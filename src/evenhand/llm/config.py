@@ -32,7 +32,6 @@ class LanguageModelConfig(Config):
     cluster: str | None = setting(None, "column of clusters, such as jobs, that are a sample")
     findings: int = setting(8, "number of templates with the largest gaps to confirm by fresh questions", ge=0)
     finding_pairs: int = setting(40, "number of fresh pairs per template", ge=6)
-    name_findings: int = setting(0, "number of names to confirm by fresh questions", ge=0)
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0.5, lt=1)
     time_limit: float | None = setting(None, "time limit in seconds", unit="seconds", gt=0)
     seed: int | None = setting(None, "random seed; 0 unless planned", ge=0)

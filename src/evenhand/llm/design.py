@@ -38,12 +38,12 @@ class QuestionBatch(NamedTuple):
     seed: Integers
 
 
-class AnswerBatch(NamedTuple):
-    """Answers to a batch of questions.
+class Outcomes(NamedTuple):
+    """Outcomes of a batch of questions, or of trials.
 
     Attributes:
         value: Outcome of each person, or NaN, shape (n, c).
-        kind: Kind of each answer, shape (n,).
+        kind: Kind of each answer, shape (n,) for questions and (n, c) for trials.
     """
 
     value: Floats
@@ -68,7 +68,7 @@ class Respondent(Protocol):
         """Whether a question ranks one candidate of every group."""
         ...
 
-    def ask(self, batch: QuestionBatch) -> AnswerBatch:
+    def ask(self, batch: QuestionBatch) -> Outcomes:
         """Ask a batch of questions."""
         ...
 
@@ -87,13 +87,6 @@ class Trials(NamedTuple):
     name: Integers
     order: Integers
     seed: Integers
-
-
-class TrialOutcomes(NamedTuple):
-    """Outcome (or NaN) of each person in each trial, and the kind of the answer, each of shape (n, w)."""
-
-    value: Floats
-    kind: Integers
 
 
 class Design:
@@ -181,7 +174,7 @@ class Interviewer:
         self.calls = 0
         self._asked: dict[bytes, int] = {}
 
-    def ask(self, trials: Trials) -> TrialOutcomes:
+    def ask(self, trials: Trials) -> Outcomes:
         """Ask the questions of trials. A repeated question gets the next draw."""
         batch = self.questions(trials)
         self.calls += len(batch.template)
@@ -190,10 +183,10 @@ class Interviewer:
             value = np.where(((kind != CHOICE) & (kind != FAILED))[:, None], 0.0, value)
         n, w = trials.group.shape
         if not self.respondent.ranks:
-            return TrialOutcomes(value.reshape(n, w), kind.reshape(n, w))
+            return Outcomes(value.reshape(n, w), kind.reshape(n, w))
         turn, person = np.arange(w)[:, None], np.arange(w)
         worst = np.tile(kind.reshape(n, w).max(axis=1)[:, None], (1, w))
-        return TrialOutcomes(value.reshape(n, w, w)[:, turn, (person - turn) % w].mean(axis=1), worst)
+        return Outcomes(value.reshape(n, w, w)[:, turn, (person - turn) % w].mean(axis=1), worst)
 
     def questions(self, trials: Trials) -> QuestionBatch:
         """Build the questions of trials."""

@@ -8,17 +8,25 @@ dependent.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.llm.design import FAILED, REFUSED, TrialOutcomes
+from evenhand.llm.design import FAILED, REFUSED, Outcomes
+from evenhand.llm.result import FlipShares
 from evenhand.stats.distribution import skewed_interval
 from evenhand.stats.multiway import MultiwayMean, multiway_mean, multiway_variance
+from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown
 
 ONE_CHANGE = 0.5
 """Contribution of a pair to the noise of differences if one of its two answers changed when repeated."""
+
+POPULATION = "templates and names like these"
+"""Population of the estimates."""
+
+TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
 
 
 class PairedAnswers(NamedTuple):
@@ -64,7 +72,7 @@ class AnswerTable(NamedTuple):
     value: Floats
     kind: Integers
     name: Integers
-    again: TrialOutcomes | None = None
+    again: Outcomes | None = None
 
     def pair(
         self, groups: tuple[int, int], names: tuple[int, ...], cluster: Integers | None = None, *, refused: bool = False
@@ -84,17 +92,26 @@ class AnswerTable(NamedTuple):
         names_1, names_0 = self.name[:, a], self.name[:, b]
         return PairedAnswers(value[:, a], value[:, b], names_1, names_0, sampled, cluster, again)
 
+    def outcomes(self, group: int, names: tuple[int, ...], cluster: Integers | None = None) -> PairedAnswers:
+        """Pair the outcomes of one group with 0, so that their mean difference is the mean outcome."""
+        value, name = self.value[:, group], self.name[:, group]
+        return PairedAnswers(value, np.zeros_like(value), name, name, (names[group] > 1, False), cluster)
+
     def select(self, rows: Integers) -> AnswerTable:
         """Select the answers about some templates."""
-        again = None if self.again is None else TrialOutcomes(self.again.value[rows], self.again.kind[rows])
+        again = None if self.again is None else Outcomes(self.again.value[rows], self.again.kind[rows])
         return AnswerTable(self.value[rows], self.kind[rows], self.name[rows], again)
 
 
-def estimate_gap(pairs: PairedAnswers) -> MultiwayMean | None:
+def estimate_gap(pairs: PairedAnswers, reach: float = 1.0) -> MultiwayMean | None:
     """Estimate the mean difference over the population from which templates and names were sampled.
 
     The variance is ``V_P + max(V_T - V_P, 0) + max(V_1 + V_0 - 2 V_P, 0) + 0.1 / (T + 2)^2`` (see
     ``stats.multiway_variance``) for pairs P, templates T, and the names of each group.
+
+    Args:
+        pairs: Pairs of answers.
+        reach: Largest possible size of a difference.
 
     Returns:
         The estimate, or None if only one template or one name has outcomes.
@@ -104,53 +121,62 @@ def estimate_gap(pairs: PairedAnswers) -> MultiwayMean | None:
     families = pairs.families(present)
     if any(len(np.unique(codes)) < 2 for family in families for codes in family):
         return None
-    return multiway_mean(difference[present], families)
+    return multiway_mean(difference[present], families, reach)
 
 
-class ShareEstimate(NamedTuple):
-    """Estimate with its confidence interval."""
+def to_quantity(
+    mean: MultiwayMean | None, level: float, minimum: float = -math.inf, maximum: float = math.inf
+) -> Quantity:
+    """Convert a mean to a quantity with an interval clipped to the possible values."""
+    if mean is None:
+        return TOO_FEW
+    low, high = mean.interval(level)
+    return Estimated(
+        value=mean.mean,
+        low=max(low, minimum),
+        high=min(high, maximum),
+        confidence=level,
+        n=mean.n,
+        population=POPULATION,
+        method="clusters of templates and names, Student's t",
+    )
 
-    value: float
-    low: float
-    high: float
 
-
-def estimate_gap_here(pairs: PairedAnswers, confidence: float) -> ShareEstimate | None:
+def estimate_gap_here(pairs: PairedAnswers, confidence: float) -> Quantity:
     """Estimate the mean difference for the given templates and names; the only uncertainty is the noise of answers.
 
     If a pair was repeated, the expectation of ``(d - d')^2 / 2`` is the variance of d given the question. Its mean over
     n pairs, divided by n, is the variance of their mean difference. One template with one changed answer is added, so
     that the interval has a positive width. The interval uses Student's t with ``2 V^2 / Var(V)`` degrees of freedom.
-    Without repeated questions, answers are probabilities and have no noise.
-
-    Returns:
-        The estimate, or None without any pair.
+    Without repeated questions, answers are probabilities and have no noise. The result is unknown without any pair.
     """
     difference = pairs.difference
     present = ~np.isnan(difference)
     if not present.any():
-        return None
-    value = float(difference[present].mean())
-    if pairs.again is None:
-        return ShareEstimate(value, value, value)
-    squares = (difference[:, 0] - (pairs.again[:, 0] - pairs.again[:, 1])) ** 2 / 2
-    squares = np.append(squares[~np.isnan(squares)], ONE_CHANGE)
+        return TOO_FEW
+    value = low = high = float(difference[present].mean())
+    if pairs.again is not None:
+        error, freedom = _measure_noise(difference[:, 0] - (pairs.again[:, 0] - pairs.again[:, 1]), int(present.sum()))
+        low, high = (float(end) for end in skewed_interval(value, error, 0.0, freedom, confidence))
+    method = "noise of identical questions, Student's t"
+    low, high = max(low, -1.0), min(high, 1.0)
+    return Observed(value=value, n=int(present.sum()), low=low, high=high, confidence=confidence, method=method)
+
+
+def _measure_noise(changes: Floats, pairs: int) -> tuple[float, float]:
+    """Compute the standard error and the degrees of freedom of a mean difference from repeated questions.
+
+    Args:
+        changes: Differences minus repeated differences, or NaN, shape (templates,).
+        pairs: Number of averaged differences.
+    """
+    squares = np.append((changes**2 / 2)[~np.isnan(changes)], ONE_CHANGE)
     mean, spread = float(squares.mean()), float(squares.var(ddof=1)) / len(squares) if len(squares) > 1 else 0.0
     freedom = max(2 * mean**2 / spread, 1.0) if spread > 0 else max(len(squares) - 1.0, 1.0)
-    low, high = skewed_interval(value, np.sqrt(mean / present.sum()), 0.0, freedom, confidence)
-    return ShareEstimate(value, float(low), float(high))
+    return math.sqrt(mean / pairs), freedom
 
 
-class FlipEstimates(NamedTuple):
-    """Share of pairs with different answers when each person is asked about once, and its three components."""
-
-    asked_once: ShareEstimate
-    noise: ShareEstimate
-    names: ShareEstimate
-    identity: ShareEstimate
-
-
-def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | None:
+def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipShares:
     """Split the share of pairs with different answers into noise, names and identity.
 
     If the model is asked once about each of two people, its answers differ with probability ``p1 + p0 - 2 p1 p0``. The
@@ -170,7 +196,7 @@ def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | N
         confidence: Confidence level of each interval.
 
     Returns:
-        The estimates, or None if fewer than two templates have two pairs and repeated questions.
+        The estimates, unknown if fewer than two templates have two pairs and repeated questions.
     """
     difference = pairs.difference
     present = ~np.isnan(difference)
@@ -189,7 +215,8 @@ def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | N
     once = _Pairwise.of(different, count, present)
     used = np.flatnonzero(~np.isnan(identity.part + once.part + noise))
     if len(used) < 2:
-        return None
+        unknown = Unknown(reason="fewer than two templates have two pairs")
+        return FlipShares(asked_once=unknown, noise=unknown, names=unknown, identity=unknown)
     # Noise does not depend on names, because each template has only one repeated question.
     own_noise = _Pairwise(noise, np.zeros(present.shape))
     by_name = _Pairwise(once.part - noise - identity.part, once.influence - identity.influence)
@@ -197,21 +224,25 @@ def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipEstimates | N
         **{name: getattr(pairs, name)[used] for name in ("first", "second", "name_1", "name_0")},
         cluster=None if pairs.cluster is None else pairs.cluster[used],
     )
-    estimates = [term.select(used).estimate(subset, confidence) for term in (once, own_noise, by_name, identity)]
-    return FlipEstimates(estimates[0], *_add_up(estimates[0].value, *estimates[1:]))
+    n = int(present.sum())
+    estimates = [term.select(used).estimate(subset, confidence, n) for term in (once, own_noise, by_name, identity)]
+    return _add_up(*estimates)
 
 
-def _add_up(
-    total: float, noise: ShareEstimate, names: ShareEstimate, identity: ShareEstimate
-) -> tuple[ShareEstimate, ShareEstimate, ShareEstimate]:
+def _add_up(total: Estimated, noise: Estimated, names: Estimated, identity: Estimated) -> FlipShares:
     """Adjust the terms to add up to the total; noise is reduced first, because it is based on fewer questions."""
-    by_group = min(identity.value, total)
-    own = min(noise.value, total - by_group)
+    by_group = min(identity.value, total.value)
+    own = min(noise.value, total.value - by_group)
 
-    def adjust(term: ShareEstimate, value: float) -> ShareEstimate:
-        return ShareEstimate(value, min(term.low, value), max(term.high, value))
+    def adjust(term: Estimated, value: float) -> Estimated:
+        return term.model_copy(update={"value": value, "low": min(term.low, value), "high": max(term.high, value)})
 
-    return adjust(noise, own), adjust(names, max(total - own - by_group, 0.0)), adjust(identity, by_group)
+    return FlipShares(
+        asked_once=total,
+        noise=adjust(noise, own),
+        names=adjust(names, max(total.value - own - by_group, 0.0)),
+        identity=adjust(identity, by_group),
+    )
 
 
 class _Pairwise(NamedTuple):
@@ -235,7 +266,7 @@ class _Pairwise(NamedTuple):
     def select(self, rows: Integers) -> _Pairwise:
         return _Pairwise(self.part[rows], self.influence[rows])
 
-    def estimate(self, pairs: PairedAnswers, confidence: float) -> ShareEstimate:
+    def estimate(self, pairs: PairedAnswers, confidence: float, n_pairs: int) -> Estimated:
         """Estimate the mean over templates, at least 0, with the interval of a skewed mean."""
         n = len(self.part)
         mean = float(self.part.mean())
@@ -254,7 +285,15 @@ class _Pairwise(NamedTuple):
         skewness *= (between / variance) ** 1.5
         freedom = min(n, len(set(rows))) - 1
         low, high = skewed_interval(mean, np.sqrt(variance), skewness, freedom, confidence)
-        return ShareEstimate(max(mean, 0.0), max(float(low), 0.0), max(float(high), 0.0))
+        return Estimated(
+            value=max(mean, 0.0),
+            low=max(float(low), 0.0),
+            high=max(float(high), 0.0),
+            confidence=confidence,
+            n=n_pairs,
+            population=POPULATION,
+            method="products of pairs, Hall's transformation",
+        )
 
 
 def _row_means(values: Floats, present: Booleans) -> Floats:

@@ -17,7 +17,7 @@ from evenhand.datasets.identity.names import NameList, Person, load_name_list
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
 from evenhand.llm.answers import ChatOutcome
 from evenhand.llm.config import LanguageModelConfig
-from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, AnswerBatch, QuestionBatch
+from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, Outcomes, QuestionBatch
 from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.model import ChatQuestion, LanguageModel
 from evenhand.llm.prompts import Prompt
@@ -130,7 +130,7 @@ class Interview:
             for position in range(1, len(candidates) + 1):
                 yield ChatQuestion(prompt, draw, seed, position)
 
-    def ask(self, batch: QuestionBatch) -> AnswerBatch:
+    def ask(self, batch: QuestionBatch) -> Outcomes:
         """Ask a batch of questions. Outcomes are scaled from 0 (worst) to 1 (best).
 
         Raises:
@@ -158,7 +158,7 @@ class Interview:
             i, j = divmod(index, shape[1])
             key = (int(batch.template[i]), int(batch.group[i, j]), int(batch.name[i, j]), int(batch.seed[i]))
             self._asked[key] = AnsweredPrompt(question.prompt, outcome)
-        return AnswerBatch((values - worst) / self.unit, kinds)
+        return Outcomes((values - worst) / self.unit, kinds)
 
     def side(self, template: int, group: int, name: int, seed: int) -> AskedSide:
         """Return the prompt and the answer about a person in a trial."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,40 +11,29 @@ from evenhand.core.text import format_percent
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.llm.asking import AskedAnswers, AskingPlan
 from evenhand.llm.design import CUT_OFF, FAILED, REFUSED, UNREADABLE
-from evenhand.llm.estimates import PairedAnswers, ShareEstimate, estimate_flips, estimate_gap, estimate_gap_here
+from evenhand.llm.estimates import PairedAnswers, estimate_flips, estimate_gap, estimate_gap_here, to_quantity
 from evenhand.llm.findings import Confirmation
 from evenhand.llm.interview import Interview
+from evenhand.llm.prompts import plain_row
 from evenhand.llm.result import (
     MUCH_MISSING,
-    ConfirmedName,
     ConfirmedTemplate,
-    FlipShares,
     GroupGap,
     GroupOutcome,
-    Narrowing,
     ScenarioGap,
 )
 from evenhand.llm.stopping import advise
-from evenhand.schema.table import is_missing
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.permutation import holm
 from evenhand.stats.proportion import observed_rate
-from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown
-
-POPULATION = "templates and names like these"
-"""Population of the estimates."""
-
-METHOD = "clusters of templates and names, Student's t"
-"""Name of the interval of a gap."""
+from evenhand.stats.quantity import Quantity, Unknown
 
 UNREAD = (UNREADABLE, CUT_OFF)
 """Kinds of answers without a value."""
 
 MANY = 0.1
 """Share of unread answers above which a caution is added that a gap says little about decisions."""
-
-TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
 
 
 class AuditNumbers:
@@ -82,70 +72,42 @@ class AuditNumbers:
         """Compare one pair of groups, with intervals at the given level."""
         a, b = self.plan.comparisons[number]
         names = self.interview.names
-        here = estimate_gap_here(pairs, level)
         refused = self.answers.table.pair((a, b), names, self.plan.cluster, refused=True)
         kind = self.answers.table.kind
         unread = np.where(kind == FAILED, np.nan, np.isin(kind, UNREAD))
         unreadable = self.answers.table._replace(value=unread, again=None).pair((a, b), names, self.plan.cluster)
-        count = int((~np.isnan(pairs.difference)).sum())
+        choices = self.interview.model.file.outcome in ("rate", "score")
+        assert self.config.half_width is not None
+        sampled_names = min(names[a], names[b]) if min(names[a], names[b]) > 1 else None
         return GroupGap(
             group_1=self.interview.groups[a],
             group_0=self.interview.groups[b],
             names_1=names[a],
             names_0=names[b],
             templates=self.interview.templates,
-            pairs=count,
-            gap=self._scale_difference(_estimate_within(gap, level)),
-            gap_here=self._scale_difference(_observe_share(here, count, level)),
+            pairs=int((~np.isnan(pairs.difference)).sum()),
+            gap=self._in_units(to_quantity(gap, level, -1.0, 1.0)),
+            gap_here=self._in_units(estimate_gap_here(pairs, level)),
             freedom=None if gap is None else gap.variance.freedom,
             p=p,
-            refusal_gap=_estimate_within(estimate_gap(refused), level),
-            unreadable_gap=_estimate_within(estimate_gap(unreadable), level),
-            flips=self._flips(pairs, count, level),
+            refusal_gap=to_quantity(estimate_gap(refused), level, -1.0, 1.0),
+            unreadable_gap=to_quantity(estimate_gap(unreadable), level, -1.0, 1.0),
+            flips=estimate_flips(pairs, level) if choices else None,
             scenarios=scenarios,
-            narrowing=None if gap is None else self._narrowing(gap, min(names[a], names[b]), level),
+            narrowing=None if gap is None else advise(gap, sampled_names, self.config.half_width, level),
         )
 
-    def _scale_difference(self, quantity: Quantity) -> Quantity:
-        """Convert a difference to the unit of the answers, whose sign is reversed if low numbers are favourable."""
-        unit = self.interview.unit
-        if isinstance(quantity, Unknown) or unit == 1:
+    def _in_units(self, quantity: Quantity, origin: float = 0.0) -> Quantity:
+        """Convert a share of the range to the unit of the answers, which is negative if low numbers are favourable.
+
+        Args:
+            quantity: Difference, or mean, as a share of the range.
+            origin: 0 for a difference; the worst number for a mean.
+        """
+        if isinstance(quantity, Unknown):
             return quantity
-        ends = sorted(unit * getattr(quantity, end) for end in ("low", "high"))
-        return quantity.model_copy(update={"value": unit * quantity.value, "low": ends[0], "high": ends[1]})
-
-    def _flips(self, pairs: PairedAnswers, count: int, level: float) -> FlipShares | None:
-        """Estimate flips by cause, for choices and for their probabilities."""
-        if self.interview.model.file.outcome not in ("rate", "score"):
-            return None
-        estimates = estimate_flips(pairs, level)
-        if estimates is None:
-            unknown = Unknown(reason="fewer than two templates have two pairs")
-            return FlipShares(asked_once=unknown, noise=unknown, names=unknown, identity=unknown)
-        method = "products of pairs, Hall's transformation"
-        return FlipShares(
-            **{
-                name: Estimated(
-                    value=estimate.value,
-                    low=estimate.low,
-                    high=estimate.high,
-                    confidence=level,
-                    n=count,
-                    population=POPULATION,
-                    method=method,
-                )
-                for name, estimate in estimates._asdict().items()
-            }
-        )
-
-    def _narrowing(self, gap: MultiwayMean, names: int, level: float) -> Narrowing:
-        assert self.config.half_width is not None
-        advice = advise(gap, names if names > 1 else None, self.config.half_width, level)
-        parts = ("templates", "names")
-        shares = {"answers": gap.variance.own} | dict(zip(parts, gap.variance.shared, strict=False))
-        return Narrowing(
-            what=advice.what, more=advice.more, shares={name: part / gap.total for name, part in shares.items()}
-        )
+        value, *ends = (self.interview.unit * getattr(quantity, name) + origin for name in ("value", "low", "high"))
+        return quantity.model_copy(update={"value": value, "low": min(ends), "high": max(ends)})
 
     def _scenarios(self, codes: Integers | None) -> list[tuple[ScenarioGap, ...]]:
         """Estimate the gaps of all comparisons by scenario, with simultaneous intervals."""
@@ -171,7 +133,7 @@ class AuditNumbers:
         scenarios = [
             ScenarioGap(
                 scenario=values[k % len(rows)],
-                gap=self._scale_difference(_estimate_within(gap, level)),
+                gap=self._in_units(to_quantity(gap, level, -1.0, 1.0)),
                 templates=len(rows[k % len(rows)]),
                 p=p[k],
             )
@@ -182,38 +144,23 @@ class AuditNumbers:
     def group(self, number: int) -> GroupOutcome:
         """Summarise the answers about a group in the sweeps."""
         table, confidence = self.answers.table, self.config.confidence
-        value, kind = table.value[:, number], table.kind[:, number]
+        kind = table.kind[:, number]
         calls = int((kind != FAILED).sum())
         refused, unreadable, cut_off = (
             observed_rate(int((kind == code).sum()), calls, confidence, if_empty="no question was answered")
             for code in (REFUSED, UNREADABLE, CUT_OFF)
         )
-        against_zero = PairedAnswers(
-            value,
-            np.zeros_like(value),
-            table.name[:, number],
-            table.name[:, number],
-            (self.interview.names[number] > 1, False),
-            self.plan.cluster,
-        )
-        mean = self._scale_difference(_estimate_within(estimate_gap(against_zero), confidence, 0.0))
+        mean = estimate_gap(table.outcomes(number, self.interview.names, self.plan.cluster))
         return GroupOutcome(
             group=self.interview.groups[number],
             names=self.interview.names[number],
             calls=calls,
-            mean=mean if isinstance(mean, Unknown) else self._shift_mean(mean),
+            mean=self._in_units(to_quantity(mean, confidence, 0.0, 1.0), self.interview.model.file.answers.worst),
             refused=refused,
             unreadable=unreadable,
             cut_off=cut_off,
             failed=int((kind == FAILED).sum()),
         )
-
-    def _shift_mean(self, mean: Quantity) -> Quantity:
-        """Convert a mean relative to the worst number to the number itself."""
-        worst = self.interview.model.file.answers.worst
-        if isinstance(mean, Unknown):
-            return mean
-        return mean.model_copy(update={name: getattr(mean, name) + worst for name in ("value", "low", "high")})
 
     def noise(self) -> Quantity:
         """Estimate the share of repeated questions with different answers."""
@@ -257,20 +204,6 @@ class AuditNumbers:
             side_0=sides[1],
         )
 
-    def name(self, confirmation: Confirmation) -> ConfirmedName:
-        """Describe a confirmed name."""
-        group = confirmation.suspect.groups[0]
-        means = np.nanmean(confirmation.outcomes.value, axis=0)
-        low, unit = self.interview.model.file.answers.worst, self.interview.unit
-        return ConfirmedName(
-            name=self.interview.people[group][confirmation.suspect.number].label,
-            group=self.interview.groups[group],
-            pairs=len(confirmation.outcomes.value),
-            mean=low + unit * float(means[0]),
-            others=low + unit * float(means[1]),
-            p=confirmation.p,
-        )
-
     def _bounds(self, kinds: tuple[int, ...]) -> Iterator[str]:
         """Yield the worst-case bounds of each gap if the answers of some kinds are unknown."""
         value, kind = self.answers.table.value, self.answers.table.kind
@@ -303,21 +236,19 @@ class AuditNumbers:
             text = [f"{share} could not be read or were cut off, and {counted}: {groups}.", *self._bounds(UNREAD)]
             text += ["A gap says little about decisions."] if unread.mean() > MANY else []
             yield " ".join(text)
-        if not self.answers.affordable and (self.config.findings or self.config.name_findings):
+        if self.config.findings and not self.answers.affordable:
             yield (
-                "Fresh questions about what differed most could not be asked: templates are shown that the answers of "
-                "the sweeps alone make clear, which are fewer."
+                "Fresh questions about the templates that differed most could not be asked, so no template is "
+                "confirmed. Allow more calls, money or time."
             )
 
 
-def plain_values(row: object) -> dict[str, object]:
+def plain_values(row: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a row to JSON values; missing values become None, and unsupported types become text."""
-    values = {}
-    for name, value in dict(row).items():  # type: ignore[call-overload]  # a mapping
-        scalar = None if is_missing(value) else value.item() if hasattr(value, "item") else value
-        supported = scalar is None or isinstance(scalar, str | int | float | bool)
-        values[str(name)] = scalar if supported else str(scalar)
-    return values
+    return {
+        name: value if value is None or isinstance(value, str | int | float | bool) else str(value)
+        for name, value in plain_row(row).items()
+    }
 
 
 def _worst_case(value: Floats, unknown: Booleans) -> tuple[float, float]:
@@ -332,30 +263,6 @@ def _worst_case(value: Floats, unknown: Booleans) -> tuple[float, float]:
         filled = np.where(unknown, np.array(substitutes)[None, :, None], value)
         ends.append(float(np.nanmean(filled[:, 0] - filled[:, 1])))
     return ends[0], ends[1]
-
-
-def _estimate_within(gap: MultiwayMean | None, level: float, minimum: float = -1.0) -> Quantity:
-    """Convert a mean to a quantity whose interval is clipped to the range from ``minimum`` to 1."""
-    if gap is None:
-        return TOO_FEW
-    low, high = gap.interval(level)
-    return Estimated(
-        value=gap.mean,
-        low=max(low, minimum),
-        high=min(high, 1.0),
-        confidence=level,
-        n=gap.n,
-        population=POPULATION,
-        method=METHOD,
-    )
-
-
-def _observe_share(here: ShareEstimate | None, n: int, level: float) -> Quantity:
-    if here is None:
-        return TOO_FEW
-    method = "noise of identical questions, Student's t"
-    low, high = max(here.low, -1.0), min(here.high, 1.0)
-    return Observed(value=here.value, n=n, low=low, high=high, confidence=level, method=method)
 
 
 def _adjusted_p(gaps: Sequence[MultiwayMean | None]) -> list[float | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 MUCH_MISSING = 0.01
 """Share of questions without an answer above which worst-case bounds of the gaps are reported."""
+
+
+StopReason: TypeAlias = Literal["half-width", "names", "decided", "sweeps", "calls", "budget", "time", "interrupt"]
+"""Reason for the end of an audit. ``budget`` is the limit of calls or money of the service."""
+
+NarrowingUnit: TypeAlias = Literal["calls", "names", "templates", "nothing"]
+"""Quantity to increase in order to narrow an interval."""
 
 
 class ScenarioGap(ResultPart):
@@ -60,10 +67,10 @@ class Narrowing(ResultPart):
     Attributes:
         what: Quantity to increase: calls, names per group, or templates.
         more: Approximate increase. None if no increase suffices.
-        shares: Share of the variance due to ``answers``, ``templates``, ``names`` and ``clusters``.
+        shares: Share of the variance due to ``answers``, ``templates`` and ``names``.
     """
 
-    what: Literal["calls", "names", "templates", "clusters", "nothing"]
+    what: NarrowingUnit
     more: int | None = None
     shares: dict[str, float] = Field(default_factory=dict)
 
@@ -193,24 +200,6 @@ class ConfirmedTemplate(ResultPart):
         return self.mean_1 - self.mean_0
 
 
-class ConfirmedName(ResultPart):
-    """Name that is treated differently from other names of its group, confirmed by fresh pairs.
-
-    Attributes:
-        name, group: Name and its group.
-        pairs: Number of fresh pairs of this name and another name of the group, in the same template.
-        mean, others: Mean outcome of the name, and of the other names.
-        p: p-value of the exact sign test, adjusted for all fresh tests.
-    """
-
-    name: str
-    group: str
-    pairs: int
-    mean: float
-    others: float
-    p: float
-
-
 class NameListCard(ResultPart):
     """Source of the names.
 
@@ -244,8 +233,8 @@ class LanguageModelAudit(Result):
         comparisons: Comparison of each pair of groups.
         groups: Answers about each group.
         noise: Share of repeated questions with different answers.
-        template_findings, name_findings: Findings confirmed by fresh questions, by decreasing gap.
-        tested: Number of templates and names with fresh questions.
+        template_findings: Templates confirmed by fresh questions, by decreasing gap.
+        tested: Number of templates with fresh questions.
         sweeps: Number of completed sweeps.
         looks: Number of evaluations of the stopping rule.
         goal: Goal of the stopping rule.
@@ -273,24 +262,11 @@ class LanguageModelAudit(Result):
     groups: tuple[GroupOutcome, ...]
     noise: Quantity
     template_findings: tuple[ConfirmedTemplate, ...] = ()
-    name_findings: tuple[ConfirmedName, ...] = ()
     tested: int = 0
     sweeps: int
     looks: int = 0
     goal: Literal["precision", "decision"] = "precision"
-    stopped_by: Literal[
-        "half-width",
-        "names",
-        "decided",
-        "sweeps",
-        "calls",
-        "money",
-        "budget",
-        "time",
-        "interrupt",
-        "all asked",
-        "batch",
-    ]
+    stopped_by: StopReason
     usage: ServiceUsage = ServiceUsage()
     names: NameListCard | None = None
     cautions: tuple[str, ...] = ()
@@ -309,8 +285,8 @@ class LanguageModelAudit(Result):
 
     @property
     def findings(self) -> int:
-        """Number of confirmed templates and names."""
-        return len(self.template_findings) + len(self.name_findings)
+        """Number of confirmed templates."""
+        return len(self.template_findings)
 
     @property
     def missing(self) -> float:

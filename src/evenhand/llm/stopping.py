@@ -9,8 +9,9 @@ simultaneously at all looks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from evenhand.llm.result import Narrowing, NarrowingUnit
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.sequential.looks import AlphaSpending
@@ -98,19 +99,7 @@ def project_variance(gap: MultiwayMean, sweep: int, max_sweeps: int) -> float:
     return gap.total - gap.variance.own * (1 - sweep / max_sweeps)
 
 
-class NarrowingAdvice(NamedTuple):
-    """Advice on how to narrow an interval.
-
-    Attributes:
-        what: Quantity to increase.
-        more: Approximate increase, or None if no increase suffices.
-    """
-
-    what: Literal["calls", "names", "templates", "nothing"]
-    more: int | None
-
-
-def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: float) -> NarrowingAdvice:
+def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: float) -> Narrowing:
     """Advise on how to reach the required width of an interval.
 
     Each component of the variance is inversely proportional to its sample size. If more calls suffice, they are
@@ -122,17 +111,23 @@ def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: 
         names: Number of names of the smaller group. None if names are not sampled.
         half_width, confidence: Required half-width and confidence level.
     """
-    factor = (half_width / gap.half_width(confidence)) ** 2
+    what, more = _advise(gap, names, (half_width / gap.half_width(confidence)) ** 2)
+    shares = {"answers": gap.variance.own} | dict(zip(("templates", "names"), gap.variance.shared, strict=False))
+    return Narrowing(what=what, more=more, shares={name: part / gap.total for name, part in shares.items()})
+
+
+def _advise(gap: MultiwayMean, names: int | None, factor: float) -> tuple[NarrowingUnit, int | None]:
+    """Advise on what to increase, and by how much, to multiply the variance of a gap by a factor."""
     if factor >= 1:
-        return NarrowingAdvice("nothing", 0)
+        return "nothing", 0
     target, own, shared = factor * gap.total, gap.variance.own, gap.variance.shared
     fixed = gap.total - own
     if fixed < target:
-        return NarrowingAdvice("calls", round(2 * gap.n * (own / (target - fixed) - 1)))
+        return "calls", round(2 * gap.n * (own / (target - fixed) - 1))
     by_name = names is not None and len(shared) > 1 and shared[1] > shared[0] + gap.floor
     part = shared[1] if by_name else shared[0] + gap.floor
     # New names or templates also bring new answers, which reduce the variance of answers.
     fixed = gap.total - part - own
     count = names if by_name and names is not None else gap.variance.clusters[0]
-    what: Literal["names", "templates"] = "names" if by_name else "templates"
-    return NarrowingAdvice(what, round(count * ((part + own) / (target - fixed) - 1)) if target > fixed else None)
+    more = round(count * ((part + own) / (target - fixed) - 1)) if target > fixed else None
+    return "names" if by_name else "templates", more

@@ -44,12 +44,9 @@ STOPPED = {
     "decided": "every gap was decided",
     "sweeps": "all planned sweeps were done",
     "calls": "the limit of calls was reached",
-    "money": "the limit of money was reached",
     "budget": "the limit of calls or money was reached",
     "time": "the time limit was reached",
     "interrupt": "interrupted",
-    "all asked": "every combination of templates and names was asked about",
-    "batch": "the next batch of questions is waiting for its answers",
 }
 """Reasons for the end of an audit."""
 
@@ -84,7 +81,7 @@ def build_document(result: LanguageModelAudit) -> Document:
         blocks.append(Note("Interrupted: this was found before.", "caution"))
     blocks += [metric for comparison in result.comparisons for metric in _metrics(result, comparison)]
     blocks.append(Text(TERMS, role="small"))
-    for section in (_gaps, _flips, _outcomes, _pairs, _name_findings, _names, _cost, _method):
+    for section in (_gaps, _flips, _outcomes, _pairs, _names, _cost, _method):
         blocks += section(result)
     return Document(
         f"Audit of the language model {result.model} on {result.data}",
@@ -297,15 +294,10 @@ def narrowing_sentence(one: GroupGap) -> str:
     assert narrowing is not None
     if narrowing.what == "nothing":
         return "the interval is as narrow as planned"
-    units = {
-        "calls": "calls",
-        "names": "names per group",
-        "templates": "templates",
-        "clusters": "values of the cluster",
-    }
+    unit = "names per group" if narrowing.what == "names" else narrowing.what
     increase = "more" if narrowing.more is None else f"about {narrowing.more:,} more"
     reason = "" if narrowing.what == "calls" else "; more calls will not help"
-    return f"{increase} {units[narrowing.what]} would narrow the interval{reason}"
+    return f"{increase} {unit} would narrow the interval{reason}"
 
 
 def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
@@ -413,7 +405,7 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
     yield Heading("Confirmed pairs", anchor="pairs")
     yield Text(
         "These templates differed most and were asked about again with fresh pairs of names; the exact sign test of "
-        "the fresh pairs alone is adjusted for all templates and names that were asked about again (Holm)."
+        "the fresh pairs alone is adjusted for all templates that were asked about again (Holm)."
     )
     pairs = [_pair(result, finding) for finding in result.template_findings]
     yield from pairs[:PAIRS]
@@ -441,30 +433,6 @@ def _mean(result: LanguageModelAudit, value: float) -> str:
 
 def _side(result: LanguageModelAudit, side: AskedSide) -> Side:
     return Side({"group": side.group, "name": side.name}, side.label, side.label == result.favourable)
-
-
-def _name_findings(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of names that are treated differently from others of their group."""
-    if not result.name_findings:
-        return
-    yield Heading("Confirmed names", anchor="names-confirmed")
-    numbers = ("fresh pairs", "its mean", "others", "adjusted p")
-    columns = (Column("name"), Column("group"), *(Column(name, numeric=True) for name in numbers))
-    rows = tuple(
-        TableRow(
-            (
-                name.name,
-                name.group,
-                name.pairs,
-                *(_mean(result, mean) for mean in (name.mean, name.others)),
-                _show_p(name.p),
-            )
-        )
-        for name in result.name_findings
-    )
-    yield Table(
-        "Names treated differently from others of the same group, in the same templates", columns, rows, "observed"
-    )
 
 
 def _names(result: LanguageModelAudit) -> Iterator[Block]:
