@@ -357,11 +357,7 @@ def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | No
         OptionError: An argument is neither a name nor None, or ``membership`` does not map groups to names.
     """
     for name, value in columns.items():
-        if not isinstance(value, str | None):
-            raise OptionError(
-                f"expected the name of a column of `data=` as `{name}=`, got {type(value).__name__}",
-                hint="add the values to the data as a column, or leave out `data=` and pass all columns",
-            )
+        check_type(name, value, str, "the name of a column of `data=`")
     nested = {} if membership is None else membership
     for by in nested.values() if isinstance(nested, Mapping) else [nested]:
         if not isinstance(by, Mapping) or not all(isinstance(name, str) for name in by.values()):

@@ -1,6 +1,6 @@
 """Constraints: expressions over attributes that hold for every plausible individual.
 
-A constraint compares attributes with each other, with numbers and with their values:
+A constraint compares an attribute with its values, and numeric attributes and codes with each other:
 
     education_num == code(education)         hours >= 10 or workclass == Never-worked
     relationship == Husband -> sex == Male         age - years_employed >= 14
@@ -232,20 +232,17 @@ class _Compiler:
         return attribute, column
 
     def _one_hot(self, node: Call) -> Evaluator:
-        columns, ones = [], []
+        columns = []
         for operand in node.operands:
             attribute, column = self._attribute(operand)
             texts = [attribute.text(entry) for entry in (attribute.first, attribute.last)]
-            if attribute.size != 2 or sorted(texts) not in (["0", "1"], ["False", "True"]):
-                raise self._source.fault(f"the values of {attribute.name!r} are not 0 and 1", operand)
+            if attribute.size != 2 or texts not in (["0", "1"], ["False", "True"]):
+                raise self._source.fault(f"the values of {attribute.name!r} are not 0 and 1, in this order", operand)
             columns.append(column)
-            # The position of the value 1 may be 0.
-            ones.append(attribute.first if texts[0] in ("1", "True") else attribute.last)
         if len(set(columns)) < max(2, len(columns)):
             raise self._source.fault("a one-hot group needs at least two columns, all different", node)
-        if set(ones) == {1.0}:
-            self.group = tuple(self._names[column] for column in columns)
-        return lambda rows: (rows[:, columns] == np.array(ones)).sum(axis=1) == 1
+        self.group = tuple(self._names[column] for column in columns)
+        return lambda rows: (rows[:, columns] == 1).sum(axis=1) == 1
 
     def _category(self, node: Node) -> tuple[Attribute, int] | None:
         """Find a discrete attribute and its column. Return None for any other node."""
@@ -261,7 +258,8 @@ class _Compiler:
             if not attribute.ordered and sign not in ("==", "!="):
                 raise self._source.fault(f"{sign} requires an ordered attribute, got {attribute.name!r}", token)
             if other is not None:
-                return self._compare_categories(category, sign, other, token)
+                message = f"two categorical attributes, {attribute.name!r} and {other[0].name!r}, cannot be compared"
+                raise self._source.fault(message, token, "compare each with its values, or compare their codes: code()")
             code = None
             if isinstance(right, Number):
                 code = attribute.find_value(right.text, quoted=False)
@@ -271,13 +269,3 @@ class _Compiler:
                 return lambda rows: compare(rows[:, column], code)
         evaluate_left, evaluate_right = self._number(left), self._number(right)
         return lambda rows: compare(evaluate_left(rows), evaluate_right(rows))
-
-    def _compare_categories(
-        self, left: tuple[Attribute, int], sign: str, right: tuple[Attribute, int], token: Token
-    ) -> Evaluator:
-        (attribute, column), (other, other_column), compare = left, right, OPERATORS[sign]
-        if sign not in ("==", "!=") and attribute.values != other.values:
-            raise self._source.fault(f"{sign} requires two attributes with the same values in the same order", token)
-        positions = {str(value): i for i, value in enumerate(attribute.values or ())}
-        codes = np.array([positions.get(str(value), -1) for value in other.values or ()], dtype=np.float64)
-        return lambda rows: compare(rows[:, column], codes[rows[:, other_column].astype(np.int64)])
