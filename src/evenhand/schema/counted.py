@@ -85,6 +85,7 @@ def count_rows(frame: Any, columns: Sequence[str], location: str = "data") -> Co
     cells = collect(rows.group_by(*by).agg(nw.len().alias(COUNT)).with_columns(nw.col(COUNT).cast(nw.Int64)))
     if not len(cells):
         raise DataError("there are no rows", location=location)
+    cells = cells.sort(by, nulls_last=True)  # engines return cells in any order
     counts = np.asarray(cells[COUNT].to_numpy(), dtype=np.int64)
     return CodedTable(cells.select(by), counts, location, partial(locate_value, frame))
 

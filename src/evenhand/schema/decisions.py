@@ -41,7 +41,7 @@ from evenhand.schema.outcome import (
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedTable, count_people
+from evenhand.schema.table import CodedColumn, CodedTable, count_people
 from evenhand.schema.thresholds import Thresholds
 from evenhand.schema.words import read_number, unknown_codes
 
@@ -94,29 +94,6 @@ class RecordedDecisions:
             risks=None if self.risks is None else self.risks[rows],
             weights=None if weights is None else weights.at(rows),
             memberships=tuple(membership.at(rows) for membership in self.memberships),
-        )
-
-    def merge(self) -> RecordedDecisions:
-        """Merge equal cells and sort them. Engines return cells in any order, and parts of the data may repeat them."""
-        import narwhals as nw
-
-        people = self.people
-        assert people.counts is not None
-        width = len(people.schema.attributes)
-        parts = [people.individuals[:, :width], people.labels, self.selected]
-        key = np.column_stack([np.asarray(part, dtype=np.float64) for part in parts if part is not None])
-        cells = np.unique(np.nan_to_num(key, nan=np.inf), axis=0, return_inverse=True)[1].ravel()
-        order = np.argsort(cells, kind="stable")
-        starts = np.flatnonzero(np.diff(cells[order], prepend=-1))
-        merged = people.at(order[starts])
-        rows = np.arange(len(starts))
-        if people.schema.carries_rows:
-            merged.individuals[:, width] = rows
-        frame = nw.from_native(people.frame, eager_only=True)[merged.rows.tolist()].to_native()
-        return replace(
-            self,
-            people=replace(merged, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], starts)),
-            selected=self.selected[order[starts]],
         )
 
 
@@ -253,19 +230,18 @@ class DecisionRoles:
         rows, labels = people.rows, None
         if truth is not None:
             labels = np.where(truth.labelled[rows], np.where(truth.favourable[rows], len(decisions.names) - 1, 0), -1)
+        weights, memberships = self._sample.read(table, rows)
         recorded = RecordedDecisions(
             people=replace(people, labels=labels),
             selected=decisions.favourable[rows],
+            weights=weights,
             truth=self.target,
             undecided=count_people(~decisions.labelled, table.counts),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
+            memberships=memberships,
         )
-        if table.counts is not None:
-            return recorded.merge()
-        scored = self._add_scores(table, recorded)
-        weights, memberships = self._sample.read(table, rows)
-        return replace(scored, weights=weights, memberships=memberships)
+        return recorded if self.score is None else self._add_scores(table[self.score], recorded)
 
     def _read_labels(self, table: CodedTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
         """Read decisions with several labels, without the rows that have none."""
@@ -366,13 +342,11 @@ class DecisionRoles:
     def _sample(self) -> SampleRoles:
         return SampleRoles(self.weight, self.membership)
 
-    def _add_scores(self, table: CodedTable, decisions: RecordedDecisions) -> RecordedDecisions:
-        """Add the scores of rows in memory, and decisions by a threshold, if any."""
-        if self.score is None:
-            return decisions
+    def _add_scores(self, column: CodedColumn, decisions: RecordedDecisions) -> RecordedDecisions:
+        """Add the scores, and decisions by a threshold, if any."""
         people, thresholds, selected = decisions.people, decisions.thresholds, decisions.selected
-        scores = table[self.score].finite_numbers(people.rows, "score")
-        _refuse_codes(self.score, scores)
+        scores = column.finite_numbers(people.rows, "score")
+        _refuse_codes(column.name, scores)
         if thresholds is not None:
             thresholds.check_schema(people.schema)
             thresholds.check_scale(scores)

@@ -184,40 +184,29 @@ def _parse_relation(
         raise SchemaError(f"expected two attributes, got {names[0]!r} twice", location=location)
     keys, values = attributes[source], attributes[column]
     entries = (
-        {
-            _to_entry(keys, _parse_key(keys, key), location): _to_entry(values, value, location)
-            for key, value in row.items()
-        }
+        {_to_entry(keys, key, location, is_key=True): _to_entry(values, value, location) for key, value in row.items()}
         for row in rows
     )
     return Relation(source, column, tuple(entries))
 
 
-def _parse_key(attribute: Attribute, key: Value) -> Value:
-    # JSON keys are always strings. Convert a key to a number or Boolean if only the converted value is in the domain.
-    if isinstance(key, str) and _find_entry(attribute, key) is None:
+def _to_entry(attribute: Attribute, value: Value, location: str, *, is_key: bool = False) -> float:
+    """Find the entry of a value. Keys of a JSON object are strings, and may stand for numbers and Booleans."""
+    candidates = [value]
+    if is_key and isinstance(value, str):
         with suppress(ValueError):
-            parsed = json.loads(key)
-            if isinstance(parsed, bool | int | float) and _find_entry(attribute, parsed) is not None:
-                return parsed
-    return key
-
-
-def _find_entry(attribute: Attribute, value: Value) -> float | None:
-    if attribute.is_discrete:
-        return attribute.find_value(str(value), quoted=isinstance(value, str))
-    if isinstance(value, bool | str) or not attribute.contains(np.array([value], dtype=np.float64))[0]:
-        return None
-    return float(value)
-
-
-def _to_entry(attribute: Attribute, value: Value, location: str) -> float:
-    entry = _find_entry(attribute, value)
-    if entry is None:
-        suggestion = suggest_name(str(value), map(str, attribute.values or ()))
-        hint = f"{suggestion}its domain is {attribute.describe_domain()}"
-        raise SchemaError(f"{value!r} is not a value of {attribute.name!r}", location=location, hint=hint)
-    return entry
+            candidates.append(json.loads(value))
+    for candidate in candidates:
+        entry: float | None = None
+        if attribute.is_discrete:
+            entry = attribute.find_value(str(candidate), quoted=isinstance(candidate, str))
+        elif isinstance(candidate, int | float) and not isinstance(candidate, bool):
+            entry = float(candidate) if attribute.contains(np.array([candidate], dtype=np.float64))[0] else None
+        if entry is not None:
+            return entry
+    suggestion = suggest_name(str(value), map(str, attribute.values or ()))
+    hint = f"{suggestion}its domain is {attribute.describe_domain()}"
+    raise SchemaError(f"{value!r} is not a value of {attribute.name!r}", location=location, hint=hint)
 
 
 def _check_rows(
