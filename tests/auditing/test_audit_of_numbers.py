@@ -170,7 +170,7 @@ def test_the_page_and_the_chart_are_drawn(tmp_path):
 
 def test_what_is_there_for_labels_alone_is_refused():
     about = {"sensitive_features": {"sex": SEX}}
-    with pytest.raises(OptionError, match="where a number is decided"):
+    with pytest.raises(OptionError, match="for a number"):
         evenhand.audit_predictions(PREMIUM, **about, thresholds=True)
 
 

@@ -69,7 +69,7 @@ def test_it_is_shown(result):
     assert "treated best most often: sex m" in lines["sex", "profiles found by searching"].notes[-1]
     assert "not a proof" in lines["city", "profiles found by searching"].next_step
     page = view.render_page(result.document())
-    assert "Found by searching: another sex" in page
+    assert "Search: another sex" in page
     assert "region south" in page
     assert auditing.AuditResult.from_json(result.to_json()) == result
 

@@ -143,7 +143,7 @@ def test_numbers_of_other_people_and_units():
     found = compare_audits(before, after)
     assert found.line("mean").pairing == "unpaired"
     assert found.line("mean").verdict == "higher"
-    with pytest.raises(OptionError, match=r"in EUR is decided in one audit and .* in USD in the other"):
+    with pytest.raises(OptionError, match=r"in EUR in one audit and .* in USD in the other"):
         compare_audits(before, audit_numbers(numbers, unit="USD"))
     with pytest.raises(OptionError, match="a label in the other"):
         compare_audits(before, audit_scores(FIRST))

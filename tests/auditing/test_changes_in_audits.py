@@ -31,7 +31,7 @@ def test_a_tolerance_counts_and_proves(table: tuple[LinearRegression, pd.DataFra
     assert parse_gate("flip_rate.male > 0.9 and falsified > 0.9").holds(found)
     text = str(found.document())
     assert "by more than 20.00" in text
-    assert "the number provably changes by at most 20" in text
+    assert "number is proved to change by at most 20" in text
 
 
 def test_without_a_tolerance_nothing_is_proved_and_that_is_said(
@@ -40,6 +40,6 @@ def test_without_a_tolerance_nothing_is_proved_and_that_is_said(
     model, frame, premium = table
     found = evenhand.audit(model, frame, premium, protected=["male"], samples=500)
     assert not found.certificates
-    assert any("no tolerance was given" in item.reason for item in found.not_run)
+    assert any("no tolerance was set" in item.reason for item in found.not_run)
     assert found.changes is not None
     assert found.changes.changes[0].largest == pytest.approx(30.0)

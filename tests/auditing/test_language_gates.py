@@ -55,7 +55,7 @@ def test_many_missing_answers_are_not_assessable():
     groups = audit().groups
     result = audit(groups=(groups[0].model_copy(update={"failed": 60}), *groups[1:]))
     gate = parse_gate("llm.gap > 0.9")
-    assert gate.not_assessable(result) == ["llm: 1.4 % of all questions stayed without an answer"]
+    assert gate.not_assessable(result) == ["llm: 1.4 % of all questions were not answered"]
     assert gate.not_assessable(audit()) == []
 
 

@@ -108,7 +108,7 @@ def test_a_model_is_audited_by_a_threshold_of_its_scores(trained):
     assert result.groups.overall["selection_rate"].value == (scores >= 0.7).mean()
     flipped = model.predict_proba(frame.assign(sex=1 - frame["sex"]))[:, 1]
     assert result.individual.rate(("sex",), "data").flips == ((scores >= 0.7) != (flipped >= 0.7)).sum()
-    assert "a threshold was given" in next(one.reason for one in result.not_run if one.what == "certification")
+    assert "a threshold was set" in next(one.reason for one in result.not_run if one.what == "certification")
     curves = result.groups.thresholds
     place = curves.thresholds.index(0.7)
     assert curves.curve("selection_rate").values[place] == pytest.approx((scores >= 0.7).mean())

@@ -62,7 +62,7 @@ def test_a_budget_below_what_an_audit_needs_is_refused_before_people_are_asked_a
     with serving(reply) as service:
         ran = evenhand("audit", service.url, *people, "--budget", 100)
         assert ran.code == 3
-        assert "budget of 100 rows does not pay for the 120 people" in ran.err
+        assert "budget of 100 rows is not sufficient for the 120 people" in ran.err
         # The meaning of the outputs is decided on 32 individuals and on people for a quarter of the budget at most.
         assert 32 <= service.asked <= 32 + 100 // 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from evenhand.core.expressions import (
     Node,
     Number,
     Token,
-    format_expression,
+    format_name,
     parse_expression,
     quote_word,
 )
@@ -42,6 +43,38 @@ def name(*parts: str, quoted: bool = False) -> Name:
 
 def number(text: str) -> Number:
     return Number(0, 0, text)
+
+
+def format_expression(node: Node) -> str:
+    """Format a tree as text. Parsing the text returns an equal tree."""
+    if isinstance(node, Number):
+        return node.text
+    if isinstance(node, Name):
+        return format_name(node)
+    # Operands of functions get brackets in the same cases as operands of comparisons.
+    level = 3 if isinstance(node, Call) else level_of(node)
+    unary = len(node.operands) == 1 and not isinstance(node, Call)
+    left, *operands = (
+        text if level_of(operand) + unary > level else f"({text})"
+        for operand, text in ((operand, format_expression(operand)) for operand in node.operands)
+    )
+    if isinstance(node, Call):
+        return f"{node.function}({', '.join([left, *operands])})"
+    if isinstance(node, Containment):
+        return f"{left} {'in' if node.inside else 'not in'} {{{', '.join(operands)}}}"
+    if isinstance(node, Logic):
+        return f"not {left}" if unary else f" {node.word} ".join([left, *operands])
+    signs = [sign.text for sign in node.signs]
+    return signs[0] + left if unary else " ".join([left, *itertools.chain(*zip(signs, operands, strict=True))])
+
+
+def level_of(node: Node) -> int:
+    """Return the precedence of a node, from 0 for ``or``."""
+    if isinstance(node, Logic):
+        return ("or", "and", "not").index(node.word)
+    if isinstance(node, Arithmetic):
+        return 6 if len(node.operands) == 1 else 4 if node.signs[0].text in "+-" else 5
+    return 3 if isinstance(node, Comparison | Containment) else 7
 
 
 def compare(one: Node, word: str, two: Node) -> Comparison:

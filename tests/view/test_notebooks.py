@@ -159,7 +159,7 @@ def test_a_notebook_is_told_by_its_kernel(cell, monkeypatch):
 def test_progress_is_shown_or_told_as_asked(cell):
     told = []
     quick_audit(progress=lambda what, share: told.append((what, share)))
-    assert told[0] == ("counting groups", 0.0)
+    assert told[0] == ("comparing groups", 0.0)
     assert told[-1] == ("done", 1.0)
     with view.follow_progress(False):
         assert not cell.drawn.wait(0.02)

@@ -1,4 +1,4 @@
-"""The main job: everything that can be said about one model and the people it decides about."""
+"""Audits of models and of recorded decisions, their comparison, and conditions on their numbers."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""One audit: read the people, ask the model, measure groups and individuals, certify what can be certified."""
+"""Audit of a model: groups, subgroups and individuals, with proofs if the model is a white box."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from evenhand import groups, individual, models, population
 from evenhand import subgroups as subgroup
-from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.cards import make_data_card, measure_base_rate
+from evenhand.auditing.config import AuditConfig, check_settings
 from evenhand.auditing.labels import (
-    add_labels,
-    drop_directions,
+    THRESHOLDS,
+    WEIGHTED,
     list_skipped,
-    measure_each,
-    name_any_favourable,
-    refuse_settings_of_one_label,
+    measure_labels,
+    measure_without_favourable,
+    remove_directions,
+    select_any_favourable,
 )
-from evenhand.auditing.numbers import audit_number_model
+from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
 from evenhand.auditing.parts import AuditParts, describe_failure
 from evenhand.auditing.proofs import certify_sets
-from evenhand.auditing.result import AuditResult, ModelCard
-from evenhand.auditing.versions import library_versions, make_data_card
+from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.certification.bounds.scores import needs_kernels
 from evenhand.certification.certificate.result import Certificate, estimated_share
 from evenhand.core.time_limit import TimeLimit
@@ -49,89 +50,91 @@ from evenhand.schema.people import People
 from evenhand.schema.thresholds import Thresholds
 from evenhand.stats.combined import Draws
 from evenhand.stats.quantity import quantity_value
-from evenhand.subgroups.result import SubgroupResult
 
 if TYPE_CHECKING:
     from evenhand.individual.flips import FlipRate
     from evenhand.individual.search.result import SearchResult
     from evenhand.models.trees.ensemble import TreeEnsemble
 
+Metrics: TypeAlias = Mapping[str, Callable[..., Any]] | None
+
 FLIP_SHARE, WHITE_FLIP_SHARE = 0.8, 0.4
-"""Share of the time left, and of the budget, for flip rates: less where the model is proved from the inside as well."""
+"""Share of the remaining time and budget for flip rates, without and with a white box, which is also certified."""
 
-SEARCH_SHARE, SUBGROUP_SHARE = 0.25, 0.25
-"""Share of the time left for the searches and for the subgroups, at most."""
-
-LEAST_SECONDS = 0.5
-"""Time limit of a part, at least: mostly it ends sooner."""
+SEARCH_SHARE = 0.25
+"""Maximum share of the remaining time for the searches for individuals."""
 
 SEARCH_SEEDS = 50
-"""People whom a search starts from."""
+"""Number of people that a search starts from."""
 
 
 def audit(
     subject: Subject,
     config: AuditConfig | None = None,
     *,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    metrics: Metrics = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> AuditResult:
-    """Audit a model on people with known labels.
+    """Audit a model on people with true labels or numbers.
 
     Args:
-        subject: the model and the people.
-        config: time limit, population, confidence, seed.
-        metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
-        progress: called as work goes on.
-        settings: fields of ``AuditConfig`` by name, in place of those in ``config``.
+        subject: Model and people.
+        config: Settings of the audit.
+        metrics: Custom metrics by name (see ``evenhand.groups.add_metrics``).
+        progress: Progress function.
+        settings: Fields of ``AuditConfig``. They override those of ``config``.
 
     Returns:
-        Everything found, and what could not be run with the reason. An interrupt (Ctrl-C) while the model is being
-        asked leaves a result with what was found before it.
+        The result, with the reasons for parts that were not run. After an interrupt (Ctrl-C), it contains the parts
+        completed before.
 
     Raises:
-        EvenhandError: the people, the model or the options cannot be used; nothing was asked in vain.
+        EvenhandError: The people, the model or the options are invalid.
     """
     started = time.perf_counter()
     config = AuditConfig.of(config, settings)
-    say = progress or ignore_progress
+    progress = progress or ignore_progress
     if config.threshold:
         thresholds = Thresholds.parse(config.threshold)
         thresholds.check_schema(subject.people.schema)
         subject = replace(subject, thresholds=thresholds)
-    people, schema = subject.people, subject.people.schema
+    schema = subject.people.schema
     if subject.memberships and schema.target.kind != "label":
         raise OptionError(
-            f"probabilities of groups require one favourable decision, and {schema.target.name!r} holds "
+            f"group probabilities require a favourable label, but {schema.target.name!r} contains "
             f"{'numbers' if schema.target.is_number else 'several labels'}",
-            hint="leave `membership=` out; or name the `favourable=` label and say `kind=label`",
+            hint="leave `membership=` out; or pass the `favourable=` label and `kind=label`",
         )
-    if schema.target.is_number:
-        return audit_number_model(subject, config, metrics=metrics, progress=say, started=started)
+    if schema.target.kind in ("number", "labels"):
+        weighted, threshold = subject.weights is not None, subject.thresholds is not None
+        is_number = schema.target.is_number
+        check_settings(config, is_number=is_number, metrics=metrics, weighted=weighted, threshold=threshold)
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
-    # Too many assignments are an error; better now than after minutes of work.
-    for name in schema.protected:
-        schema.assignments([name])
-    _require_two_classes(people)
-    if schema.target.kind == "labels":
-        weighted, threshold = subject.weights is not None, subject.thresholds is not None
-        refuse_settings_of_one_label(config, metrics, weighted=weighted, threshold=threshold)
-    ledger = find_ledger(subject.model) or subject.ledger
-    before = ledger.settled
+    if not schema.target.is_number:
+        # Too many assignments are an error that is better raised now than after minutes of work.
+        for name in schema.protected:
+            schema.assignments([name])
+        _require_two_classes(subject.people)
+    ledger = subject.ledger if schema.target.is_number else find_ledger(subject.model) or subject.ledger
+    queries = ledger.settled
     with ledger.within(config.budget):
-        result = _run_analyses(subject, config, metrics, say, ledger)
+        if schema.target.is_number:
+            parts = AuditParts(TimeLimit.after(config.time_limit))
+            result = audit_number_model(subject, config, parts, progress, metrics=metrics)
+        else:
+            result = _audit_labels(subject, config, metrics, progress, ledger)
     ledger.settle()
-    return result.model_copy(update={"queries": ledger.sent - before, "seconds": time.perf_counter() - started})
+    return result.model_copy(update={"queries": ledger.sent - queries, "seconds": time.perf_counter() - started})
 
 
 def forecast_queries(people: People, config: AuditConfig) -> int:
-    """Return how many individuals an audit without a budget asks a black box about at most.
+    """Compute an upper bound of the number of individuals that an audit without a budget queries a black box about.
 
-    Everybody once, or twice where a number is decided; for the flip rates everybody and the sample under every
-    assignment of each set of protected attributes (twice where rules make counterparts that differ from those);
-    both sides of every flip again; subgroups; and the searches. Where a time limit ends them early it is fewer.
+    The bound includes all people once, or twice for numbers; for flip rates, all people and the sample under each
+    assignment of each set of protected attributes, twice if rules make counterparts differ from these; both sides of
+    each flip again; subgroups; and searches. With a time limit, there are fewer.
     """
     from evenhand.individual.analysis import RESERVED_ROUNDS
     from evenhand.individual.search import SearchConfig
@@ -140,57 +143,51 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
 
     schema, names = people.schema, people.schema.protected
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
-    each = sum(len(schema.assignments(one)) for one in sets)
-    variants = (each + 2 * RESERVED_ROUNDS * len(sets)) * (2 if schema.constrains_people else 1)
+    assignments = sum(len(schema.assignments(protected)) for protected in sets)
+    variants = (assignments + 2 * RESERVED_ROUNDS * len(sets)) * (2 if schema.constrains_people else 1)
     if schema.target.is_number:
         return 2 * len(people) + variants * (len(people) + config.samples)
-    seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
-    found = [
-        forecast_search(people, SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
+    local = -(-config.searched // SEARCH_SEEDS)
+    searches = [
+        forecast_search(people, SearchConfig(protected=(name,), seeds=SEARCH_SEEDS, local=local, samples=0))
         for name in (names if config.searched else ())
     ]
-    groups = forecast_subgroups(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
-    return groups + config.repeats * variants * (len(people) + config.samples) + sum(found)
+    by_subgroup = forecast_subgroups(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
+    return by_subgroup + config.repeats * variants * (len(people) + config.samples) + sum(searches)
 
 
-def _run_analyses(
-    subject: Subject,
-    config: AuditConfig,
-    metrics: Mapping[str, Callable[..., Any]] | None,
-    say: Progress,
-    ledger: QuestionLedger,
+def _audit_labels(
+    subject: Subject, config: AuditConfig, metrics: Metrics, progress: Progress, ledger: QuestionLedger
 ) -> AuditResult:
-    started = time.perf_counter()
-    importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use, not in the time limit
+    importlib.import_module("sklearn.cluster")  # takes seconds at the first use, outside the time limit
     parts = AuditParts(TimeLimit.after(config.time_limit))
-    described = subject.people.schema
-    several = described.target.kind == "labels"
-    subject = name_any_favourable(subject) if several else subject
-    # The audit itself says how the table was read, so its parts do not.
-    reading, subject = subject.people.reading, replace(subject, people=replace(subject.people, reading=None))
+    described = subject.people
+    several = described.schema.target.kind == "labels"
+    subject = select_any_favourable(subject) if several else subject
+    # The reading of the table is part of the audit, so it is removed from the results of its parts.
+    subject = replace(subject, people=replace(subject.people, reading=None))
     people, schema = subject.people, subject.people.schema
-    say("loading the model", 0.02)
+    progress("loading the model", 0.02)
     scorer = subject.scorer
     if find_ledger(scorer) is not None and len(people) > ledger.left:
         raise BudgetError(
-            f"the budget of {ledger.budget:,} rows does not pay for the {len(people):,} people in the data",
+            f"the budget of {ledger.budget:,} rows is not sufficient for the {len(people):,} people in the data",
             location="`budget=`",
-            hint="give a larger budget, or fewer people",
+            hint="raise the budget, or pass fewer people",
         )
-    say("asking the model about everybody in the data", 0.05)
+    progress("querying the model about all people", 0.05)
     reply = ask_people(scorer, people.individuals)
     parts.not_run += list_skipped(scorer) if several else []
     by_group = _measure_groups(subject, config, metrics, reply, parts, several=several)
-    say("fitting the simulated population", 0.09)
+    progress("fitting the simulated population", 0.09)
     wider = parts.attempt(
         "simulated population",
         lambda: population.choose_population(config.population, people, as_published=config.as_published),
     )
-    # Proofs need the inside of the model; without it their share of the time goes to the sample.
-    network, why_not = _open_white_box(scorer, people, parts.limit)
-    flips = None
+    network, reason = _open_white_box(scorer, people, parts.limit)
+    share = WHITE_FLIP_SHARE if network is not None else FLIP_SHARE
+    flips: IndividualResult | None = None
     if wider is not None:
-        part = WHITE_FLIP_SHARE if network is not None else FLIP_SHARE
         flips = parts.run(
             "individual flip rates",
             lambda: individual.measure_flips(
@@ -201,133 +198,126 @@ def _run_analyses(
                     protected=schema.protected,
                     samples=config.samples,
                     confidence=config.confidence,
-                    time_limit=parts.limit.left(part, LEAST_SECONDS),
-                    budget=None if config.budget is None else max(1, int(part * ledger.left)),
+                    time_limit=parts.limit.left(share, MIN_SECONDS),
+                    budget=None if config.budget is None else max(1, int(share * ledger.left)),
                     repeats=config.repeats,
                     as_published=config.as_published,
                     seed=config.seed,
                 ),
                 white_box=network,
-                progress=lambda what, share: say(what, 0.1 + 0.25 * share),
+                progress=lambda step, done: progress(step, 0.1 + 0.25 * done),
             ),
         )
-        parts.interrupted = parts.interrupted or (flips is not None and flips.interrupted)
+        parts.interrupted |= flips is not None and flips.interrupted
     if config.thresholds and by_group.thresholds is None and by_group.breakdowns:
-        parts.skip("other thresholds", "the model gives labels, no scores")
+        parts.skip("other thresholds", "the model returns labels without scores")
     noise = None if flips is None else flips.noise
-    subgroups: SubgroupResult | None = None
-    searches: list[SearchResult] = []
+    results: dict[str, Any] = {}
     if not several:
-        say("counting subgroups", 0.34)
-        subgroups = parts.run(
-            "search for subgroups",
+        progress("searching for subgroups", 0.34)
+        results["subgroups"] = parts.run(
+            SUBGROUPS,
             lambda: subgroup.find_subgroups(
                 scorer,
                 people,
                 weights=subject.weights,
                 noise=noise,
                 confidence=config.confidence,
-                time_limit=parts.limit.left(SUBGROUP_SHARE, LEAST_SECONDS),
+                time_limit=parts.limit.left(SUBGROUP_SHARE, MIN_SECONDS),
                 repeats=config.repeats,
                 seed=config.seed,
             ),
         )
         white_box = network if flips is not None and flips.counted_with == "white box" else None
-        searches = _search_individuals(subject, white_box, noise, config, say, parts)
+        results["searches"] = tuple(_search_individuals(subject, white_box, noise, config, progress, parts))
     certificates: list[Certificate] = []
     if network is None:
-        parts.skip("certification", why_not)
+        parts.skip("certification", reason)
     elif wider is not None:
-        rates = (
-            {} if flips is None else {rate.protected: flips.rate(rate.protected, "population") for rate in flips.rates}
-        )
-        drawn = {protected: _draws_of(rate, wider) for protected, rate in rates.items() if rate is not None}
         certificates = certify_sets(
-            network,
-            wider,
-            config,
-            parts,
-            say,
-            drawn=drawn,
+            network, wider, config, parts, progress, drawn={} if flips is None else _find_draws(flips, wider)
         )
     if flips is not None:
-        flips = _combine_with_proofs(drop_directions(flips) if several else flips, certificates)
+        flips = _combine_with_proofs(remove_directions(flips) if several else flips, certificates)
     joint = None if flips is None else flips.rate(schema.protected, "data")
-    say("done", 1.0)
-    return AuditResult(
-        model=_make_model_card(scorer, network, why_not).model_copy(
-            update={"favourable": str(described.target.favourable)}
+    progress("done", 1.0)
+    settings: dict[str, Any] = {
+        "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
+        "metrics": ", ".join(metrics or ()) or None,
+    }
+    if network is not None and certificates:
+        settings["proofs_by"] = _name_prover(network, certificates)
+    return parts.finish(
+        described,
+        config,
+        model=ModelCard(
+            name=scorer.name,
+            type=type(scorer).__name__,
+            classes=tuple(str(label) for label in scorer.classes),
+            favourable=str(described.schema.target.favourable),
+            label_only=scorer.label_only,
+            white_box=network is not None,
+            why_not=reason or None,
+            caution=find_caution(scorer),
         ),
-        data=make_data_card(people, subject.data_name, subject.weights).model_copy(
-            update={"base_rate": None} if several else {}
-        ),
-        table_reading=reading,
-        described=described,
-        protected=schema.protected,
+        data=_describe_data(subject, several=several),
         groups=by_group,
-        subgroups=subgroups,
+        settings=settings,
         individual=flips,
-        searches=tuple(searches),
         certificates=tuple(certificates),
-        not_run=parts.end(),
-        interrupted=parts.interrupted,
-        settings=config.model_dump()
-        | {
-            "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
-            "reference": ", ".join(config.reference) or None,
-            "metrics": ", ".join(metrics or ()) or None,
-        }
-        | ({"proofs_by": _name_prover(network, certificates)} if network is not None and certificates else {}),
-        versions=library_versions(),
         counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
         flip_rate=None if joint is None else joint.flips / joint.n,
-        seed=config.seed,
-        time_limited=parts.limit.decided,
-        seconds=time.perf_counter() - started,
+        **results,
+    )
+
+
+def _describe_data(subject: Subject, *, several: bool) -> DataCard:
+    people, weights = subject.people, None if subject.weights is None else subject.weights.values
+    carried = ["\x1f".join(map(str, column)).encode("utf-8", "surrogatepass") for column in people.carried_columns()]
+    return make_data_card(
+        people,
+        subject.data_name,
+        (people.individuals, *carried, people.labels, weights),
+        recorded=False,
+        dropped=people.dropped,
+        base_rate=None if several else measure_base_rate(people, weights),
     )
 
 
 def _measure_groups(
-    subject: Subject,
-    config: AuditConfig,
-    metrics: Mapping[str, Callable[..., Any]] | None,
-    reply: Reply,
-    parts: AuditParts,
-    *,
-    several: bool,
+    subject: Subject, config: AuditConfig, metrics: Metrics, reply: Reply, parts: AuditParts, *, several: bool
 ) -> groups.GroupMetrics:
-    """Measure groups: performance, gaps, and what depends on memberships and grades.
+    """Compute group metrics, and those of group probabilities and of grades. They are empty after a failure.
 
     Args:
-        subject: The model and the people.
+        subject: Model and people.
         config: Settings of the audit.
         metrics: Custom metrics.
-        reply: Answers of the model about everybody.
-        parts: Takes what is not run. If nothing can be measured, the result has no groups.
-        several: Whether the model gives several labels of which none is favourable.
+        reply: Answers of the model for all people.
+        parts: Parts of the audit.
+        several: Whether the model has several labels, none of which is favourable.
 
     Raises:
         EvenhandError: The settings do not fit the data, or a custom metric fails.
-        KeyboardInterrupt: Nothing is measured yet.
+        KeyboardInterrupt: The audit was interrupted before there was a result.
     """
     scorer, people = subject.scorer, subject.people
     try:
         if several:
-            by_group = measure_each(scorer, reply, subject, config)
-        else:
-            by_group = groups.measure_groups(
-                scorer,
-                people,
-                reply=reply,
-                confidence=config.confidence,
-                min_group_size=config.min_group_size,
-                thresholds=config.thresholds,
-                reference=config.reference,
-                weights=subject.weights,
-                metrics=metrics,
-                keep_decisions=config.keep_decisions,
-                seed=config.seed,
-            )
+            return measure_without_favourable(scorer, reply, subject, config)
+        by_group = groups.measure_groups(
+            scorer,
+            people,
+            reply=reply,
+            confidence=config.confidence,
+            min_group_size=config.min_group_size,
+            thresholds=config.thresholds,
+            reference=config.reference,
+            weights=subject.weights,
+            metrics=metrics,
+            keep_decisions=config.keep_decisions,
+            seed=config.seed,
+        )
     except EvenhandError:
         raise
     except Exception as error:
@@ -347,38 +337,39 @@ def _measure_groups(
         settings = groups.GroupConfig(
             confidence=config.confidence, min_group_size=config.min_group_size, seed=config.seed
         )
-        by_group = (
-            parts.attempt(
-                "groups known by probability",
-                lambda: add_proxies(by_group, subject.memberships, decided, settings),
-            )
-            or by_group
+        proxies = parts.attempt(
+            "group probabilities", lambda: add_proxies(by_group, subject.memberships, decided, settings)
         )
-    return (
-        parts.attempt("grades in their order", lambda: add_labels(by_group, scorer, reply, subject, config, parts))
-        or by_group
-    )
+        by_group = proxies or by_group
+    if people.schema.target.kind == "ordinal":
+        reason = WEIGHTED if subject.weights is not None else THRESHOLDS if subject.thresholds is not None else None
+        if reason is not None:
+            parts.skip("grades", reason)
+            return by_group
+        labels = parts.attempt("grades", lambda: measure_labels(scorer, reply, subject, config))
+        by_group = by_group.model_copy(update={"labels": labels})
+    return by_group
 
 
 def _require_two_classes(people: People) -> None:
     name = people.schema.target.name
     if people.labels is None:
-        raise DataError(f"the target column {name!r} is missing: an audit needs the true labels")
+        raise DataError(f"the target column {name!r} is missing: an audit requires the true labels")
     present = np.unique(people.labels)
     if len(present) < 2:
         values = people.schema.target.values or ()
         raise DataError(
             f"the target column {name!r} has only one class: {values[int(present[0])]!r}",
-            hint="an audit needs people with and without the favourable label",
+            hint="an audit requires people with and without the favourable label",
         )
 
 
 def _open_white_box(
     scorer: Scorer, people: People, limit: TimeLimit
 ) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
-    """Return the model as a white box that answers like the model itself, or why there is none."""
+    """Read the model as a white box that agrees with its predictions. If there is none, return the reason."""
     if isinstance(scorer, ThresholdScorer):
-        return None, "proofs are about the model's own decisions, and a threshold was given in place of them"
+        return None, "proofs apply to the decisions of the model, but a threshold was set instead"
     known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
         with limit.enforced():
@@ -388,13 +379,13 @@ def _open_white_box(
             labels = models.predict_labels(scorer, known)
             differ = int((models.predict_labels(network, known) != labels).sum())
     except BudgetError as error:
-        return None, f"the budget does not pay for comparing the model with its white box: {error.message}"
+        return None, f"the budget is not sufficient to compare the model with its white box: {error.message}"
     except Exception as error:
         return None, describe_failure(error)
     if differ:
         return None, (
-            f"read from the inside, the model decides {differ:,} of {len(known):,} people differently than when it "
-            "runs, so a proof about the one would say nothing about the other"
+            f"the white box decides {differ:,} of {len(known):,} people differently from the model, so a proof about "
+            "it would not apply to the model"
         )
     return network, ""
 
@@ -404,10 +395,10 @@ def _search_individuals(
     white_box: Scorer | None,
     noise: NoiseCheck | None,
     config: AuditConfig,
-    say: Progress,
+    progress: Progress,
     parts: AuditParts,
 ) -> list[SearchResult]:
-    """Run a short search for each protected attribute."""
+    """Search for individuals briefly, for each protected attribute."""
     from threadpoolctl import threadpool_limits
 
     from evenhand.individual import search
@@ -419,7 +410,7 @@ def _search_individuals(
 
     def run(name: str, share: float) -> SearchResult:
         left = None if ledger.budget is None else int(ledger.left * share)
-        with ledger.within(left), threadpool_limits(1):  # the arrays are small: more threads mostly wait
+        with ledger.within(left), threadpool_limits(1):  # more threads mostly wait, because the arrays are small
             return search.search(
                 scorer,
                 people,
@@ -427,7 +418,7 @@ def _search_individuals(
                 seeds=SEARCH_SEEDS,
                 local=-(-config.searched // SEARCH_SEEDS),
                 samples=0,
-                time_limit=parts.limit.left(SEARCH_SHARE * share, LEAST_SECONDS),
+                time_limit=parts.limit.left(SEARCH_SHARE * share, MIN_SECONDS),
                 as_published=config.as_published,
                 seed=config.seed,
                 white_box=white_box,
@@ -435,18 +426,18 @@ def _search_individuals(
             )
 
     for step, name in enumerate(names):
-        what = f"search for individuals by {name}"
-        ledger.settle()  # each search has its own share of what is left
-        say(f"searching people whose decision flips with {name}", 0.35 + 0.05 * step / len(names))
-        result = parts.run(what, partial(run, name, 1 / (len(names) - step)))
+        part = f"search for individuals by {name}"
+        ledger.settle()  # each search has a share of the remaining budget
+        progress(f"searching for people whose decision flips with {name}", 0.35 + 0.05 * step / len(names))
+        result = parts.run(part, partial(run, name, 1 / (len(names) - step)))
         if result is None:
             continue
-        parts.interrupted = parts.interrupted or result.interrupted
+        parts.interrupted |= result.interrupted
         if result.queries or result.interrupted:
             searches.append(result)
         else:
             spent = result.stopped_by == "budget"
-            parts.skip(what, "the budget was spent" if spent else "the time limit was too short for it")
+            parts.skip(part, "the budget was spent" if spent else "the time limit was too short")
     return searches
 
 
@@ -459,37 +450,29 @@ def _name_prover(network: AdditiveNetwork | TreeEnsemble, certificates: Sequence
     return "numpy" if any("linear" in certificate.not_compiled for certificate in certificates) else "compiled kernels"
 
 
+def _find_draws(flips: IndividualResult, wider: ProductPopulation | MixturePopulation) -> dict[tuple[str, ...], Draws]:
+    """Return the flips of sampled people by protected attributes, as used by certificates of the population."""
+    rates = {rate.protected: flips.rate(rate.protected, "population") for rate in flips.rates}
+    return {protected: _draws_of(rate, wider) for protected, rate in rates.items() if rate is not None}
+
+
 def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:
-    """Return who flips of the people drawn, in the way that a certificate of this population asks."""
     if isinstance(wider, MixturePopulation) and rate.counterfactual is not None:
         return Draws(rate.counterfactual.flips, rate.counterfactual.n)
     return Draws(rate.flips, rate.n)
 
 
 def _combine_with_proofs(flips: IndividualResult, certificates: Sequence[Certificate]) -> IndividualResult:
-    """Return the flip rates, with that of the population as its certificate estimates it: one quantity, one number."""
-    certified = {(one.protected, one.population): one for one in certificates}
+    """Replace flip rates of the population by the estimates of their certificates, so that each quantity has one."""
+    proofs = {(certificate.protected, certificate.population): certificate for certificate in certificates}
     rates = []
     for rate in flips.rates:
-        proof = certified.get((rate.protected, rate.population))
-        # A proof is about one of two rates: between plausible counterparts, or as published.
+        proof = proofs.get((rate.protected, rate.population))
+        # A proof applies to one of two rates: between plausible counterparts, or as published.
         if proof is not None and proof.moved is None:
             rate = rate.model_copy(update={"rate": estimated_share(proof)})
         elif proof is not None and rate.counterfactual is not None:
-            found = rate.counterfactual.model_copy(update={"rate": estimated_share(proof)})
-            rate = rate.model_copy(update={"counterfactual": found})
+            counterfactual = rate.counterfactual.model_copy(update={"rate": estimated_share(proof)})
+            rate = rate.model_copy(update={"counterfactual": counterfactual})
         rates.append(rate)
     return flips.model_copy(update={"rates": tuple(rates)})
-
-
-def _make_model_card(scorer: Scorer, network: AdditiveNetwork | TreeEnsemble | None, why_not: str) -> ModelCard:
-    return ModelCard(
-        name=scorer.name,
-        type=type(scorer).__name__,
-        classes=tuple(str(label) for label in scorer.classes),
-        favourable=str(scorer.classes[scorer.favourable]),
-        label_only=scorer.label_only,
-        white_box=network is not None,
-        why_not=why_not or None,
-        caution=find_caution(scorer),
-    )

@@ -1,4 +1,4 @@
-"""What changed between two audits, and how a change is bounded: proved, paired by person, or by both its intervals."""
+"""Changes between two audits: proved, paired by person, or bounded by the intervals of both numbers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from evenhand.groups.kept import KeptDecisions
 from evenhand.stats.level import bonferroni
 from evenhand.stats.paired import PairedNumbers, auc_difference
 from evenhand.stats.proportion import difference_of_intervals, stretch_interval
-from evenhand.stats.quantity import Observed, Proved, Quantity, quantity_value
+from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Pairing = Literal["paired", "same people", "unpaired"]
-"""How two audits' people are related: the same, with both decisions of each; the same, without; not known to be."""
+"""Relation of the people of two audits: the same, with or without their decisions; or not known to be the same."""
 
 Verdict = Literal["better", "worse", "higher", "lower", "no clear change", "not comparable"]
 
@@ -36,16 +36,18 @@ PAIRED_MEAN_GAP = f"{PAIRED_MEANS}, over the pairs of groups that may be widest"
 
 
 class ChangeLine(ResultPart):
-    """One number in two audits.
+    """Number in two audits.
 
     Attributes:
-        name, by, group: what it is; ``by`` is empty for everybody, ``group`` for gaps.
-        before, after: as each audit has it.
-        change: after minus before, with an interval at the level of all lines together; of what both audits prove
-            exact, without one; unknown where there is none.
-        pairing: how the interval came about.
-        verdict: whether the interval leaves out 0, and on which side.
-        caution: What to know of the number in either audit, such as selective true labels; empty if nothing.
+        name: Name of the number.
+        by: Protected attributes, joined by ``_x_``. Empty for overall numbers.
+        group: Label of the group. Empty for gaps and overall numbers.
+        before, after: Number in each audit.
+        change: Difference, after minus before, with an interval that is simultaneous over all lines. The change of a
+            proved number is exact, without an interval. Unknown if there is no interval.
+        pairing: Relation of the people that the interval is based on.
+        verdict: Whether the interval excludes 0, and on which side.
+        caution: Caution about the number, such as selective true labels. Empty if there is none.
     """
 
     name: str
@@ -60,13 +62,13 @@ class ChangeLine(ResultPart):
 
 
 class ComparedAudit(ResultPart):
-    """An audit that is compared.
+    """Compared audit.
 
     Attributes:
-        model, data: Names of its model and its data.
+        model, data: Names of the model and of the data.
         people: Number of people.
         fingerprint: Hash of the people, equal in audits of the same people.
-        table_reading: How its table was read; None if no table was read.
+        table_reading: Description of how the table was read. None if no table was read.
     """
 
     model: str
@@ -77,16 +79,16 @@ class ComparedAudit(ResultPart):
 
 
 class AuditComparison(Result):
-    """What changed between two audits.
+    """Comparison of two audits.
 
     Attributes:
-        before, after: the audits.
-        pairing: how their people are related.
-        confidence: at which the intervals of all changes hold together.
-        comparisons: how many changes have an interval; each is at the level ``1 - (1 - confidence) / comparisons``.
-        lines: every number that both audits have.
-        left_out: what only one of them has, or what is not compared, with the reason.
-        unit: of a number that is decided, if that was said.
+        before, after: Audits.
+        pairing: Relation of their people.
+        confidence: Simultaneous confidence level of the intervals of all changes.
+        comparisons: Number of changes with an interval. Each has the level ``1 - (1 - confidence) / comparisons``.
+        lines: Numbers that both audits contain.
+        left_out: Numbers that only one audit contains or that are not compared, with the reasons.
+        unit: Unit of a numeric target. Empty if there is none.
     """
 
     chart = "comparison.draw_changes"
@@ -102,31 +104,31 @@ class AuditComparison(Result):
 
     @property
     def readings(self) -> dict[str, TableReading]:
-        """How the tables of both audits were read."""
-        both = {"Before": self.before.table_reading, "After": self.after.table_reading}
-        return {name: reading for name, reading in both.items() if reading is not None}
+        """Table readings of both audits."""
+        readings = {"Before": self.before.table_reading, "After": self.after.table_reading}
+        return {name: reading for name, reading in readings.items() if reading is not None}
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many numbers have a verdict."""
+        """Count the numbers with a verdict."""
         return sum(line.verdict == verdict for line in self.lines)
 
     def line(self, name: str, by: str = "", group: str = "") -> ChangeLine | None:
-        """Return one line; None if the audits do not both have it."""
-        return next((one for one in self.lines if (one.name, one.by, one.group) == (name, by, group)), None)
+        """Return the line of a number. None if only one audit, or none, contains it."""
+        return next((line for line in self.lines if (line.name, line.by, line.group) == (name, by, group)), None)
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the changes, and how many are better and worse."""
+        """Yield the changes, and the numbers of better and worse ones."""
         for line in self.lines:
             yield ResultNumber(line.name, line.by, line.group, line.change, caution=line.caution)
         yield ResultNumber("better", "", "", float(self.count("better")))
         yield ResultNumber("worse", "", "", float(self.count("worse")))
 
     def document(self) -> Document:
-        """Return what changed, and how that is known."""
+        """Build the document of the comparison."""
         return self._write_document("evenhand.auditing.comparison_wording")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per number: name, by, group, before, after, change, low, high, pairing, verdict."""
+        """Convert the lines to a data frame, one row per number."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -148,23 +150,33 @@ class AuditComparison(Result):
         )
 
 
-class PendingChange(NamedTuple):
-    """A change whose interval waits for its level, which depends on how many changes there are.
-
-    Attributes:
-        name, by, group: what it is a change of.
-        before, after: as each audit has it.
-        interval: of the change at a level; None where there is none.
-        pairing: how the interval comes about.
-        method: by which, or why there is none.
-        exact: the change itself with its verdict, where both numbers are proved.
-    """
+class NumberPair(NamedTuple):
+    """Number in two audits, with the same fields as a ``ChangeLine``."""
 
     name: str
     by: str
     group: str
     before: Quantity
     after: Quantity
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the number is unknown in an audit."""
+        return isinstance(self.before, Unknown) or isinstance(self.after, Unknown)
+
+
+class PendingChange(NamedTuple):
+    """Change whose interval is not yet computed, because its level depends on the number of changes.
+
+    Attributes:
+        pair: Number in both audits.
+        interval: Function that computes the interval of the change at a level. None if there is no interval.
+        pairing: Relation of the people that the interval is based on.
+        method: Method of the interval, or the reason why there is none.
+        exact: Change and verdict, if both numbers are proved.
+    """
+
+    pair: NumberPair
     interval: Callable[[float], tuple[float, float]] | None
     pairing: Pairing
     method: str
@@ -172,9 +184,9 @@ class PendingChange(NamedTuple):
 
 
 class PairedPeople:
-    """The numbers of the same people in two audits: their scores, or their decided numbers.
+    """Scores or decided numbers of the same people in two audits.
 
-    Numbers that compare with the truth are NaN where it is unknown, and those people are left out.
+    People without a true label or number are excluded from numbers that require it.
     """
 
     def __init__(self, before: KeptDecisions, after: KeptDecisions) -> None:
@@ -183,7 +195,7 @@ class PairedPeople:
         self._true = np.array(labels)[self._cells]
 
     def auc_change(self) -> Callable[[float], tuple[float, float]] | None:
-        """Return the interval for the change of the area under the ROC curve; None where scores are not kept."""
+        """Return the interval of the change of the area under the ROC curve. None if scores are not stored."""
         scores, labelled = self._numbers("mean_score"), ~np.isnan(self._true)
         if scores is None:
             return None
@@ -195,26 +207,26 @@ class PairedPeople:
         return interval
 
     def mean_change(self, metric: str, cells: Integers | None) -> Callable[[float], tuple[float, float]] | None:
-        """Return the interval for the change of a mean of the people of some cells, of all by default."""
+        """Return the interval of the change of a mean, over the people in some cells or over all people."""
         numbers = self._numbers(metric)
         if numbers is None:
             return None
         group = np.zeros(len(self._cells), dtype=np.int64) if cells is None else self._group([cells])
-        moments, one = self._moments(numbers, group, 1), np.ones(1)
+        moments, weight = self._moments(numbers, group, 1), np.ones(1)
 
         def interval(level: float) -> tuple[float, float]:
-            low, high = moments.contrast(one, one, level)
+            low, high = moments.contrast(weight, weight, level)
             return float(low), float(high)
 
         return interval
 
     def gap_change(self, metric: str, groups: list[Integers]) -> Callable[[float], tuple[float, float]] | None:
-        """Return the interval for the change of the largest difference of means between groups, each some cells."""
+        """Return the interval of the change of the largest difference of means between groups of cells."""
         numbers = self._numbers(metric)
         return None if numbers is None else self._moments(numbers, self._group(groups), len(groups)).change_of_gap
 
     def _numbers(self, metric: str) -> tuple[Floats, Floats] | None:
-        """Return each person's number, whose mean the metric is, before and after."""
+        """Return the number of each person in both audits, whose mean is the metric. None if it is not stored."""
         kept = {"calibration_gap": "mean_score", "mean_absolute_error": "mean_residual"}.get(metric, metric)
         first, second = (side.number(kept) for side in self._sides)
         if first is None or second is None:
@@ -224,7 +236,7 @@ class PairedPeople:
         return (np.abs(first), np.abs(second)) if metric == "mean_absolute_error" else (first, second)
 
     def _group(self, groups: list[Integers]) -> Integers:
-        """Return the group of each person, -1 for none."""
+        """Return the group of each person, or -1."""
         of_cell = np.full(len(self._sides[0].sizes), -1)
         for i, cells in enumerate(groups):
             of_cell[cells] = i
@@ -232,24 +244,16 @@ class PairedPeople:
 
     @staticmethod
     def _moments(numbers: tuple[Floats, Floats], group: Integers, groups: int) -> PairedNumbers:
-        here = (group >= 0) & ~np.isnan(numbers[0])
-        return PairedNumbers.of(numbers[0][here], numbers[1][here], group[here], groups)
+        used = (group >= 0) & ~np.isnan(numbers[0])
+        return PairedNumbers.of(numbers[0][used], numbers[1][used], group[used], groups)
 
 
-def bound_by_intervals(
-    name: str, by: str, group: str, ends: tuple[Quantity, Quantity], pairing: Pairing
-) -> PendingChange:
-    """Return the change of a number of which no more is known than its interval in each audit.
-
-    The intervals are stretched to the level that is needed, as normal quantiles are.
-    """
-    before, after = ends
-    pairing = "unpaired" if pairing == "unpaired" else "same people"
+def bound_by_intervals(pair: NumberPair, pairing: Pairing) -> PendingChange:
+    """Bound the change of a number by its intervals in both audits, which are stretched like normal quantiles."""
+    before, after = pair.before, pair.after
     if not isinstance(before, Observed) or not isinstance(after, Observed):
-        return PendingChange(name, by, group, *ends, None, pairing, "one of the numbers has no interval")
-
-    def apart(level: float) -> tuple[float, float]:
-        return difference_of_intervals(after, before, level)
+        pairing = "unpaired" if pairing == "unpaired" else "same people"
+        return PendingChange(pair, None, pairing, "one of the numbers has no interval")
 
     def dependent(level: float) -> tuple[float, float]:
         half = bonferroni(level, 2)
@@ -257,14 +261,14 @@ def bound_by_intervals(
         return low2 - high1, high2 - low1
 
     if pairing == "unpaired":
-        return PendingChange(name, by, group, *ends, apart, pairing, ADDED)
-    return PendingChange(name, by, group, *ends, dependent, pairing, ANY_DEPENDENCE)
+        return PendingChange(pair, lambda level: difference_of_intervals(after, before, level), pairing, ADDED)
+    return PendingChange(pair, dependent, "same people", ANY_DEPENDENCE)
 
 
 SHARES = ("certified", "falsified", "undecided")
-"""What a certificate proves, by its names."""
+"""Proved shares of a certificate."""
 
-ASKED = {
+QUESTIONS = {
     "population": "simulated populations",
     "where": "conditions",
     "relaxed": "tolerated differences between people",
@@ -272,53 +276,52 @@ ASKED = {
     "tolerance": "tolerances",
     "bands": "bands",
 }
-"""Field of a certificate -> what differs where two have another one."""
+"""Fields of a certificate that must be equal in both audits, with their names in messages."""
+
+ROUNDING = 1e-12
+"""Rounding error of sums of proved shares."""
 
 
 def compare_proofs(before: AuditResult, after: AuditResult, left_out: list[str]) -> Iterator[PendingChange]:
-    """Yield the changes of shares that both audits prove of the same question: exact, without intervals.
+    """Yield the exact changes of shares that both audits prove about the same question.
 
-    What is proved depends on how long was proved, too. Fewer people are treated unfairly for certain where no more can
-    be than were proved to be before; only then a change is called better, and the other way round worse.
+    The proved shares also depend on the effort of the proofs. A change is only better if the maximum share of people
+    who may be treated unfairly is now below the share proved to be treated unfairly before. The opposite is worse.
     """
-    others = {one.protected: one for one in after.certificates}
-    for one in before.certificates:
-        other, what = others.pop(one.protected, None), f"proof by {' x '.join(one.protected)}"
+    others = {certificate.protected: certificate for certificate in after.certificates}
+    for certificate in before.certificates:
+        other, proof = others.pop(certificate.protected, None), f"proof by {' x '.join(certificate.protected)}"
         if other is None:
-            left_out.append(f"{what}: only in the audit before")
+            left_out.append(f"{proof}: only in the audit before")
             continue
-        reason = _other_question(before, one, after, other)
+        reason = _find_difference(before, certificate, after, other)
         if reason:
-            left_out.append(f"{what}: {reason}")
+            left_out.append(f"{proof}: {reason}")
             continue
-        most = [1 - each.certified - each.no_counterpart for each in (one, other)]
+        maximum = [1 - audited.certified - audited.no_counterpart for audited in (certificate, other)]
         verdict: Verdict | None = None
-        if other.falsified > most[0] + ROUNDING or most[1] + ROUNDING < one.falsified:
-            verdict = "better" if most[1] < one.falsified else "worse"
+        if other.falsified > maximum[0] + ROUNDING or maximum[1] + ROUNDING < certificate.falsified:
+            verdict = "better" if maximum[1] < certificate.falsified else "worse"
         for name in SHARES:
-            first, second = (
-                Proved(value=getattr(each, name), how=f"for the population {each.population}") for each in (one, other)
-            )
-            change = Proved(value=second.value - first.value, how="difference of two proofs")
+            shares = [
+                Proved(value=getattr(audited, name), how=f"for the population {audited.population}")
+                for audited in (certificate, other)
+            ]
+            change = Proved(value=shares[1].value - shares[0].value, how="difference of two proofs")
             side: Verdict = "higher" if change.value > 0 else "lower" if change.value < 0 else "no clear change"
+            pair = NumberPair(name, "_x_".join(certificate.protected), "", *shares)
             exact = change, verdict if verdict and name != "undecided" else side
-            yield PendingChange(
-                name, "_x_".join(one.protected), "", first, second, None, "same people", "exact: both are proved", exact
-            )
+            yield PendingChange(pair, None, "same people", "exact: both are proved", exact)
     left_out += [f"proof by {' x '.join(protected)}: only in the audit after" for protected in others]
 
 
-ROUNDING = 1e-12
-"""Sums of proved shares are as exact as this."""
-
-
-def _other_question(before: AuditResult, one: Certificate, after: AuditResult, other: Certificate) -> str:
-    """Return what differs between the questions of two proofs; nothing where they ask the same."""
+def _find_difference(before: AuditResult, certificate: Certificate, after: AuditResult, other: Certificate) -> str:
+    """Describe the difference between the questions of two proofs. Empty if there is none."""
     if before.described.attributes != after.described.attributes:
-        return "the attributes have other domains"
-    differ = [words for field, words in ASKED.items() if getattr(one, field) != getattr(other, field)]
-    if differ:
-        return f"the {' and '.join(differ)} differ"
+        return "the domains of the attributes differ"
+    differences = [name for field, name in QUESTIONS.items() if getattr(certificate, field) != getattr(other, field)]
+    if differences:
+        return f"the {' and '.join(differences)} differ"
     if before.data.fingerprint != after.data.fingerprint and before.settings.get("population") != "uniform":
-        return "the simulated population is fitted to other people"
+        return "the simulated populations are fitted to different people"
     return ""

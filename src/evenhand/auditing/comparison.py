@@ -1,4 +1,4 @@
-"""Two audits compared: two models, two releases, two periods; paired where the people are the same."""
+"""Comparison of two audits, such as two models, releases or periods. Audits of the same people are paired."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from evenhand.auditing.changes import (
     AuditComparison,
     ChangeLine,
     ComparedAudit,
+    NumberPair,
     PairedPeople,
     Pairing,
     PendingChange,
@@ -34,6 +35,7 @@ from evenhand.stats.metric_specs import GAP_TITLES, METRIC_TITLES, METRICS, NUMB
 from evenhand.stats.paired import PairedCells, change_of_gap, paired_difference
 from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
+    clopper_pearson,
     difference_interval,
     largest_difference_of_proportions,
     smallest_ratio_of_proportions,
@@ -64,37 +66,38 @@ def compare_audits(
 ) -> AuditComparison:
     """Compare two audits number by number.
 
-    Where both are about the same people and keep who was selected (``AuditConfig.keep_decisions``), changes are paired:
-    what both decisions share cancels. About the same people without that, an interval allows for any dependence: it is
-    made of both numbers' own intervals. Else the people are taken for independent samples. Intervals of all changes
-    hold together (Bonferroni).
+    If both audits are about the same people and contain their decisions (``AuditConfig.keep_decisions``), changes are
+    paired. For the same people without their decisions, the intervals allow for any dependence: they are computed from
+    the intervals of both numbers. Other people are treated as independent samples. The intervals of all changes are
+    simultaneous (Bonferroni).
 
     Args:
-        before, after: audits of decisions, or of models, with at least one protected attribute in common.
-        config: the confidence level.
-        settings: fields of ``CompareConfig`` by name, in place of those in ``config``.
+        before, after: Audits of decisions or of models, with at least one common protected attribute.
+        config: Settings of the comparison.
+        settings: Fields of ``CompareConfig``. They override those of ``config``.
 
     Raises:
-        OptionError: the audits have no number in common, decide something else, or have weights.
+        OptionError: The audits have no common number, have different targets, or have weights.
     """
     started = time.perf_counter()
     config = CompareConfig.of(config, settings)
     _require_comparable(before, after)
-    pairing = _relation(before, after)
+    pairing = _pair_audits(before, after)
     left_out: list[str] = []
-    pending = list(_Lines(before, after, pairing, left_out).find())
-    known = sum(one.interval is not None for one in pending)
+    pending = list(_PendingChanges(before, after, pairing, left_out))
+    bounded = sum(change.interval is not None for change in pending)
     if not pending:
-        raise OptionError("the two audits have no number in common", hint="audit both by the same protected attributes")
-    level = bonferroni(config.confidence, max(known, 1))
+        raise OptionError("the two audits have no common number", hint="audit both by the same protected attributes")
+    level = bonferroni(config.confidence, max(bounded, 1))
     return AuditComparison(
-        before=_card(before),
-        after=_card(after),
+        before=_describe_audit(before),
+        after=_describe_audit(after),
         pairing=pairing,
         confidence=config.confidence,
-        comparisons=known,
+        comparisons=bounded,
         lines=tuple(
-            _finish(one, level, config.confidence, known, _find_caution(before, after, one)) for one in pending
+            _bound_change(change, level, config.confidence, bounded, _find_caution(before, after, change))
+            for change in pending
         ),
         left_out=tuple(left_out),
         unit=(before.groups.outcome and before.groups.outcome.unit) or "",
@@ -104,18 +107,18 @@ def compare_audits(
 
 
 def read_audit(path: str | Path) -> AuditResult:
-    """Read an audit from its JSON, or from the folder of its report.
+    """Read an audit from its JSON file, or from the folder of its report.
 
     Raises:
-        DataError: there is no such file, or it is not an audit.
+        DataError: The file does not exist, or is not an audit.
     """
     file = Path(path)
     file = file / "report.json" if file.is_dir() else file
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else "it cannot be read as text"
-        hint = "give the report.json of an audit, its folder, or a file that its `to_json` made"
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else "it is not a text file"
+        hint = "pass the report.json of an audit, its folder, or a file written by `to_json`"
         raise DataError(reason, location=str(file), hint=hint) from None
     try:
         return AuditResult.from_json(text)
@@ -125,19 +128,20 @@ def read_audit(path: str | Path) -> AuditResult:
 
 
 def own_metrics(audit: AuditResult) -> list[str]:
-    """Return the names of metrics of the user's own that an audit has."""
+    """Return the names of the custom metrics of an audit."""
     return [name for name in audit.groups.overall if name not in METRIC_TITLES | NUMBER_TITLES]
 
 
 def _require_comparable(before: AuditResult, after: AuditResult) -> None:
-    decided = [
-        None if audit.groups.outcome is None else (audit.groups.outcome.name, audit.groups.outcome.unit)
+    targets = [
+        "a label"
+        if audit.groups.outcome is None
+        else " in ".join(filter(None, (audit.groups.outcome.name, audit.groups.outcome.unit)))
         for audit in (before, after)
     ]
-    if decided[0] != decided[1]:
-        words = ["a label" if one is None else " in ".join(filter(None, one)) for one in decided]
+    if targets[0] != targets[1]:
         raise OptionError(
-            f"{words[0]} is decided in one audit and {words[1]} in the other",
+            f"the target is {targets[0]} in one audit and {targets[1]} in the other",
             hint="compare audits of the same column, in the same unit",
         )
     labels = [audit.groups.favourable for audit in (before, after)]
@@ -148,14 +152,14 @@ def _require_comparable(before: AuditResult, after: AuditResult) -> None:
         )
     if before.groups.weights is not None or after.groups.weights is not None:
         raise OptionError(
-            "an audit with weights cannot be compared: its counts are not in the report",
-            hint="audit without weights, or compare the intervals of both by hand",
+            "an audit with weights cannot be compared: the report does not contain its counts",
+            hint="audit without weights, or compare the intervals by hand",
         )
 
 
-def _relation(before: AuditResult, after: AuditResult) -> Pairing:
-    prints = [audit.groups.people_fingerprint for audit in (before, after)]
-    if not prints[0] or prints[0] != prints[1]:
+def _pair_audits(before: AuditResult, after: AuditResult) -> Pairing:
+    fingerprints = [audit.groups.people_fingerprint for audit in (before, after)]
+    if not fingerprints[0] or fingerprints[0] != fingerprints[1]:
         return "same people" if before.data.fingerprint == after.data.fingerprint else "unpaired"
     kept = [audit.groups.kept for audit in (before, after)]
     if kept[0] is not None and kept[1] is not None and kept[0].pairs_with(kept[1]):
@@ -163,7 +167,7 @@ def _relation(before: AuditResult, after: AuditResult) -> Pairing:
     return "same people"
 
 
-def _card(audit: AuditResult) -> ComparedAudit:
+def _describe_audit(audit: AuditResult) -> ComparedAudit:
     fingerprint = audit.groups.people_fingerprint or audit.data.fingerprint
     return ComparedAudit(
         model=audit.model.name,
@@ -175,45 +179,41 @@ def _card(audit: AuditResult) -> ComparedAudit:
 
 
 def _find_caution(before: AuditResult, after: AuditResult, change: PendingChange) -> str:
-    """Return the cautions about selective true labels of a number in both audits."""
-    name, by, group = change.name, change.by, change.group
-    cautions = [audit.groups.label_caution(name, by, group) for audit in (before, after)]
+    """Return the cautions about selective true labels for a number in both audits."""
+    cautions = [audit.groups.label_caution(*change.pair[:3]) for audit in (before, after)]
     if cautions[0] == cautions[1]:
         return cautions[0]
     return "; ".join(f"{when}: {text}" for when, text in zip(("before", "after"), cautions, strict=True) if text)
 
 
-def _finish(one: PendingChange, level: float, confidence: float, comparisons: int, caution: str) -> ChangeLine:
-    """Return a line with the interval of its change."""
-    values = quantity_value(one.before), quantity_value(one.after)
+def _bound_change(
+    pending: PendingChange, level: float, confidence: float, comparisons: int, caution: str
+) -> ChangeLine:
+    """Compute the interval and the verdict of a change."""
+    pair = pending.pair
+    values = quantity_value(pair.before), quantity_value(pair.after)
     change: Quantity
     verdict: Verdict = "not comparable"
-    if one.exact is not None:
-        change, verdict = one.exact
-    elif values[0] is None or values[1] is None or one.interval is None:
-        reason = next((end.reason for end in (one.before, one.after) if isinstance(end, Unknown)), one.method)
-        change = Unknown(reason=reason)
+    if pending.exact is not None:
+        change, verdict = pending.exact
+    elif values[0] is None or values[1] is None or pending.interval is None:
+        unknown = [end.reason for end in (pair.before, pair.after) if isinstance(end, Unknown)]
+        change = Unknown(reason=unknown[0] if unknown else pending.method)
     else:
-        low, high = one.interval(level)
+        low, high = pending.interval(level)
         value = values[1] - values[0]
         low, high = min(low, value), max(high, value)
-        together = "" if comparisons == 1 else f", simultaneous over {comparisons} changes (Bonferroni)"
-        people = getattr(one.after, "n", 0)
+        simultaneous = "" if comparisons == 1 else f", simultaneous over {comparisons} changes (Bonferroni)"
         change = Observed(
-            value=value, n=people, low=low, high=high, confidence=confidence, method=one.method + together
+            value=value,
+            n=getattr(pair.after, "n", 0),
+            low=low,
+            high=high,
+            confidence=confidence,
+            method=pending.method + simultaneous,
         )
-        verdict = _judge(low, high, METRICS[one.name].worse if one.name in METRICS else "")
-    return ChangeLine(
-        name=one.name,
-        by=one.by,
-        group=one.group,
-        before=one.before,
-        after=one.after,
-        change=change,
-        pairing=one.pairing,
-        verdict=verdict,
-        caution=caution,
-    )
+        verdict = _judge(low, high, METRICS[pair.name].worse if pair.name in METRICS else "")
+    return ChangeLine(**pair._asdict(), change=change, pairing=pending.pairing, verdict=verdict, caution=caution)
 
 
 def _judge(low: float, high: float, worse: str) -> Verdict:
@@ -225,8 +225,8 @@ def _judge(low: float, high: float, worse: str) -> Verdict:
     return "worse" if direction == worse else "better"
 
 
-class _Lines:
-    """Finds the numbers that two audits have in common, and how each one's change is bounded."""
+class _PendingChanges:
+    """Changes of the common numbers of two audits. Numbers that are not compared are added to ``left_out``."""
 
     def __init__(self, before: AuditResult, after: AuditResult, pairing: Pairing, left_out: list[str]) -> None:
         self.before, self.after, self.pairing, self.left_out = before, after, pairing, left_out
@@ -238,63 +238,54 @@ class _Lines:
             if before.groups.outcome is None:
                 self.cells = self.kept.pair(after.groups.kept)
 
-    def find(self) -> Iterator[PendingChange]:
-        """Yield everybody's numbers, then gaps, groups, flips and proofs by each set of attributes."""
-        both = self.before.groups, self.after.groups
-        every = None if self.kept is None else np.arange(len(self.kept.sizes))
-        own = own_metrics(self.before)
-        for name in (*OVERALL, *own):
-            ends = [groups.overall.get(name) for groups in both]
-            if ends[0] is not None and ends[1] is not None:
-                yield self._number(name, "", "", (ends[0], ends[1]), every)
-            elif ends[0] is not None or ends[1] is not None:
+    def __iter__(self) -> Iterator[PendingChange]:
+        """Yield overall numbers, followed by gaps, groups, flips and proofs of each set of attributes."""
+        before, after = self.before.groups, self.after.groups
+        everyone = None if self.kept is None else np.arange(len(self.kept.sizes))
+        custom = own_metrics(self.before)
+        for name in (*OVERALL, *custom):
+            if name in before.overall and name in after.overall:
+                yield self._number(NumberPair(name, "", "", before.overall[name], after.overall[name]), everyone)
+            elif name in before.overall or name in after.overall:
                 needed = {"accuracy": "true labels", "auc": "scores and true labels"}.get(name, "it")
                 self.left_out.append(f"{METRIC_TITLES.get(name, name)}: only one audit has {needed}")
-        others = {breakdown.by: breakdown for breakdown in both[1].breakdowns}
-        for breakdown in both[0].breakdowns:
+        others = {breakdown.by: breakdown for breakdown in after.breakdowns}
+        for breakdown in before.breakdowns:
             if breakdown.by not in others:
                 self.left_out.append(f"{' x '.join(breakdown.by)}: only in the audit before")
                 continue
-            yield from self._breakdown(breakdown, others.pop(breakdown.by), own)
+            yield from self._breakdown((breakdown, others.pop(breakdown.by)), custom)
         self.left_out += [f"{' x '.join(by)}: only in the audit after" for by in others]
         yield from self._flips()
         yield from compare_proofs(self.before, self.after, self.left_out)
-        self._name_left_out()
+        self._list_left_out()
 
-    def _name_left_out(self) -> None:
-        """Say what both audits hold and is not compared, and why."""
-        both = self.before, self.after
-        if any(audit.groups.labels is not None for audit in both):
-            self.left_out.append("gaps of every label or grade: which label each person was given is not kept")
-        titles = (
-            METRIC_TITLES
-            | NUMBER_TITLES
-            | {name: text.partition(":")[0] for name, text in (GAP_TITLES | NUMBER_GAP_TITLES).items()}
-        )
+    def _list_left_out(self) -> None:
+        """Add the numbers that both audits contain, but that are not compared, with the reasons."""
+        audits = self.before, self.after
+        if any(audit.groups.labels is not None for audit in audits):
+            self.left_out.append("gaps of each label or grade: the label of each person is not stored")
+        gap_titles = {name: title.partition(":")[0] for name, title in (GAP_TITLES | NUMBER_GAP_TITLES).items()}
+        titles = METRIC_TITLES | NUMBER_TITLES | gap_titles
         compared = {*OVERALL, *BY_GROUP, *GAP_METRICS, "demographic_parity_ratio"}
-        held = [
-            {*audit.groups.overall, *(gap.name for one in audit.groups.breakdowns for gap in one.gaps)}
-            for audit in both
+        names = [
+            {*audit.groups.overall, *(gap.name for breakdown in audit.groups.breakdowns for gap in breakdown.gaps)}
+            for audit in audits
         ]
-        more = [titles[name] for name in titles if name in held[0] & held[1] - compared]
-        if more:
-            self.left_out.append(f"{', '.join(more)}: in both audits; more changes would widen every interval")
-        if all(audit.subgroups is not None for audit in both):
-            self.left_out.append("subgroups: each audit chose its own, and adjusts for having chosen them")
+        others = [title for name, title in titles.items() if name in names[0] & names[1] - compared]
+        if others:
+            self.left_out.append(f"{', '.join(others)}: in both audits; more changes would widen all intervals")
+        if all(audit.subgroups is not None for audit in audits):
+            self.left_out.append("subgroups: each audit selected different ones, and adjusts for the selection")
 
-    def _breakdown(self, before: Breakdown, after: Breakdown, own: Sequence[str]) -> Iterator[PendingChange]:
-        by, groups = "_x_".join(before.by), {group.label: group for group in after.groups}
-        for name, metric in GAP_METRICS.items():
+    def _breakdown(self, breakdowns: tuple[Breakdown, Breakdown], custom: Sequence[str]) -> Iterator[PendingChange]:
+        before, after = breakdowns
+        by = "_x_".join(before.by)
+        for name in (*GAP_METRICS, *(f"{metric}_difference" for metric in custom), "demographic_parity_ratio"):
             gaps = before.gap(name), after.gap(name)
-            if gaps[0] is not None and gaps[1] is not None and not _lack_scores(gaps[0].value, gaps[1].value, metric):
-                yield self._gap(name, metric, (before, after), (gaps[0], gaps[1]))
-        for name in (f"{metric}_difference" for metric in own):
-            gaps = before.gap(name), after.gap(name)
-            if gaps[0] is not None and gaps[1] is not None:
-                yield self._own_gap(by, (gaps[0], gaps[1]))
-        ratios = before.gap("demographic_parity_ratio"), after.gap("demographic_parity_ratio")
-        if ratios[0] is not None and ratios[1] is not None:
-            yield self._ratio((before, after), (ratios[0], ratios[1]))
+            if gaps[0] is not None and gaps[1] is not None and not _lack_scores(gaps[0].value, gaps[1].value, name):
+                yield self._gap(NumberPair(name, by, "", gaps[0].value, gaps[1].value), breakdowns, (gaps[0], gaps[1]))
+        groups = _by_label(after)
         missing = {group.label for group in before.groups} ^ groups.keys()
         if missing:
             self.left_out.append(f"{' x '.join(before.by)}: only one audit has {', '.join(sorted(missing))}")
@@ -311,170 +302,112 @@ class _Lines:
                 ends = group.metrics.get(name), other.metrics.get(name)
                 if ends[0] is not None and ends[1] is not None and not _lack_scores(ends[0], ends[1], name):
                     cells = None if self.kept is None else self._group_cells(before, group)
-                    yield self._number(name, by, group.label, (ends[0], ends[1]), cells)
+                    yield self._number(NumberPair(name, by, group.label, ends[0], ends[1]), cells)
 
     def _flips(self) -> Iterator[PendingChange]:
-        changes = self.before.changes, self.after.changes
-        if changes[0] is not None and changes[1] is not None:
-            if changes[0].tolerance != changes[1].tolerance:
+        """Yield the changes of the counterfactual flip rates of the people in the data."""
+        rates = []
+        for audit in (self.before, self.after):
+            results = () if audit.individual is None else audit.individual.rates
+            changes = () if audit.changes is None else audit.changes.changes
+            rates.append(
+                {rate.protected: rate.headline.rate for rate in results if rate.over == "data"}
+                | {change.protected: change.rate for change in changes if change.over == "data"}
+            )
+        if self.before.changes is not None and self.after.changes is not None:
+            if self.before.changes.tolerance != self.after.changes.tolerance:
                 self.left_out.append("counterfactual flip rate: the tolerances differ")
                 return
-            later = {change.protected: change.rate for change in changes[1].changes if change.over == "data"}
-            for change in changes[0].changes:
-                if change.over == "data" and change.protected in later:
-                    ends = change.rate, later[change.protected]
-                    yield self._rate("counterfactual_flip_rate", "_x_".join(change.protected), "", ends, None)
-            self.left_out.append("mean and largest changes of each person's number: they are not kept")
-        if self.before.individual is None or self.after.individual is None:
-            return
-        others = {rate.protected: rate for rate in self.after.individual.rates if rate.over == "data"}
-        for rate in self.before.individual.rates:
-            other = others.get(rate.protected)
-            if rate.over != "data" or other is None:
-                continue
-            ends = rate.headline.rate, other.headline.rate
-            yield self._rate("counterfactual_flip_rate", "_x_".join(rate.protected), "", ends, None)
+            self.left_out.append("mean and largest changes of numbers: the changes of each person are not stored")
+        for protected, rate in rates[0].items():
+            if protected in rates[1]:
+                name = "counterfactual_flip_rate"
+                yield self._rate(NumberPair(name, "_x_".join(protected), "", rate, rates[1][protected]), None)
 
-    def _number(
-        self, name: str, by: str, group: str, ends: tuple[Quantity, Quantity], cells: Integers | None
-    ) -> PendingChange:
-        """Return the change of a share, a mean, an area under the ROC curve or a metric of the user's own."""
-        if name in ("selection_rate", "true_positive_rate", "accuracy"):
-            return self._rate(name, by, group, ends, cells)
-        paired, method = None, DELONG if name == "auc" else PAIRED_MEANS
-        if self.people is not None and not any(isinstance(end, Unknown) for end in ends):
-            if name == "auc":
-                paired = self.people.auc_change()
-            elif name in MEANS:
-                paired = self.people.mean_change(name, cells)
-        if paired is None:
-            return bound_by_intervals(name, by, group, ends, self.pairing)
-        return PendingChange(name, by, group, *ends, paired, "paired", method)
+    def _number(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
+        """Bound the change of a share, a mean, an area under the ROC curve or a custom metric."""
+        if pair.name in ("selection_rate", "true_positive_rate", "accuracy"):
+            return self._rate(pair, cells)
+        interval = None
+        if self.people is not None and not pair.is_unknown:
+            if pair.name == "auc":
+                interval = self.people.auc_change()
+            elif pair.name in MEANS:
+                interval = self.people.mean_change(pair.name, cells)
+        if interval is None:
+            return bound_by_intervals(pair, self.pairing)
+        return PendingChange(pair, interval, "paired", DELONG if pair.name == "auc" else PAIRED_MEANS)
 
-    def _own_gap(self, by: str, gaps: tuple[Gap, Gap]) -> PendingChange:
-        """Return the change of the gap of a metric of the user's own."""
-        name, ends = gaps[0].name, (gaps[0].value, gaps[1].value)
-        if gaps[0].reference or gaps[1].reference:
-            return PendingChange(name, by, "", *ends, None, self.pairing, TO_REFERENCE)
-        if gaps[0].not_assessable.keys() != gaps[1].not_assessable.keys():
-            return PendingChange(name, by, "", *ends, None, self.pairing, OTHER_GROUPS)
-        return bound_by_intervals(name, by, "", ends, self.pairing)
-
-    def _rate(
-        self, name: str, by: str, group: str, ends: tuple[Quantity, Quantity], cells: Integers | None
-    ) -> PendingChange:
-        """Return the change of a share of people."""
-        first, second = _counts(ends[0]), _counts(ends[1])
-        if first is None or second is None:
-            return PendingChange(name, by, group, *ends, None, self.pairing, "one of the numbers is not a count")
-        (k1, n1), (k2, n2) = first, second
+    def _rate(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
+        """Bound the change of a share of people."""
+        before, after = _counts(pair.before), _counts(pair.after)
+        if before is None or after is None:
+            return PendingChange(pair, None, self.pairing, "one of the numbers is not a count")
         if cells is not None and self.cells is not None:
-            table = self._answers(cells, name)
+            table = self._answers(cells, pair.name)
             gained, lost, people = int(table[0, 1]), int(table[1, 0]), int(table.sum())
-
-            def paired(level: float) -> tuple[float, float]:
-                return paired_difference(gained, lost, people, level)
-
-            return PendingChange(name, by, group, *ends, paired, "paired", "Tango's score interval for paired shares")
+            return PendingChange(
+                pair,
+                lambda level: paired_difference(gained, lost, people, level),
+                "paired",
+                "Tango's score interval for paired shares",
+            )
         if self.pairing == "unpaired":
 
-            def apart(level: float) -> tuple[float, float]:
-                low, high = difference_interval(k2, n2, k1, n1, level)
+            def interval(level: float) -> tuple[float, float]:
+                low, high = difference_interval(*after, *before, level)
                 return float(low), float(high)
 
-            return PendingChange(name, by, group, *ends, apart, "unpaired", DIFFERENCE_METHOD)
-        return PendingChange(name, by, group, *ends, _any_dependence((k1, n1), (k2, n2)), "same people", ANY_DEPENDENCE)
+            return PendingChange(pair, interval, "unpaired", DIFFERENCE_METHOD)
+        return PendingChange(pair, _any_dependence(before, after, clopper_pearson), "same people", ANY_DEPENDENCE)
 
-    def _ratio(self, breakdowns: tuple[Breakdown, Breakdown], ratios: tuple[Gap, Gap]) -> PendingChange:
-        """Return the change of the smallest selection rate over the largest, bounded by the intervals of both."""
-        name, metric, by = ratios[0].name, ratios[0].metric, "_x_".join(breakdowns[0].by)
-        ends = ratios[0].value, ratios[1].value
-        pairing: Pairing = "unpaired" if self.pairing == "unpaired" else "same people"
-        labels = [_groups_of_gap(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, ratios, strict=True)]
-        if set(labels[0]) != set(labels[1]):
-            return PendingChange(name, by, "", *ends, None, pairing, OTHER_GROUPS)
-        if ratios[0].reference or ratios[1].reference:
-            return PendingChange(name, by, "", *ends, None, pairing, TO_REFERENCE)
-        if isinstance(ends[0], Unknown) or isinstance(ends[1], Unknown):
-            return PendingChange(name, by, "", *ends, None, pairing, "one of the ratios is unknown")
-        counts = [
-            np.array([_counts(groups[label].metrics[metric]) for label in labels[0]])
-            for groups in map(_by_label, breakdowns)
-        ]
-
-        def bounded(level: float) -> tuple[float, float]:
-            half = bonferroni(level, 2)
-            (low1, high1), (low2, high2) = (smallest_ratio_of_proportions(one[:, 0], one[:, 1], half) for one in counts)
-            return float(low2 - high1), float(high2 - low1)
-
-        return PendingChange(name, by, "", *ends, bounded, pairing, ANY_DEPENDENCE)
-
-    def _gap(
-        self, name: str, metric: str, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]
-    ) -> PendingChange:
-        """Return the change of the largest difference between the groups that both audits compare."""
-        by = "_x_".join(breakdowns[0].by)
-        labels = [_groups_of_gap(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, gaps, strict=True)]
-        ends = gaps[0].value, gaps[1].value
-        if set(labels[0]) != set(labels[1]):
-            return PendingChange(name, by, "", *ends, None, self.pairing, OTHER_GROUPS)
+    def _gap(self, pair: NumberPair, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> PendingChange:
+        """Bound the change of a gap between groups that both audits compare."""
+        is_ratio = pair.name == "demographic_parity_ratio"
+        metric = gaps[0].metric if is_ratio else GAP_METRICS.get(pair.name)
+        pairing: Pairing = "same people" if is_ratio and self.pairing == "paired" else self.pairing
         if gaps[0].reference or gaps[1].reference:
-            return PendingChange(name, by, "", *ends, None, self.pairing, TO_REFERENCE)
-        if isinstance(ends[0], Unknown) or isinstance(ends[1], Unknown):
-            return PendingChange(name, by, "", *ends, None, self.pairing, "one of the gaps is unknown")
+            return PendingChange(pair, None, pairing, TO_REFERENCE)
+        if metric is None:  # a custom metric
+            if gaps[0].not_assessable.keys() != gaps[1].not_assessable.keys():
+                return PendingChange(pair, None, self.pairing, OTHER_GROUPS)
+            return bound_by_intervals(pair, self.pairing)
+        labels = [_compared_groups(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, gaps, strict=True)]
+        if set(labels[0]) != set(labels[1]):
+            return PendingChange(pair, None, pairing, OTHER_GROUPS)
+        if pair.is_unknown:
+            return PendingChange(pair, None, pairing, "one of the gaps is unknown")
+        groups = [_by_label(breakdown) for breakdown in breakdowns]
         if metric in MEANS:
-            groups = _by_label(breakdowns[0])
-            change = (
-                None
-                if self.people is None
-                else self.people.gap_change(
-                    metric, [self._group_cells(breakdowns[0], groups[label]) for label in labels[0]]
-                )
-            )
+            cells = [self._group_cells(breakdowns[0], groups[0][label]) for label in labels[0] if self.kept is not None]
+            change = None if self.people is None else self.people.gap_change(metric, cells)
             if change is None:
-                return bound_by_intervals(name, by, "", ends, self.pairing)
-            return PendingChange(name, by, "", *ends, change, "paired", PAIRED_MEAN_GAP)
-        counts = np.array(
-            [[_counts(groups[label].metrics[metric]) for label in labels[0]] for groups in map(_by_label, breakdowns)]
-        )  # audit, group, (k, n)
+                return bound_by_intervals(pair, self.pairing)
+            return PendingChange(pair, change, "paired", PAIRED_MEAN_GAP)
+        counts = np.array([[_counts(by_label[label].metrics[metric]) for label in labels[0]] for by_label in groups])
+        # Axes of the counts: audit, group, (k, n).
+        if is_ratio:
+            interval = _any_dependence(counts[0], counts[1], smallest_ratio_of_proportions)
+            return PendingChange(pair, interval, pairing, ANY_DEPENDENCE)
         if self.kept is not None and self.cells is not None:
-            table = np.array(
-                [
-                    self._answers(self._group_cells(breakdowns[0], _by_label(breakdowns[0])[label]), metric)
-                    for label in labels[0]
-                ]
-            )
-            paired, same = PairedCells(table), np.eye(len(table))
-            return PendingChange(
-                name, by, "", *ends, lambda level: change_of_gap(paired, same, same, level), "paired", PAIRED_GAP
-            )
+            cells = [self._group_cells(breakdowns[0], groups[0][label]) for label in labels[0]]
+            paired = PairedCells(np.array([self._answers(group, metric) for group in cells]))
+            same = np.eye(len(cells))
+            return PendingChange(pair, lambda level: change_of_gap(paired, same, same, level), "paired", PAIRED_GAP)
         if self.pairing == "unpaired":
             independent, first, second = _independent_cells(counts)
             return PendingChange(
-                name,
-                by,
-                "",
-                *ends,
-                lambda level: change_of_gap(independent, first, second, level),
-                "unpaired",
-                UNPAIRED_GAP,
+                pair, lambda level: change_of_gap(independent, first, second, level), "unpaired", UNPAIRED_GAP
             )
-
-        def bounded(level: float) -> tuple[float, float]:
-            half = bonferroni(level, 2)
-            (low1, high1), (low2, high2) = (
-                largest_difference_of_proportions(one[:, 0], one[:, 1], half) for one in counts
-            )
-            return low2 - high1, high2 - low1
-
-        return PendingChange(name, by, "", *ends, bounded, "same people", ANY_DEPENDENCE)
+        interval = _any_dependence(counts[0], counts[1], largest_difference_of_proportions)
+        return PendingChange(pair, interval, "same people", ANY_DEPENDENCE)
 
     def _group_cells(self, breakdown: Breakdown, group: Group) -> Integers:
         assert self.kept is not None
         return self.kept.cells_of(breakdown.by, [group.values[name] for name in breakdown.by])
 
     def _answers(self, cells: Integers, metric: str) -> Integers:
-        """Count the people of some cells by decision (of the accuracy: whether correct) before and after, shape (2, 2).
+        """Count the people in some cells by decision, or for the accuracy by correctness, in both audits, shape (2, 2).
 
         Cells without a true label count for the selection rate only.
         """
@@ -490,39 +423,47 @@ class _Lines:
 
 
 OTHER_GROUPS = "the audits do not compare the same groups"
-TO_REFERENCE = "gaps against a reference group are not compared"
+TO_REFERENCE = "gaps to a reference group are not compared"
 PAIRED_GAP = "paired contrast of Agresti-Min, over the pairs that may be widest"
 UNPAIRED_GAP = "contrast of Agresti-Caffo, over the pairs that may be widest"
 
 
-def _any_dependence(before: tuple[int, int], after: tuple[int, int]) -> Callable[[float], tuple[float, float]]:
-    from evenhand.stats.proportion import clopper_pearson
+def _any_dependence(
+    before: Any, after: Any, bound: Callable[..., tuple[Any, Any]]
+) -> Callable[[float], tuple[float, float]]:
+    """Build the interval of a change from the intervals of both numbers, valid for any dependence between them.
 
-    def bounded(level: float) -> tuple[float, float]:
+    Args:
+        before, after: Number of successes and of people, of one group, shape (2,), or of several, shape (groups, 2).
+        bound: Function that computes the interval of one number from both counts and a level.
+    """
+
+    def interval(level: float) -> tuple[float, float]:
         half = bonferroni(level, 2)
-        (low1, high1), (low2, high2) = clopper_pearson(*before, half), clopper_pearson(*after, half)
+        (low1, high1), (low2, high2) = (bound(*np.asarray(counts).T, half) for counts in (before, after))
         return float(low2 - high1), float(high2 - low1)
 
-    return bounded
+    return interval
 
 
 def _counts(quantity: Quantity) -> tuple[int, int] | None:
-    """Return a rate as k of n; None where it is none."""
+    """Return the numerator and the denominator of a rate. None if it is not a rate."""
     value, n = quantity_value(quantity), getattr(quantity, "n", 0)
     return None if value is None or not n else (round(value * n), n)
 
 
-def _lack_scores(before: Quantity, after: Quantity, metric: str) -> bool:
-    """Return whether neither audit has scores, so that nothing is missing where their calibration is not compared."""
-    return metric == "calibration_gap" and isinstance(before, Unknown) and isinstance(after, Unknown)
+def _lack_scores(before: Quantity, after: Quantity, name: str) -> bool:
+    """Check whether a calibration is unknown because neither audit has scores."""
+    calibration = name in ("calibration_gap", "calibration_difference")
+    return calibration and isinstance(before, Unknown) and isinstance(after, Unknown)
 
 
 def _by_label(breakdown: Breakdown) -> dict[str, Group]:
     return {group.label: group for group in breakdown.groups}
 
 
-def _groups_of_gap(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
-    """Return the groups that a gap was taken over."""
+def _compared_groups(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
+    """List the groups that a gap compares."""
     return [
         group.label
         for group in breakdown.groups
@@ -531,12 +472,16 @@ def _groups_of_gap(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
 
 
 def _independent_cells(counts: Any) -> tuple[PairedCells, Floats, Floats]:
-    """Return the groups of two samples (2, groups, (k, n)) as cells, and the weights of each sample's rates."""
+    """Represent two independent samples as paired cells, with the weights of the rates of each sample.
+
+    Args:
+        counts: Number of successes and of people by sample and group, shape (2, groups, 2).
+    """
     k, n = counts[..., 0].reshape(-1).astype(np.int64), counts[..., 1].reshape(-1).astype(np.int64)
     groups = len(k) // 2
     table = np.zeros((len(k), 2, 2), dtype=np.int64)
-    # Everybody answers once; the other answer is never weighed.
+    # Each person answers once; the other answer has weight 0.
     table[:groups, 1, 0], table[:groups, 0, 0] = k[:groups], (n - k)[:groups]
     table[groups:, 0, 1], table[groups:, 0, 0] = k[groups:], (n - k)[groups:]
-    nothing = np.zeros((groups, groups))
-    return PairedCells(table), np.hstack([np.eye(groups), nothing]), np.hstack([nothing, np.eye(groups)])
+    zeros = np.zeros((groups, groups))
+    return PairedCells(table), np.hstack([np.eye(groups), zeros]), np.hstack([zeros, np.eye(groups)])

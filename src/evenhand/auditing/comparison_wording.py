@@ -1,4 +1,4 @@
-"""A comparison of two audits in words: what is better and worse, every change, and how it is known."""
+"""Document of a comparison: better and worse numbers, all changes, and their methods."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from evenhand.stats.metric_specs import METRICS, unit_of
 from evenhand.stats.quantity import Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 
 PAIRINGS = {
-    "paired": "Paired: both audits are about the same people, and both decisions about each are known. What they "
-    "share cancels. What is not kept for each person, such as counterfactual flips, ratios and metrics of your own, is "
-    "bounded by the intervals of both.",
-    "same people": "Not paired, although both audits are about the same people: the reports do not hold what was "
-    "decided about each. Each change is bounded by the intervals of both numbers, which holds however they depend on "
-    "each other but is wide.",
-    "unpaired": "Unpaired: the people are not the same, and are taken for two independent samples. If many are in "
-    "both, the intervals are not exact.",
+    "paired": "Paired: both audits are about the same people and contain the decisions about each of them. Numbers "
+    "that are not stored for each person, such as counterfactual flips, ratios and custom metrics, are bounded by the "
+    "intervals of both audits.",
+    "same people": "Not paired, although both audits are about the same people: the reports do not contain the "
+    "decisions about each of them. Each change is bounded by the intervals of both numbers. These bounds are valid for "
+    "any dependence, but wide.",
+    "unpaired": "Unpaired: the people differ and are treated as two independent samples. If many people are in both, "
+    "the intervals are not exact.",
 }
 PROOF = "Proof"
 EXACT = (
-    "What is proved is exact: it has no interval. How much is proved depends on how long was proved, so a change is "
-    "better only if fewer people can be treated unfairly than were proved to be before, and worse only if more are "
-    "proved to be than could be before."
+    "Proved shares are exact and have no interval. They also depend on the effort of the proof. A change is better "
+    "only if the largest possible share of unfairly treated people is below the share proved before, and worse only if "
+    "the proved share is above the largest share possible before."
 )
-KEEP = "audit both with --keep-decisions (keep_decisions=True) for paired, shorter intervals"
+KEEP = "audit both with --keep-decisions (keep_decisions=True) to get paired, shorter intervals"
 
 
 def build_document(result: AuditComparison) -> Document:
-    """Return what a comparison says."""
+    """Build the document of a comparison."""
     return Document(
         f"{result.after.model}, {result.after.data}, compared with {result.before.model}, {result.before.data}",
         blocks=tuple(_blocks(result)),
@@ -53,12 +53,11 @@ def build_document(result: AuditComparison) -> Document:
 
 
 def _blocks(result: AuditComparison) -> Iterator[Block]:
-    found = list(_findings(result))
-    yield Text(items=tuple(found), role="finding")
+    yield Text(items=tuple(_findings(result)), role="finding")
     yield Note(PAIRINGS[result.pairing] + (f" Next time, {KEEP}." if result.pairing == "same people" else ""))
     level = format_level(result.confidence)
-    together = (
-        f"; intervals hold for all {result.comparisons} changes together ({level}, Bonferroni)"
+    simultaneous = (
+        f"; intervals are simultaneous over all {result.comparisons} changes ({level}, Bonferroni)"
         if result.comparisons > 1
         else f"; with its {level} interval"
     )
@@ -69,7 +68,9 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
         if proved:
             yield Text(EXACT)
         yield Table(
-            f"{title}: shares of the simulated population, proved" if proved else f"{title}, observed{unit}{together}",
+            f"{title}: shares of the simulated population, proved"
+            if proved
+            else f"{title}, observed{unit}{simultaneous}",
             (
                 Column("number"),
                 Column("before", numeric=True),
@@ -82,13 +83,13 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
         )
     yield Figure(
         "changes",
-        "Dots: the change, after minus before, with its interval. A line that misses 0 is a clear change.",
+        "Dots: change, after minus before, with its interval. An interval that excludes 0 is a clear change.",
         result,
     )
     if result.left_out:
         yield Heading("Not compared")
-        yield Text(items=tuple(f"{one}." for one in result.left_out))
-    yield Heading("How it was done", detail=True)
+        yield Text(items=tuple(f"{number}." for number in result.left_out))
+    yield Heading("Method", detail=True)
     methods = dict.fromkeys(line.change.method for line in result.lines if isinstance(line.change, Observed))
     yield Facts(
         (
@@ -98,9 +99,9 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
             (
                 "Verdicts",
                 "accuracy, area under the ROC curve and demographic parity ratio are better if higher; gaps, flip "
-                "rates and absolute errors if lower; all else, such as a selection rate, a mean or a metric of your "
-                "own, is neither, and higher or lower. No clear change: the interval contains 0, which does not prove "
-                "that nothing changed",
+                "rates and absolute errors are better if lower; all other numbers, such as a selection rate, a mean or "
+                "a custom metric, are only higher or lower. No clear change: the interval contains 0, which does not "
+                "prove that nothing changed",
             ),
         )
     )
@@ -108,10 +109,10 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
 
 def _findings(result: AuditComparison) -> Iterator[str]:
     better, worse = result.count("better"), result.count("worse")
-    judged = sum(line.verdict in ("better", "worse", "no clear change") for line in result.lines)
+    assessed = sum(line.verdict in ("better", "worse", "no clear change") for line in result.lines)
     yield (
         f"{format_count(worse, 'number is', 'numbers are')} clearly worse and {better} clearly better than before, of "
-        f"{judged} that may be judged, such as accuracies, gaps, ratios and flip rates."
+        f"{assessed} that can be better or worse, such as accuracies, gaps, ratios and flip rates."
     )
     for verdict in ("worse", "better"):
         for line in [line for line in result.lines if line.verdict == verdict][:2]:
@@ -125,28 +126,28 @@ def _findings(result: AuditComparison) -> Iterator[str]:
 
 def _parts(result: AuditComparison) -> Iterator[tuple[str, list[ChangeLine]]]:
     proved = [line for line in result.lines if isinstance(line.change, Proved)]
-    counted = [line for line in result.lines if not isinstance(line.change, Proved)]
-    for by in dict.fromkeys(line.by for line in counted):
-        title = f"By {by.replace('_x_', ' x ')}" if by else "Everybody together"
-        yield title, [line for line in counted if line.by == by]
+    others = [line for line in result.lines if not isinstance(line.change, Proved)]
+    for by in dict.fromkeys(line.by for line in others):
+        title = f"By {by.replace('_x_', ' x ')}" if by else "All people"
+        yield title, [line for line in others if line.by == by]
     if proved:
         yield PROOF, proved
 
 
 def name_line(line: ChangeLine) -> str:
-    """Return what a line is about: ``demographic parity difference by sex``, ``selection rate of sex Female``."""
+    """Name the number of a line, such as ``demographic parity difference by sex``."""
     name = METRICS[line.name].short_title if line.name in METRICS else line.name.replace("_", " ")
     by = line.by.replace("_x_", " x ")
     return f"{name} of {by} {line.group}" if line.group else f"{name} by {by}" if by else name
 
 
 def _row(line: ChangeLine, pairing: str) -> TableRow:
-    # Decimals, as gaps, or in the unit of a number that is decided.
+    # Changes are decimals, like gaps, or have the unit of a numeric target.
     change: ReportedNumber = show_quantity(
         line.change, line.name if unit_of(line.name) == "target" else "accuracy_difference"
     )
-    pairs = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
-    detail = "; ".join(part for part in (pairs, line.caution) if part)
+    other_pairing = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
+    detail = "; ".join(part for part in (other_pairing, line.caution) if part)
     return TableRow(
         (name_line(line), _report_number(line.before, line), _report_number(line.after, line), change, line.verdict),
         detail,
@@ -154,7 +155,7 @@ def _row(line: ChangeLine, pairing: str) -> TableRow:
 
 
 def _report_number(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
-    """Return a number of one audit without its own interval, which is at another level."""
+    """Format a number of one audit without its interval, which has another level."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
     return ReportedNumber(_format_known(quantity, line), quantity.value, kind=quantity.kind)

@@ -1,8 +1,9 @@
-"""Settings of an audit."""
+"""Settings of audits and comparisons."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, Literal
 
@@ -10,102 +11,88 @@ from pydantic import field_validator
 
 from evenhand.certification.config import COMPILE_SHARE
 from evenhand.core.config import Assignments, Config, setting
+from evenhand.errors import OptionError
 
 PROOF_EFFORT = 20.0
-"""Effort of all proofs together without a limit, in seconds of a processor core."""
+"""Total effort of all proofs without a limit, in seconds of a processor core."""
 
 MIN_PROGRESS = 5e-4
-"""Without a limit, a proof ends where another second of effort would decide less than this share."""
+"""Share decided per second of effort below which a proof without a limit ends."""
 
 ENOUGH_UNDECIDED = 5e-3
-"""Without a time limit, a proof also ends where no more than this share is undecided: the rest takes most of the
-effort."""
+"""Undecided share at which a proof without a time limit ends. Deciding the rest takes most of the effort."""
 
 
 class DecisionAuditConfig(Config):
-    """Settings of an audit of decisions already made."""
+    """Settings of an audit of recorded decisions."""
 
-    time_limit: float | None = setting(None, "for the search for subgroups", unit="seconds", gt=0)
+    time_limit: float | None = setting(None, "time limit of the search for subgroups", unit="seconds", gt=0)
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     min_group_size: int = setting(
-        30, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
+        30, "minimum denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
     )
     thresholds: bool = setting(
-        False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
+        False, "compute accuracy, selection rates and gaps at all score thresholds, with simultaneous bands"
     )
     reference: Assignments = setting(
-        (), "compare every other group with this one, such as sex=Male, in place of best and worst"
+        (), "reference group, such as sex=Male; all other groups are compared with it instead of best with worst"
     )
     keep_decisions: bool = setting(
-        False, "keep in the report what was decided about each person, and the score, so that comparisons can be paired"
+        False, "store the decision and score of each person in the report, so that comparisons can be paired"
     )
-    seed: int = setting(0, "same seed, same result, unless there is a time limit", ge=0)
+    seed: int = setting(0, "random seed; equal seeds give equal results unless there is a time limit", ge=0)
 
 
-class AuditConfig(Config):
-    """Settings of an audit.
+class AuditConfig(DecisionAuditConfig):
+    """Settings of an audit of a model.
 
-    By default every part does a fixed amount of work, so that equal seeds give equal results on every machine. The time
-    limit covers everything after the data are read, except compiling on the first use on a machine; a prover that takes
-    longer to compile than half the time limit is not compiled, and its certificates are not run. Parts that the time
-    limit cuts short depend on the machine.
+    By default, each part does a fixed amount of work, so equal seeds give equal results on every machine. The time
+    limit covers everything after the data are read, except the first compilation on a machine. A prover that needs more
+    than half of the time limit for its compilation is not compiled, and its certificates are skipped. Parts that the
+    time limit ends depend on the machine.
     """
 
     time_limit: float | None = setting(
         None,
-        "time limit of everything after the data are read. By default there is none: every part does a fixed amount "
-        "of work, and proofs end when little is undecided or more work would decide little",
+        "time limit after the data are read. By default, each part does a fixed amount of work, and proofs end when "
+        "little is undecided or more work would decide little",
         unit="seconds",
         gt=0,
     )
     population: Literal["data", "uniform", "independent"] = setting(
         "data",
-        "the simulated population: as in the data or uniform over the domain, by the schema's rules if it has any; or "
-        "independent attributes, each as in the data (proofs are then as published)",
+        "simulated population: distributed as in the data or uniform over the domain, both obeying the rules of the "
+        "schema; or independent attributes, each distributed as in the data (proofs are then as published)",
     )
-    confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
-    min_group_size: int = setting(
-        30, "smallest denominator of a rate that is compared between groups; smaller ones are not assessable", ge=1
-    )
-    samples: int = setting(20_000, "individuals drawn from the population", ge=1)
+    samples: int = setting(20_000, "number of individuals drawn from the population", ge=1)
     searched: int = setting(
-        3_000, "profiles that the search for each protected attribute asks about; 0 leaves it out", ge=0
+        3_000, "number of profiles queried per search for a protected attribute; 0 disables it", ge=0
     )
     repeats: int = setting(
-        1, "answers per person and protected value, the majority decides; for models that can answer differently", ge=1
+        1, "answers per person and protected value, decided by majority; for models whose answers vary", ge=1
     )
     as_published: bool = setting(
-        False, "flips, searches and proofs change the protected attribute alone, whatever rules the schema has"
+        False, "change only the protected attribute in flips, searches and proofs, without the rules of the schema"
     )
     tolerance: float | None = setting(
-        None, "where a number is decided: count and prove who changes by more than this; 0 counts every change", ge=0
+        None, "numeric targets: count and prove changes larger than this; 0 counts every change", ge=0
     )
-    budget: int | None = setting(None, "ask a black box about so many individuals at most, all told", ge=1)
+    budget: int | None = setting(None, "maximum number of individuals that a black box is queried about", ge=1)
     max_boxes: int | None = setting(None, "maximum number of boxes of each proof", ge=1)
-    thresholds: bool = setting(
-        False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
-    )
     threshold: tuple[str, ...] = setting(
-        (), "decide by the model's score: favourable from it on, such as 0.5, or sex=Female:0.4 beside it (a what-if)"
+        (), "minimum score of a favourable decision, such as 0.5, or sex=Female:0.4 for a group (what-if)"
     )
-    reference: Assignments = setting(
-        (), "compare every other group with this one, such as sex=Male, in place of best and worst"
-    )
-    keep_decisions: bool = setting(
-        False, "keep in the report what was decided about each person, and the score, so that comparisons can be paired"
-    )
-    seed: int = setting(0, "same seed, same result, unless there is a time limit", ge=0)
 
     @field_validator("threshold", mode="before")
     @classmethod
-    def _list_thresholds(cls, given: Any) -> tuple[str, ...]:
-        if given is None:
+    def _list_thresholds(cls, threshold: Any) -> tuple[str, ...]:
+        if threshold is None:
             return ()
-        return tuple(map(str, [given] if isinstance(given, str | Real) else given))
+        return tuple(map(str, [threshold] if isinstance(threshold, str | Real) else threshold))
 
     @property
     def compile_limit(self) -> float:
-        """Processor seconds that compiling a prover may take: half the time limit, and infinity without one."""
+        """Maximum processor seconds for compiling a prover: half of the time limit, or infinity without one."""
         return math.inf if self.time_limit is None else COMPILE_SHARE * self.time_limit
 
     def proof_limits(self, share: float, seconds: float | None) -> dict[str, Any]:
@@ -113,7 +100,7 @@ class AuditConfig(Config):
 
         Args:
             share: Share of the effort of all proofs.
-            seconds: Time limit of this proof; None without a time limit.
+            seconds: Time limit of this proof. None without a time limit.
         """
         fixed = seconds is None and self.max_boxes is None
         return {
@@ -129,6 +116,43 @@ class AuditConfig(Config):
 class CompareConfig(Config):
     """Settings of a comparison of two audits."""
 
-    confidence: float = setting(
-        0.95, "confidence level at which the intervals of all changes hold together", gt=0, lt=1
-    )
+    confidence: float = setting(0.95, "simultaneous confidence level of the intervals of all changes", gt=0, lt=1)
+
+
+def check_settings(
+    config: DecisionAuditConfig,
+    *,
+    is_number: bool,
+    metrics: Mapping[str, Callable[..., Any]] | None,
+    weighted: bool = False,
+    threshold: bool = False,
+) -> None:
+    """Check that no setting requires a favourable label, for a target without one.
+
+    Args:
+        config: Settings of the audit.
+        is_number: Whether the target is a number. Otherwise, it has several labels.
+        metrics: Custom metrics.
+        weighted: Whether the people have weights.
+        threshold: Whether the subject has a threshold.
+
+    Raises:
+        OptionError: A setting does not apply to the target.
+    """
+    settings = {
+        "`threshold=`": threshold or bool(getattr(config, "threshold", ())),
+        "`thresholds=`": config.thresholds,
+    }
+    if is_number:
+        settings |= {"`repeats=`": getattr(config, "repeats", 1) > 1}
+    else:
+        settings |= {"metrics": bool(metrics), "`keep_decisions=`": config.keep_decisions, "weights": weighted}
+    for name, is_set in settings.items():
+        if is_set:
+            raise OptionError(
+                f"expected no {name} for {'a number' if is_number else 'several labels'}: a favourable label is "
+                "required",
+                hint="leave it out; for labels, pass `kind=label`"
+                if is_number
+                else "leave it out; or pass the `favourable=` label and `kind=label`",
+            )

@@ -1,4 +1,4 @@
-"""A small model trained on the spot, so that an audit can be seen before one has a model at hand."""
+"""Example model for audits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def train_example(dataset: Dataset, *, seed: int = 0) -> tuple[Any, Any]:
     Numbers are standardised and categories one-hot encoded, so that the whole pipeline can be certified.
 
     Returns:
-        The fitted scikit-learn pipeline, and the frame of the people it has not seen: the publisher's own test
-        split where there is one, else a random 30 %.
+        The fitted scikit-learn pipeline, and the data frame of held-out people: the published test split, or a random
+        30 % if there is none.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.linear_model import LogisticRegression
@@ -42,7 +42,7 @@ def train_example(dataset: Dataset, *, seed: int = 0) -> tuple[Any, Any]:
         LogisticRegression(max_iter=1000),
     )
     train = frame[~held_out]
-    # A hundred coefficients are too few to share: threads would only wait for each other, for twice the time.
+    # With so few coefficients, threads would mostly wait for each other and take twice the time.
     with threadpool_limits(1):
         model.fit(train[list(schema.names)], train[schema.target.name])
     return model, frame[held_out].reset_index(drop=True)

@@ -1,12 +1,11 @@
-"""How an audit was done, for the reader who wants to check: what was read, how numbers were made, their limits."""
+"""Method of an audit: schema, interval methods and limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.certification.certificate.result import estimated_share
-from evenhand.core.document import Block, Document
 from evenhand.core.text import SIMULATED, list_some
 from evenhand.groups.wording.tables import confidence_levels
 from evenhand.stats.metric_specs import METRICS
@@ -18,21 +17,8 @@ if TYPE_CHECKING:
     from evenhand.schema.schema import Schema
 
 
-def title_document(audit: AuditResult, decided: str, blocks: Sequence[Block]) -> Document:
-    """Build the document of an audit: its title, the outcome if it is not a favourable label, and how it was made."""
-    about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
-    return Document(
-        f"Audit of {about} {audit.data.name}",
-        f"{f'{decided}; p' if decided else 'P'}rotected: {', '.join(audit.protected)}.",
-        tuple(blocks),
-        brand="Evenhand audit",
-        made=f"{audit.provenance} All numbers at full precision are in the JSON.",
-        readings=audit.readings,
-    )
-
-
 class SchemaRow(NamedTuple):
-    """One attribute in words."""
+    """Description of an attribute."""
 
     name: str
     kind: str
@@ -42,107 +28,112 @@ class SchemaRow(NamedTuple):
 
 
 def schema_rows(schema: Schema) -> list[SchemaRow]:
-    """Return the attributes of an individual as a table."""
-    missing = {"refuse": "refused", "drop": "the person is left out", "keep": "handed to the model as missing"}
-    unknown = "unknown, and left out of figures by it"
+    """Describe the attributes of a schema."""
+    missing = {"refuse": "refused", "drop": "the person is excluded", "keep": "passed to the model as missing"}
+    unknown = "unknown, and excluded from numbers by this attribute"
     attributes = [
         SchemaRow(
-            one.name,
-            one.kind,
-            _describe_domain(one),
-            missing[one.missing] if one.unknown is None else unknown,
-            one.protected,
+            attribute.name,
+            attribute.kind,
+            _describe_domain(attribute),
+            missing[attribute.missing] if attribute.unknown is None else unknown,
+            attribute.protected,
         )
-        for one in schema.attributes
+        for attribute in schema.attributes
     ]
-    carried = "handed to the model as missing"
     return attributes + [
-        SchemaRow(name, "passthrough", "none: given to the model as it is", carried, False)
+        SchemaRow(name, "passthrough", "none: passed to the model unchanged", missing["keep"], False)
         for name in schema.passthrough
     ]
 
 
 def interval_methods(audit: AuditResult) -> list[tuple[str, list[str]]]:
-    """Return the methods of intervals that were used, each with the numbers it was used for."""
+    """List the methods of the intervals, with the names of their numbers."""
     used: dict[str, dict[str, None]] = {}
-    for name, quantity in list_quantities(audit):
+    for name, quantity in _list_quantities(audit):
         if isinstance(quantity, Observed | Estimated):
             used.setdefault(quantity.method, {})[name] = None
     return [(method, list(names)) for method, names in used.items()]
 
 
 def confidence_level(audit: AuditResult) -> str:
-    """Return the confidence of the intervals of group metrics, as ``95 %``."""
+    """Return the confidence level of group metrics, such as ``95 %``."""
     return confidence_levels(audit.groups)
 
 
-def list_quantities(audit: AuditResult) -> list[tuple[str, Quantity]]:
-    """List the quantities of an audit with their titles."""
-    titled = [
-        (METRICS[number.name].heading if number.name in METRICS else number.name, number.quantity)
-        for number in audit.numbers()
-    ]
-    titled += [("different decisions in all", estimated_share(certificate)) for certificate in audit.certificates]
+def _list_quantities(audit: AuditResult) -> Iterator[tuple[str, Quantity]]:
+    """Yield the quantities of an audit, with their titles."""
+    for number in audit.numbers():
+        yield METRICS[number.name].heading if number.name in METRICS else number.name, number.quantity
+    for certificate in audit.certificates:
+        yield "total share of different decisions", estimated_share(certificate)
     binned = "observed rate, by score" if audit.groups.outcome is None else "true mean, by number"
-    return titled + [(binned, score_bin.base_rate) for score_bin in audit.groups.calibration]
+    for score_bin in audit.groups.calibration:
+        yield binned, score_bin.base_rate
 
 
-def describe_limits(audit: AuditResult) -> list[str]:
-    """Return what the numbers do not say."""
-    rates = () if audit.individual is None else audit.individual.rates
-    said = [
-        "Observed numbers are exact for the people in the data. Their intervals hold for the people these stand for, "
-        "if these were drawn from them independently; a biased selection is in no interval."
-    ]
-    if audit.data.base_rate is not None:
-        said.append(
-            "True labels are taken as they are. If they carry past discrimination, error rates measured against them "
-            "do too."
+def describe_limits(audit: AuditResult) -> Iterator[str]:
+    """Yield the limits of the numbers."""
+    yield (
+        "Observed numbers are exact for the people in the data. Their intervals are valid for the population if the "
+        "people were sampled from it independently; they do not account for a biased selection."
+    )
+    if audit.groups.outcome is not None:
+        yield (
+            "Intervals of means of few and very skewed numbers have a slightly lower coverage: with 30 people and "
+            "lognormal numbers 92 % instead of 95 %."
         )
+        if any("true_mean" in group.metrics for breakdown in audit.groups.breakdowns for group in breakdown.groups):
+            yield "True numbers are used as they are. If they reflect past discrimination, so do the residuals."
+    else:
+        yield from _label_limits(audit)
+
+
+def _label_limits(audit: AuditResult) -> Iterator[str]:
+    rates = () if audit.individual is None else audit.individual.rates
+    if audit.data.base_rate is not None:
+        yield "True labels are used as they are. If they reflect past discrimination, so do the error rates."
     if audit.individual is not None:
-        alone = "and what the schema links to it" if audit.individual.compares_counterparts else "alone"
-        said.append(
-            f"Flips change the protected attribute {alone}. What depends on it in life (a name, a career) stays as it "
-            "was, so that no flips does not mean that the attribute has no influence."
+        linked = " and the attributes linked to it" if audit.individual.compares_counterparts else " alone"
+        yield (
+            f"Flips change the protected attribute{linked}. Attributes that depend on it in reality, such as a name or "
+            "a career, stay unchanged, so the attribute may have an influence even if there are no flips."
         )
     if audit.certificates or any(rate.over == "population" for rate in rates):
-        said.append(
-            f"{SIMULATED.capitalize()} is individuals drawn from: {_describe_population(audit)}. Some of "
-            "them are "
-            "unlike anybody who lives."
+        yield (
+            f"{SIMULATED.capitalize()} is drawn from: {_describe_population(audit)}. Some of these individuals differ "
+            "from all real people."
         )
     if audit.searches:
-        said.append(
-            "What a search finds is not a random sample: its numbers say whom it happens to, not how often. That it "
-            "found no one is not a proof."
+        yield (
+            "The results of a search are not a random sample: they show affected profiles, but not how common these "
+            "are. A search without results is not a proof."
         )
     if audit.subgroups is not None:
-        said.append(
-            "Subgroups are described by the protected attributes, and hold a minimum of people: whom only other "
-            "attributes would describe, or who are few, is in none of them. Intervals of subgroups hold together for "
-            "all that were tested."
+        yield (
+            "Subgroups are defined by the protected attributes and have a minimum size. People who differ only in "
+            "other attributes, and smaller subgroups, are not tested. The intervals of subgroups are simultaneous over "
+            "all tested subgroups."
         )
     if audit.certificates:
-        said.append(
-            "Proofs are about the model as it was read and about the domain in the schema; missing values and values "
-            "outside the domain are in no proof."
+        yield (
+            "Proofs apply to the model as it was read and to the domain of the schema. They exclude missing values and "
+            "values outside of the domain."
         )
     if audit.described.passthrough:
-        named = list_some(list(audit.described.passthrough))
-        said.append(
-            f"Passthrough columns ({named}) are given to the model as they are in the data and never varied. Everybody "
-            f"in {SIMULATED} has those of a person of the data, drawn at random; everybody in a search those of the "
-            "first row."
+        yield (
+            f"Passthrough columns ({list_some(list(audit.described.passthrough))}) are passed to the model as in the "
+            f"data and never varied. In {SIMULATED}, their values are those of a random person in the data; in a "
+            "search, those of the first row."
         )
     if audit.data.training_rows is None and not audit.model.recorded:
-        said.append(
-            "It is not known whether the model was trained on these people. If it was, its accuracy here flatters it."
+        yield (
+            "It is not known whether the model was trained on these people. If it was, its accuracy is overestimated."
         )
     elif audit.data.training_rows:
-        said.append("The model was trained on these people: its accuracy here flatters it.")
+        yield "The model was trained on these people, so its accuracy is overestimated."
     if audit.model.label_only and not audit.model.recorded:
-        said.append("The model gives labels without scores: nothing is said about calibration.")
-    return said
+        yield "The model returns labels without scores, so its calibration is not assessed."
 
 
 def _describe_population(audit: AuditResult) -> str:

@@ -1,4 +1,4 @@
-"""Proofs of an audit: a certificate for each set of protected attributes, within the limits of the audit."""
+"""Certificates of an audit for each set of protected attributes, within the limits of the audit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
 MIN_CERTIFY_SECONDS = 0.5
-"""A certificate with less time than this is not started."""
+"""Minimum number of seconds for a certificate. With less time, it is skipped."""
 
 
 def certify_sets(
@@ -28,7 +28,7 @@ def certify_sets(
     population: ProductPopulation | MixturePopulation | None,
     config: AuditConfig,
     parts: AuditParts,
-    say: Progress,
+    progress: Progress,
     *,
     drawn: Mapping[tuple[str, ...], Draws],
     tolerance: float | None = None,
@@ -37,21 +37,21 @@ def certify_sets(
     """Certify each protected attribute separately and all of them jointly. Failures are recorded in ``parts``.
 
     Args:
-        network: The model.
-        population: Population that shares are measured by.
+        network: White box of the model.
+        population: Population that defines the shares.
         config: Settings of the audit.
         parts: Parts of the audit.
-        say: Called with the progress.
-        drawn: Flips of people drawn from the population, by protected attributes; they count in the estimates.
-        tolerance: Largest change of a prediction that is considered fair.
-        as_published: Whether the protected attributes alone change.
+        progress: Progress function.
+        drawn: Flips of people sampled from the population, by protected attributes. They are used in the estimates.
+        tolerance: Maximum change of a prediction that is considered fair.
+        as_published: Whether only the protected attributes change.
     """
     names = network.schema.protected
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
     certificates: list[Certificate] = []
 
     def certify(step: int, seconds: float | None) -> Certificate:
-        begun, share = 0.4 + 0.6 * step / len(sets), 0.6 / len(sets)
+        start, share = 0.4 + 0.6 * step / len(sets), 0.6 / len(sets)
         return certification.certify(
             network,
             protected=sets[step],
@@ -61,17 +61,17 @@ def certify_sets(
             confidence=config.confidence,
             seed=config.seed,
             drawn=drawn.get(sets[step]),
-            progress=lambda words, done: say(words, begun + share * done),
+            progress=lambda words, done: progress(words, start + share * done),
             **config.proof_limits(1 / len(sets), seconds),
         )
 
     for step, protected in enumerate(sets):
-        what = f"certification for {' x '.join(protected)}"
+        part = f"certification for {' x '.join(protected)}"
         seconds = parts.limit.left(1 / (len(sets) - step))
         if seconds is not None and seconds < MIN_CERTIFY_SECONDS:
-            parts.skip(what, f"the time limit of {config.time_limit:g} s was reached: increase it")
+            parts.skip(part, f"the time limit of {config.time_limit:g} s was reached: increase it")
             continue
-        certificate = parts.run(what, partial(certify, step, seconds))
+        certificate = parts.run(part, partial(certify, step, seconds))
         if certificate is not None:
             certificates.append(certificate)
             parts.interrupted = parts.interrupted or certificate.stopped_by == "interrupt"

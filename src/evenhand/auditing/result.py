@@ -1,4 +1,4 @@
-"""Everything that one audit found, and what it could not run."""
+"""Result of an audit."""
 
 from __future__ import annotations
 
@@ -24,9 +24,18 @@ if TYPE_CHECKING:
 
 
 class ModelCard(ResultPart):
-    """What was audited: name, type, labels, whether it is a white box (if not, why not), how asked.
+    """Audited model, or recorded decisions.
 
-    ``recorded`` where there is no model, and decisions already made were audited.
+    Attributes:
+        name: Name in reports.
+        type: Type of the model or of the decisions.
+        classes: Labels. Empty for numbers.
+        favourable: Favourable label or direction.
+        label_only: Whether there are no scores.
+        white_box: Whether the model can be certified.
+        why_not: Reason if the model is not a white box.
+        recorded: Whether recorded decisions were audited, without a model.
+        caution: Caution about the predictions. Empty if there is none.
     """
 
     name: str
@@ -41,18 +50,18 @@ class ModelCard(ResultPart):
 
 
 class DataCard(ResultPart):
-    """Who was in the data: aggregates only.
+    """Aggregates of the data.
 
     Attributes:
-        name: file or data set.
-        people: Number of rows used.
-        dropped: Number of rows left out for missing values; of recorded decisions, for a missing decision.
+        name: File or data set.
+        people: Number of people.
+        dropped: Number of excluded rows, which have missing values or no recorded decision.
         fingerprint: SHA-256 of the individuals and labels as read.
-        counts: protected attribute -> value -> people.
-        unknown: attribute that declares what stands for unknown -> people of unknown value.
-        base_rate: Share of favourable true labels over people with a true label; None without any.
-        unlabelled: Number of people used whose true label or number is unknown.
-        training_rows: whether the model is known to have been trained on these rows (None: unknown).
+        counts: Number of people by protected attribute and value.
+        unknown: Number of people with an unknown value, by attribute that declares unknown values.
+        base_rate: Share of favourable true labels among people with a true label. None without true labels.
+        unlabelled: Number of people whose true label or number is unknown.
+        training_rows: Whether the model was trained on these rows. None if it is not known.
     """
 
     name: str
@@ -67,37 +76,36 @@ class DataCard(ResultPart):
 
 
 class SkippedAnalysis(ResultPart):
-    """An analysis that could not be run, and the reason."""
+    """Part of an audit that was not run, and the reason."""
 
     what: str
     reason: str
 
 
 class AuditResult(Result):
-    """The audit of one model on one data set, or of decisions already made.
+    """Audit of a model on a data set, or of recorded decisions.
 
     Attributes:
-        model, data: what was looked at.
-        described: the schema by which the data was read.
-        protected: attributes looked at.
-        groups: performance and group metrics.
-        subgroups: whom the protected attributes describe together and the model treats differently; of numbers, those
-            whose mean departs from the others'; None if not run.
-        residual_subgroups: the same by the mean of decided minus true numbers, where numbers are decided and the true
-            ones are known.
-        individual: counterfactual flip rates and examples; None for decisions already made.
-        changes: of a number that is decided: by how much it changes with the protected attributes; else None.
-        searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
-        certificates: one per protected attribute (white boxes only), one for all of them jointly.
-        not_run: what could not be run, with reasons.
-        settings: the options that were in force.
-        versions: libraries that took part.
-        counterfactual_flip_rate: share of the people in the data, of those with a plausible counterpart, whose label
-            flips with the protected attributes together; None if the audit was interrupted before, or no one has one.
-            (``individual`` has it with its interval.) Without rules in the schema it is the same as ``flip_rate``.
-        flip_rate: as published: the same of all, where nothing but the protected attributes changes.
-        queries: individuals (rows) that a function, an estimator or an endpoint was sent in all, from trying it on.
-        interrupted: whether somebody stopped it; what is here was found before.
+        model, data: Descriptions of the model and of the data.
+        described: Schema of the data.
+        protected: Audited attributes.
+        groups: Performance and group metrics.
+        subgroups: Subgroups, defined by several protected attributes, that are treated differently; for numbers, those
+            with a different mean. None if the search was not run.
+        residual_subgroups: For numbers with true values, subgroups with a different mean residual.
+        individual: Counterfactual flip rates and examples. None for recorded decisions and for numbers.
+        changes: Changes of a number with the protected attributes. None for labels and for recorded numbers.
+        searches: Searches for individuals, one per protected attribute. They do not estimate how common flips are.
+        certificates: Certificates of a white box, one per protected attribute, and one for all of them jointly.
+        not_run: Parts that were not run, with the reasons.
+        settings: Settings of the audit.
+        versions: Versions of the libraries.
+        counterfactual_flip_rate: Share of the people in the data with a plausible counterpart whose label flips with
+            the protected attributes jointly; None if it was not measured, or no one has a counterpart. ``individual``
+            contains its interval. Without rules in the schema, it is equal to ``flip_rate``.
+        flip_rate: As published: the share of all people, if only the protected attributes change.
+        queries: Number of individuals that a function, an estimator or an endpoint was queried about.
+        interrupted: Whether the audit was interrupted. It contains the parts completed before.
     """
 
     chart = "individual.plot_audit"
@@ -123,15 +131,15 @@ class AuditResult(Result):
 
     @property
     def worst_subgroup(self) -> Finding | None:
-        """The subgroup that is most clearly worse off than the others; None if none is.
+        """Subgroup that is most clearly disadvantaged. None if no subgroup is.
 
-        Of labels: the one whose favourable rate is most clearly below. Of numbers without a better
-        direction: the one whose mean departs most clearly.
+        For labels, the subgroup whose favourable rate is most clearly below that of the others. For numbers without a
+        favourable direction, the subgroup whose mean differs most clearly.
         """
         return None if self.subgroups is None else self.subgroups.widest
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the numbers of all parts. With weights, those of groups and subgroups are weighted; flips are not."""
+        """Yield the numbers of all parts. With weights, those of groups and subgroups are weighted, but not flips."""
         yield from self.groups.numbers()
         for part in (self.individual, self.changes, *self.certificates, self.subgroups):
             if part is not None:
@@ -141,10 +149,9 @@ class AuditResult(Result):
             yield worst._replace(name="worst_subgroup_residual", caution=find_caution(self.groups.label_coverage))
 
     def document(self) -> Document:
-        """Return the first screen from the parts' answers, then what each part found and how it was done."""
-        words = "wording" if self.groups.outcome is None else "number_wording"
-        return self._write_document(f"evenhand.auditing.{words}")
+        """Build the document of the audit: summary, results of each part, method and limits."""
+        return self._write_document("evenhand.auditing.wording")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the group metrics as a table; ``individual.to_frame()`` and the certificates have their own."""
+        """Convert the group metrics to a data frame. ``individual`` and the certificates have separate data frames."""
         return self.groups.to_frame()

@@ -13,7 +13,6 @@ the invalid part of the text.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -119,37 +118,10 @@ class Logic(ExpressionPart):
 Node: TypeAlias = Number | Name | Call | Arithmetic | Comparison | Containment | Logic
 
 
-def format_expression(node: Node) -> str:
-    """Format a tree as text. Parsing the text returns an equal tree."""
-    if isinstance(node, Number):
-        return node.text
-    if isinstance(node, Name):
-        parts = (f".{part}" if _PLAIN.fullmatch(part) else f"[{_quote(part)}]" for part in node.parts[1:])
-        return "".join([_quote(node.parts[0]) if node.quoted else node.parts[0], *parts])
-    # Operands of functions get brackets in the same cases as operands of comparisons.
-    level = 3 if isinstance(node, Call) else _level(node)
-    unary = len(node.operands) == 1 and not isinstance(node, Call)
-    left, *operands = (
-        text if _level(operand) + unary > level else f"({text})"
-        for operand, text in ((operand, format_expression(operand)) for operand in node.operands)
-    )
-    if isinstance(node, Call):
-        return f"{node.function}({', '.join([left, *operands])})"
-    if isinstance(node, Containment):
-        return f"{left} {'in' if node.inside else 'not in'} {{{', '.join(operands)}}}"
-    if isinstance(node, Logic):
-        return f"not {left}" if unary else f" {node.word} ".join([left, *operands])
-    signs = [sign.text for sign in node.signs]
-    return signs[0] + left if unary else " ".join([left, *itertools.chain(*zip(signs, operands, strict=True))])
-
-
-def _level(node: Node) -> int:
-    """Return the precedence of a node, from 0 for ``or``."""
-    if isinstance(node, Logic):
-        return ("or", "and", "not").index(node.word)
-    if isinstance(node, Arithmetic):
-        return 6 if len(node.operands) == 1 else 4 if node.signs[0].text in "+-" else 5
-    return 3 if isinstance(node, Comparison | Containment) else 7
+def format_name(name: Name) -> str:
+    """Format a name as text. Parsing the text returns an equal name."""
+    parts = (f".{part}" if _PLAIN.fullmatch(part) else f"[{_quote(part)}]" for part in name.parts[1:])
+    return "".join([_quote(name.parts[0]) if name.quoted else name.parts[0], *parts])
 
 
 def quote_word(word: str) -> str:

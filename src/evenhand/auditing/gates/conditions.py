@@ -1,4 +1,4 @@
-"""Conditions on an audit's numbers, as in ``--fail-on 'flip_rate.sex > 0.01 or certified < 0.9'``."""
+"""Conditions on the numbers of a result, such as ``flip_rate.sex > 0.01 or certified < 0.9``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.core.expressions import (
     Node,
     Number,
     Source,
-    format_expression,
+    format_name,
     parse_expression,
 )
 from evenhand.core.text import format_percent, suggest_name
@@ -32,9 +32,12 @@ from evenhand.stats.metric_specs import CONDITION_NAMES, LOWER_IS_WORSE
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
-"""What a condition may be asked of."""
+"""Result that conditions can be checked on."""
 
-COMPARED: dict[str, Callable[[float, float], bool]] = {
+GatedNumber: TypeAlias = Quantity | float | Ends
+"""Number that conditions can compare."""
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -43,143 +46,138 @@ COMPARED: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 VERDICTS = ("better", "worse")
-"""What a condition on a comparison may count."""
+"""Numbers of verdicts, in conditions on a comparison."""
 
 LANGUAGE_AUDIT_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings")
-"""What a condition on the audit of a language model may name after ``llm``: ``llm.gap``."""
+"""Numbers of the audit of a language model, with the prefix ``llm``, such as ``llm.gap``."""
 
 LANGUAGE_MEASURES = (*LANGUAGE_AUDIT_MEASURES, *VERDICTS)
-"""What a condition on an audit or a comparison of language models may name."""
+"""Numbers of an audit or a comparison of language models, with the prefix ``llm``."""
 
 MEASURE_NAMES = CONDITION_NAMES | {"llm", *VERDICTS}
-"""What a condition may name."""
+"""Names of numbers, except those of custom metrics."""
 
 ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "population_flip_rate"}
-"""Names that the literature has for the same numbers; a condition may use either."""
+"""Names in the literature, with the names used here."""
 
 ENDS = ("low", "high")
 
 
-GatedNumber: TypeAlias = Quantity | float | Ends
-"""What a condition may compare."""
-
-
 @dataclass(frozen=True)
 class Gate:
-    """A condition that was parsed: it may be asked of any audit.
+    """Parsed condition.
 
-    A number is called ``name``, ``name.attribute`` or ``name['attribute']`` (``a_x_b`` for several together), each
-    with ``.low`` or ``.high`` for an end of its interval. Without an attribute the worst one counts. A gap of one label
-    is ``name.attribute.label``; without a label it is the largest over all of them. Numbers of a language model are
-    called ``llm.name``, the largest over all pairs of groups, or ``llm.name['group 1 against group 0']``.
+    A number is named ``name``, ``name.attribute`` or ``name['attribute']`` (``a_x_b`` for several attributes), and
+    ``.low`` and ``.high`` select an end of its interval. Without an attribute, the worst one is used. The gap of a
+    label is named ``name.attribute.label``; without the label, the largest gap is used. Numbers of a language model are
+    named ``llm.name``, for the largest over all pairs of groups, or ``llm.name['group 1 against group 0']``.
     """
 
     parsed: Expression
 
     @property
     def expression(self) -> str:
-        """The condition as it was given."""
+        """Text of the condition."""
         return self.parsed.text
 
+    @property
+    def names(self) -> dict[str, Name]:
+        """Names of numbers in the condition, by their text."""
+        return {format_name(node): node for node in _list_names(self.parsed.tree)}
+
     def check_attributes(self, protected: Sequence[str]) -> None:
-        """Refuse attributes that an audit by these protected ones has no number for, before anything is asked.
+        """Check, before an audit starts, that it will have numbers for all attributes in the condition.
 
         Raises:
-            OptionError: the condition names another attribute.
+            OptionError: An attribute is not protected.
         """
-        for node in _names(self.parsed.tree):
-            name, rest, _ = _name_parts(node)
+        for node in self.names.values():
+            name, rest, _ = _split_name(node)
             unknown = [part for part in rest[:1] if part not in protected]
             if unknown and not set(unknown[0].split("_x_")) <= set(protected):
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
 
     def check_language(self, groups: Collection[str] | None) -> None:
-        """Refuse numbers that an audit of a language model does not have, before anything is asked.
+        """Check, before the audit of a language model starts, that it will have all numbers in the condition.
 
         Args:
-            groups: those that it compares; None: it is a comparison of two models, which has verdicts alone.
+            groups: Compared groups. None for a comparison of two models, which only has verdicts.
 
         Raises:
-            OptionError: the condition names another number, or a pair of other groups.
+            OptionError: The condition contains another number or another pair of groups.
         """
-        pairs = [f"{one} against {other}" for one in groups or () for other in groups or () if one != other]
+        pairs = [f"{group} against {other}" for group in groups or () for other in groups or () if group != other]
         measures = VERDICTS if groups is None else LANGUAGE_AUDIT_MEASURES
-        for node in _names(self.parsed.tree):
-            name, rest, _ = _name_parts(node)
-            known = name == "llm" and rest[0] in measures
-            if not known or ".".join(rest[1:]) not in ("", *pairs):
-                there = ", ".join(pairs if known else (f"llm.{one}" for one in measures))
-                raise self.parsed.fault(
-                    f"there will be no number {self.parsed.cut(node)!r}", node, f"there are: {there}"
-                )
+        for node in self.names.values():
+            name, rest, _ = _split_name(node)
+            is_measure = name == "llm" and rest[0] in measures
+            if not is_measure or ".".join(rest[1:]) not in ("", *pairs):
+                known = ", ".join(pairs if is_measure else (f"llm.{measure}" for measure in measures))
+                raise self.parsed.fault(f"there will be no number {self.parsed.cut(node)!r}", node, f"known: {known}")
 
-    def holds(self, audit: GatedResult) -> bool:
-        """Return whether the condition holds for this audit, or for the changes of a comparison.
+    def holds(self, result: GatedResult) -> bool:
+        """Check whether the condition holds.
 
         Raises:
-            OptionError: it names a number that the audit does not have; the message lists those it has.
+            OptionError: The result does not contain a number. The message lists its numbers.
         """
-        return _evaluate_truth(self.parsed.tree, measure_values(audit), self.parsed)
+        return _evaluate_truth(self.parsed.tree, measure_values(result), self.parsed)
 
-    def measured(self, audit: GatedResult) -> list[tuple[str, float]]:
-        """Return every number that the condition names, as it is written there, with its value in this audit.
+    def measured(self, result: GatedResult) -> list[tuple[str, float]]:
+        """Return the numbers in the condition, with their values in the result.
 
         Raises:
-            OptionError: it names a number that the audit does not have.
+            OptionError: The result does not contain a number.
         """
-        known, source = measure_values(audit), self.parsed
-        named = {format_expression(node): node for node in _names(source.tree)}
-        return [(name, _evaluate_name(node, known, source)) for name, node in named.items()]
+        values = measure_values(result)
+        return [(name, _evaluate_name(node, values, self.parsed)) for name, node in self.names.items()]
 
-    def cautions(self, audit: GatedResult) -> list[str]:
-        """Return what to know of the numbers that the condition names: which rest on selective true labels."""
-        known = measure_values(audit)
-        selective = {(row.name, row.attribute): row.caution for row in audit.numbers() if row.caution and not row.group}
-        found = []
-        for node in _names(self.parsed.tree):
-            name, rest, _ = _name_parts(node)
-            found += [
-                f"{name}.{by}: {selective[name, by]}" if by else f"{name}: {selective[name, by]}"
-                for by in known.get(name, {})
-                if (name, by) in selective and (not rest or ".".join(rest) == by)
-            ]
-        return list(dict.fromkeys(found))
+    def cautions(self, result: GatedResult) -> list[str]:
+        """List the cautions about selective true labels for the numbers in the condition."""
+        cautions = {(row.name, row.attribute): row.caution for row in result.numbers() if row.caution and not row.group}
+        return list(
+            dict.fromkeys(
+                f"{_join(name, attribute)}: {caution}"
+                for node in self.names.values()
+                for (name, attribute), caution in cautions.items()
+                if name == _split_name(node)[0] and ".".join(_split_name(node)[1]) in ("", attribute)
+            )
+        )
 
-    def not_assessable(self, audit: GatedResult) -> list[str]:
-        """Return what the condition names and this audit cannot assess, each with the reason.
+    def not_assessable(self, result: GatedResult) -> list[str]:
+        """List the numbers in the condition that cannot be assessed, with the reasons.
 
-        A number that is unknown, also of one of the pairs of groups that a language model is asked about; a gap that
-        leaves out groups because they are too small; and answers of which too many are missing.
+        These are unknown numbers, including those of a pair of groups in the audit of a language model; gaps that leave
+        out small groups; and all numbers of a language model with too many missing answers.
         """
-        known = measure_values(audit)
-        left_out = {(row.name, row.attribute): row.left_out for row in audit.numbers() if row.left_out}
-        found = []
-        for node in _names(self.parsed.tree):
-            name, rest, _ = _name_parts(node)
-            for by, quantity in known.get(name, {}).items():
-                wanted = ".".join(rest)
-                if rest and wanted != by and not (name == "llm" and by.startswith(f"{wanted}.")):
+        values = measure_values(result)
+        left_out = {(row.name, row.attribute): row.left_out for row in result.numbers() if row.left_out}
+        reasons = []
+        for node in self.names.values():
+            name, rest, _ = _split_name(node)
+            wanted = ".".join(rest)
+            for attribute, quantity in values.get(name, {}).items():
+                if rest and wanted != attribute and not (name == "llm" and attribute.startswith(f"{wanted}.")):
                     continue
-                what = f"{name}.{by}" if by else name
                 if isinstance(quantity, Unknown):
-                    found.append(f"{what}: {quantity.reason}")
-                elif (name, by) in left_out:
-                    found.append(f"{what}: {left_out[name, by]}")
-        if isinstance(audit, LanguageModelAudit) and audit.incomplete:
-            found.append(f"llm: {format_percent(audit.missing)} of all questions stayed without an answer")
-        return list(dict.fromkeys(found))
+                    reasons.append(f"{_join(name, attribute)}: {quantity.reason}")
+                elif (name, attribute) in left_out:
+                    reasons.append(f"{_join(name, attribute)}: {left_out[name, attribute]}")
+        if isinstance(result, LanguageModelAudit) and result.incomplete:
+            reasons.append(f"llm: {format_percent(result.missing)} of all questions were not answered")
+        return list(dict.fromkeys(reasons))
 
 
 def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
-    """Read a condition: comparisons of named numbers, joined by and, or, not.
+    """Parse a condition: comparisons of named numbers, combined with ``and``, ``or`` and ``not``.
 
     Args:
-        expression: the condition.
-        metrics: names of metrics of one's own; a condition may name them, and their gaps ``NAME_difference``.
+        expression: Condition.
+        metrics: Names of custom metrics. Conditions may contain these, and their gaps ``NAME_difference``.
 
     Raises:
-        OptionError: it does not parse, or contains anything else; or a metric has the name of another number.
+        OptionError: The condition is invalid, or a custom metric has the name of another number.
     """
     taken = sorted(MEASURE_NAMES & set(metrics))
     if taken:
@@ -191,7 +189,7 @@ def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
 
 
 def measure_values(result: GatedResult) -> dict[str, dict[str, GatedNumber]]:
-    """Return the numbers that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number."""
+    """Return the numbers of a result that conditions may contain, by name and attributes joined by ``_x_``."""
     values: dict[str, dict[str, GatedNumber]] = {}
     for number in result.numbers():
         if not number.group:
@@ -199,92 +197,91 @@ def measure_values(result: GatedResult) -> dict[str, dict[str, GatedNumber]]:
     return values
 
 
+def _join(name: str, attribute: str) -> str:
+    return f"{name}.{attribute}" if attribute else name
+
+
 def _check_tree(node: Node, source: Source, names: frozenset[str]) -> None:
     if isinstance(node, Logic):
         for part in node.operands:
             _check_tree(part, source, names)
         return
-    wrong: Node | None = node
+    invalid: Node | None = node
     if isinstance(node, Comparison):
-        wrong = next((side for side in node.operands if not isinstance(side, Name) and _number(side) is None), None)
-    if wrong is not None:
+        invalid = next((side for side in node.operands if not isinstance(side, Name) and _number(side) is None), None)
+    if invalid is not None:
         hint = "compare a number with a threshold: 'flip_rate > 0.01 or certified.sex < 0.9'"
-        raise source.fault(f"{source.cut(wrong)!r} is not a comparison of named numbers", wrong, hint)
-    for side in node.operands if isinstance(node, Comparison) else ():
-        if isinstance(side, Name) and side.parts[0] not in names | ALIASES.keys():
+        raise source.fault(f"{source.cut(invalid)!r} is not a comparison of named numbers", invalid, hint)
+    for side in _list_names(node):
+        name, measure = side.parts[0], side.parts[1:2]
+        if name not in names | ALIASES.keys():
             known = f"the numbers are: {', '.join(sorted(names))}"
-            message = f"there is no number called {side.parts[0]!r}"
-            raise source.unknown(message, side, names | ALIASES.keys(), known)
-        if (
-            isinstance(side, Name)
-            and side.parts[0] == "llm"
-            and side.parts[1:2] not in [(name,) for name in LANGUAGE_MEASURES]
-        ):
-            known = f"the numbers are: {', '.join(f'llm.{name}' for name in LANGUAGE_MEASURES)}"
+            raise source.unknown(f"there is no number called {name!r}", side, names | ALIASES.keys(), known)
+        if name == "llm" and not set(measure) & set(LANGUAGE_MEASURES):
+            known = f"the numbers are: {', '.join(f'llm.{measure}' for measure in LANGUAGE_MEASURES)}"
             raise source.fault(f"there is no number called {'.'.join(side.parts)!r}", side, known)
 
 
 def _number(node: Node) -> float | None:
-    """Return the number that is written, with its sign; None where a name or anything else stands."""
+    """Return the value of a number with an optional sign. None for other nodes."""
     if isinstance(node, Arithmetic) and len(node.operands) == 1 and isinstance(node.operands[0], Number):
         return float(node.signs[0].text + node.operands[0].text)
     return float(node.text) if isinstance(node, Number) else None
 
 
-def _names(node: Node) -> Iterator[Name]:
+def _list_names(node: Node) -> Iterator[Name]:
     if isinstance(node, Name):
         yield node
     elif isinstance(node, Logic | Comparison):
         for part in node.operands:
-            yield from _names(part)
+            yield from _list_names(part)
 
 
-def _name_parts(node: Name) -> tuple[str, list[str], str | None]:
-    """Return a number's name, the attribute if one is named, and the end of its interval."""
+def _split_name(node: Name) -> tuple[str, list[str], str | None]:
+    """Split a name into the number, the attribute (if any), and the end of the interval."""
     name, *rest = ALIASES.get(node.parts[0], node.parts[0]), *node.parts[1:]
     end = rest.pop() if rest and rest[-1] in ENDS else None
     return name, rest, end
 
 
-def _evaluate_truth(node: Node, known: dict[str, dict[str, GatedNumber]], source: Source) -> bool:
+def _evaluate_truth(node: Node, values: dict[str, dict[str, GatedNumber]], source: Source) -> bool:
     if isinstance(node, Logic):
-        truths = [_evaluate_truth(part, known, source) for part in node.operands]
+        truths = [_evaluate_truth(part, values, source) for part in node.operands]
         return any(truths) if node.word == "or" else all(truths) != (node.word == "not")
     assert isinstance(node, Comparison)
     sides = [
-        _evaluate_name(side, known, source) if isinstance(side, Name) else _number(side) or 0.0
+        _evaluate_name(side, values, source) if isinstance(side, Name) else _number(side) or 0.0
         for side in node.operands
     ]
     comparisons = zip(node.signs, sides[:-1], sides[1:], strict=True)
-    return all(COMPARED[sign.text](left, right) for sign, left, right in comparisons)
+    return all(OPERATORS[sign.text](left, right) for sign, left, right in comparisons)
 
 
-def _evaluate_name(node: Name, known: dict[str, dict[str, GatedNumber]], source: Source) -> float:
-    name, rest, end = _name_parts(node)
-    if name not in known:
-        raise source.unknown(
-            f"this audit has no number called {name!r}", node, known, f"it has: {', '.join(sorted(known))}"
+def _evaluate_name(node: Name, values: dict[str, dict[str, GatedNumber]], source: Source) -> float:
+    name, rest, end = _split_name(node)
+    if name not in values:
+        known = f"known: {', '.join(sorted(values))}"
+        raise source.unknown(f"this audit has no number called {name!r}", node, values, known)
+    by_attribute, attribute = values[name], ".".join(rest)
+    if rest and attribute not in by_attribute:
+        hint = (
+            f"{suggest_name(attribute, by_attribute)}it was measured for: {', '.join(by_attribute) or 'no attribute'}"
         )
-    by, asked = known[name], ".".join(rest)
-    if rest and asked not in by:
-        raise source.fault(
-            f"{name} was not measured for {asked!r}",
-            node,
-            f"{suggest_name(asked, by)}it was for: {', '.join(by) or 'no attribute'}",
-        )
-    chosen = [by[asked]] if rest else list(by.values())
-    values = [value for value in (_interval_end(quantity, end) for quantity in chosen) if value is not None]
-    if end is None and any(isinstance(quantity, Ends) for quantity in chosen):
-        hint = f"name an end: {format_expression(node)}.low, what it is at least, or .high, at most"
-        raise source.fault(f"{format_expression(node)} has bounds, and no value between them", node, hint)
-    if not values and not any(isinstance(quantity, Unknown) for quantity in chosen):
-        raise source.fault(f"{format_expression(node)} is unknown here: it has no interval", node)
-    if not values:
-        return math.nan  # neither above nor below anything; ``not_assessable`` names it
-    return min(values) if name in LOWER_IS_WORSE else max(values)
+        raise source.fault(f"{name} was not measured for {attribute!r}", node, hint)
+    quantities = [by_attribute[attribute]] if rest else list(by_attribute.values())
+    numbers = [number for number in (_select_end(quantity, end) for quantity in quantities) if number is not None]
+    if end is None and any(isinstance(quantity, Ends) for quantity in quantities):
+        hint = f"select an end: {format_name(node)}.low (lower bound) or {format_name(node)}.high (upper bound)"
+        raise source.fault(f"{format_name(node)} has only bounds", node, hint)
+    if not numbers and not any(isinstance(quantity, Unknown) for quantity in quantities):
+        raise source.fault(f"{format_name(node)} is unknown: it has no interval", node)
+    if not numbers:
+        return math.nan  # neither above nor below any number; ``not_assessable`` lists it
+    return min(numbers) if name in LOWER_IS_WORSE else max(numbers)
 
 
-def _interval_end(quantity: GatedNumber, end: str | None) -> float | None:
+def _select_end(quantity: GatedNumber, end: str | None) -> float | None:
+    """Return a number, or an end of its interval. None if it is unknown."""
     if isinstance(quantity, Ends):
         return None if end is None else float(getattr(quantity, end))
     if isinstance(quantity, float):

@@ -1,4 +1,4 @@
-"""Outcomes of conditions as pipelines read them: SARIF, JUnit XML, and annotations and summaries of GitHub Actions."""
+"""Outcomes of conditions in formats for CI: SARIF, JUnit XML, and annotations and summaries of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ RULE = "fairness-gate"
 
 
 def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unassessable: bool = False) -> str:
-    """Return a SARIF 2.1.0 log with one result for every condition that does not pass, or passes with a caution.
+    """Format the conditions that do not pass, or pass with a caution, as a SARIF 2.1.0 log.
 
-    A result's fingerprint is of the condition and what it was asked of, so that it is the same from run to run while
-    its numbers change.
+    The fingerprint of a result depends only on the condition and the subject, so it is equal in later runs with other
+    numbers.
 
     Args:
-        outcomes: of all conditions.
-        subject: what they were asked of: the path of a model or of data, or an address.
-        allow_unassessable: whether conditions that cannot be assessed are notes, not warnings.
+        outcomes: Outcomes of all conditions.
+        subject: Path of the model or the data, or a URL.
+        allow_unassessable: Whether conditions that cannot be assessed are notes instead of warnings.
     """
-    found = []
+    results = []
     uri = subject if "://" in subject else quote(_relative_path(subject))
     for outcome in outcomes:
         if not outcome.is_reported:
             continue
         identity = json.dumps([RULE, subject, " ".join(outcome.expression.split())])
-        found.append(
+        results.append(
             {
                 "ruleId": RULE,
                 "ruleIndex": 0,
@@ -60,18 +60,22 @@ def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unasses
             {
                 "id": RULE,
                 "name": "FairnessGate",
-                "shortDescription": {"text": "A condition of fairness that must not hold does, or cannot be assessed."},
-                "help": {"text": "Open the audit's report: it has the number with its interval, and who is affected."},
+                "shortDescription": {
+                    "text": "A fairness condition that must not hold does hold, or cannot be assessed."
+                },
+                "help": {
+                    "text": "The report of the audit contains the number with its interval, and the affected groups."
+                },
                 "defaultConfiguration": {"level": "error"},
             }
         ],
     }
-    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": found}
+    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": results}
     return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _relative_path(subject: str) -> str:
-    """Return a path below the working folder as code hosts want it: relative, with forward slashes."""
+    """Convert a path below the working folder to a relative path with forward slashes, as required by code hosts."""
     path = Path(subject)
     try:
         return path.resolve().relative_to(Path.cwd().resolve()).as_posix()
@@ -82,13 +86,13 @@ def _relative_path(subject: str) -> str:
 def format_junit(
     outcomes: Sequence[GateOutcome], *, subject: str, seconds: float, allow_unassessable: bool = False
 ) -> str:
-    """Return JUnit XML with one test case for every condition.
+    """Format the conditions as JUnit XML, one test case per condition.
 
     Args:
-        outcomes: of all conditions.
-        subject: what they were asked of; the name of the class of the cases.
-        seconds: the audit took.
-        allow_unassessable: whether conditions that cannot be assessed are skipped, not errors.
+        outcomes: Outcomes of all conditions.
+        subject: Path of the model or the data, or a URL. It is the class name of the test cases.
+        seconds: Running time of the audit.
+        allow_unassessable: Whether conditions that cannot be assessed are skipped tests instead of errors.
     """
     unclear = sum(outcome.status == "not assessable" for outcome in outcomes)
     counts = {
@@ -117,7 +121,7 @@ def format_junit(
 
 
 def format_annotations(outcomes: Sequence[GateOutcome], *, subject: str, allow_unassessable: bool = False) -> list[str]:
-    """Return workflow commands of GitHub Actions, a line for every condition that does not pass or has a caution."""
+    """Format the conditions that do not pass, or pass with a caution, as workflow commands of GitHub Actions."""
     lines = []
     for outcome in outcomes:
         if not outcome.is_reported:
@@ -136,11 +140,11 @@ def _escape_property(text: str) -> str:
 
 
 def format_step_summary(outcomes: Sequence[GateOutcome], summary: str) -> str:
-    """Return the summary of a job in Markdown: a table of the conditions, then what was found.
+    """Format the summary of a job in Markdown: a table of the conditions, followed by the summary of the result.
 
     Args:
-        outcomes: of all conditions; may be empty.
-        summary: what was found, in Markdown.
+        outcomes: Outcomes of all conditions. May be empty.
+        summary: Summary of the result, in Markdown.
     """
     lines = []
     if outcomes:
@@ -149,10 +153,14 @@ def format_step_summary(outcomes: Sequence[GateOutcome], summary: str) -> str:
             "| "
             + " | ".join(
                 _escape_cell(cell)
-                for cell in (f"`{one.expression}`", "; ".join((one.status, *one.cautions)), ", ".join(one.measured))
+                for cell in (
+                    f"`{outcome.expression}`",
+                    "; ".join((outcome.status, *outcome.cautions)),
+                    ", ".join(outcome.measured),
+                )
             )
             + " |"
-            for one in outcomes
+            for outcome in outcomes
         ]
         lines.append("")
     return "\n".join(lines) + summary.rstrip("\n") + "\n"
@@ -162,19 +170,16 @@ def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-# What came of conditions: each holds, does not, or cannot be assessed.
-
-
 class GateOutcome(NamedTuple):
-    """What came of one condition.
+    """Outcome of a condition.
 
     Attributes:
-        expression: the condition as it was given.
-        status: ``failed`` where it holds, ``not assessable`` where a number that it names is unknown or leaves out
-            groups, else ``passed``.
-        measured: the numbers that it names, each with its value: ``flip_rate.sex = 0.062``.
-        reasons: why it cannot be assessed; also of a condition that fails all the same.
-        cautions: What to know of the numbers, such as true labels that are known for selected people only.
+        expression: Condition.
+        status: ``failed`` if the condition holds, ``not assessable`` if one of its numbers is unknown or leaves out
+            groups, otherwise ``passed``.
+        measured: Numbers in the condition with their values, such as ``flip_rate.sex = 0.062``.
+        reasons: Reasons why the condition cannot be assessed. A failed condition may also have reasons.
+        cautions: Cautions about the numbers, such as selective true labels.
     """
 
     expression: str
@@ -185,7 +190,7 @@ class GateOutcome(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The outcome in a sentence, with its cautions."""
+        """Sentence about the outcome, with the cautions."""
         numbers = f" ({', '.join(self.measured)})" if self.measured else ""
         outcome = {
             "failed": f"this holds: {self.expression}{numbers}",
@@ -196,7 +201,7 @@ class GateOutcome(NamedTuple):
 
     @property
     def is_reported(self) -> bool:
-        """Whether the outcome is worth a line: it does not pass, or passes with a caution."""
+        """Whether the condition does not pass, or passes with a caution."""
         return self.status != "passed" or bool(self.cautions)
 
     def level(self, *, allow_unassessable: bool) -> str:
@@ -207,10 +212,10 @@ class GateOutcome(NamedTuple):
 
 
 def check_gates(gates: Sequence[Gate], result: GatedResult) -> list[GateOutcome]:
-    """Ask every condition of a result.
+    """Check conditions on a result.
 
     Raises:
-        OptionError: one names a number that the result does not have.
+        OptionError: The result does not contain a number in a condition.
     """
     return [_check_gate(gate, result) for gate in gates]
 
@@ -231,6 +236,6 @@ def _check_gate(gate: Gate, result: GatedResult) -> GateOutcome:
 
 
 def gates_pass(outcomes: Iterable[GateOutcome], *, allow_unassessable: bool = False) -> bool:
-    """Return whether no condition holds, and each could be assessed unless that is not asked for."""
+    """Check whether all conditions pass. With ``allow_unassessable``, they may also be not assessable."""
     passing = {"passed", "not assessable"} if allow_unassessable else {"passed"}
     return all(outcome.status in passing for outcome in outcomes)
