@@ -79,15 +79,12 @@ def test_a_file_in_a_folder_of_its_own(tmp_path):
     """Keras and PyTorch models stand in a folder ``data``."""
     torch = pytest.importorskip("torch", reason="needs the extra torch")
     network = torch.nn.Linear(CODES.width, 1)
-    program = torch.export.export(
-        network, (torch.zeros(2, CODES.width),), dynamic_shapes=({0: torch.export.Dim("n", min=1)},)
-    )
     folder = log_model(tmp_path, "pytorch", {"model_data": "data", "pytorch_version": "2.13.0"})
     (folder / "data").mkdir()
-    torch.export.save(program, folder / "data" / "model.pt2")
+    torch.save(network, folder / "data" / "model.pth")
     inputs = torch.from_numpy(CODES.inputs(PEOPLE).astype(np.float32))
     own = 1 / (1 + np.exp(-network(inputs).detach().numpy()[:, 0]))
-    np.testing.assert_allclose(load_white_box(folder, CODES).scores(PEOPLE)[:, 1], own, atol=1e-6)
+    np.testing.assert_allclose(load_white_box(folder, CODES, trust=True).scores(PEOPLE)[:, 1], own, atol=1e-6)
 
 
 @pytest.fixture

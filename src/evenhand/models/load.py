@@ -469,25 +469,17 @@ def _load_onnx(path: Path, request: LoadRequest) -> Scorer:
     return open_onnx(path, request.schema, **request.network)
 
 
-def _load_exported_program(path: Path, request: LoadRequest) -> Scorer:
-    from evenhand.models.blackbox.torch_module import wrap_module
-    from evenhand.models.readers.pt2_archive import read_program
-
-    return wrap_module(read_program(path, trust=request.trust), request.schema, **request.network)
-
-
-def _load_torch_object(path: Path, request: LoadRequest) -> Scorer:
-    script = _is_torchscript(path)
-    _require_trust(
-        request.trust,
-        str(request.name),
-        "a TorchScript program" if script else "a PyTorch object",
-        "torch.export.save(torch.export.export(model, example), 'model.pt2')",
-    )
+def _load_torch(path: Path, request: LoadRequest) -> Scorer:
+    program = path.suffix.lower() == ".pt2"
+    script = not program and _is_torchscript(path)
+    kind = "an exported PyTorch program" if program else "a TorchScript program" if script else "a PyTorch object"
+    _require_trust(request.trust, str(request.name), kind, "torch.onnx.export(model, example, 'model.onnx')")
     try:
         import torch
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
+    if program:
+        return _wrap_object(torch.export.load(path), request)
     if script:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript itself: the file exists
@@ -497,7 +489,7 @@ def _load_torch_object(path: Path, request: LoadRequest) -> Scorer:
         raise ModelError(
             "the file contains only weights (a state_dict), not a model",
             location=request.name,
-            hint="save the whole module, or export it to .pt2 or .onnx",
+            hint="save the whole module, or export it to .onnx",
         )
     return _wrap_object(model, request)
 
@@ -588,9 +580,9 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Scorer]] = {
     ".h5": _load_keras,
     ".keras": _load_keras,
     ".onnx": _load_onnx,
-    ".pt2": _load_exported_program,
-    ".pt": _load_torch_object,
-    ".pth": _load_torch_object,
+    ".pt2": _load_torch,
+    ".pt": _load_torch,
+    ".pth": _load_torch,
     ".skops": _load_stored,
     ".pkl": _load_stored,
     ".pickle": _load_stored,

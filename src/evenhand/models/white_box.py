@@ -130,7 +130,7 @@ def _read_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsembl
 
         return read_onnx(scorer.source, scorer.schema, kind=_output_kind(scorer))
     if isinstance(scorer, TorchModule):
-        from evenhand.models.readers.torch_graph import read_torch
+        from evenhand.models.readers.torch_layers import read_torch
 
         return read_torch(scorer.source, scorer.schema, name=scorer.name, kind=_output_kind(scorer))
     raise NotAdditiveError(f"the computation of a {type(unwrap_scorer(scorer)).__name__} is unknown")

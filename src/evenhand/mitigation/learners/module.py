@@ -94,7 +94,7 @@ class ModuleLearner:
         return replace(self, given=scorer)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Write one of its networks: an exported program (``.pt2``, runs no code when read) or the module itself.
+        """Write one of its networks: an exported program (``.pt2``) or the module itself.
 
         Raises:
             ModelError: the module cannot be exported.
@@ -124,7 +124,7 @@ def write_module(scorer: TorchModule, path: Path, ending: str) -> None:
         raise ModelError(
             f"the network cannot be written as {ending}: {summarize_error(error)}",
             location=scorer.name,
-            hint="try a file that ends in .pt (reading it needs `trust=True`)" if ending == ".pt2" else None,
+            hint="try a file that ends in .pt" if ending == ".pt2" else None,
         ) from error
 
 

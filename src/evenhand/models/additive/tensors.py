@@ -34,11 +34,6 @@ def is_weights(value: Any) -> TypeGuard[Values]:
     return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
-def depends_on_inputs(value: Any) -> bool:
-    """Return whether a value varies across rows."""
-    return isinstance(value, LinearTensor | OutputTensor) or is_cells(value)
-
-
 def require_features(value: Any) -> Cells | LinearTensor:
     """Return a tensor that precedes the outputs. Reject all others."""
     if isinstance(value, OutputTensor):
