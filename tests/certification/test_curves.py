@@ -25,7 +25,7 @@ from sklearn.preprocessing import (
 from evenhand.certification import certify
 from evenhand.certification.query.cells import cells_of
 from evenhand.errors import NotAdditiveError, OptionError
-from evenhand.models import load_regressor, load_white_box, wrap_estimator
+from evenhand.models import load_model, load_regressor, load_white_box
 from evenhand.models.readers.estimators import read_estimator
 from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode
@@ -192,4 +192,4 @@ def test_what_cannot_be_followed_is_refused_with_the_reason(tmp_path):
         load_white_box(pipeline, SCHEMA, like=FRAME)
     low = Schema.parse(PEOPLE | {"attributes": [PEOPLE["attributes"][0] | {"lower": 0}, *PEOPLE["attributes"][1:]]})
     with pytest.raises(NotAdditiveError, match="infinite or undefined"), np.errstate(all="ignore"):
-        read_estimator(wrap_estimator(fit_pipeline("log"), low, like=FRAME))
+        read_estimator(load_model(fit_pipeline("log"), low, like=FRAME))

@@ -109,7 +109,6 @@ def test_an_audit_writes_its_report(tmp_path):
         (".onnx", "onnx"),
         (".h5", "keras"),
         (".keras", "keras"),
-        (".pt2", "torch"),
         (".skops", "skops"),
         (".cbm", "catboost"),
     ],

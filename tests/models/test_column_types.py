@@ -427,7 +427,7 @@ def test_an_endpoint_that_refuses_numbers_receives_words(people: pd.DataFrame) -
         np.testing.assert_array_equal(selected(subject), people["level"] == "2")
         assert switches(subject) == {"level": "words"}
         assert "level" in find_caution(subject.scorer)
-        subject.scorer.connection.close()  # type: ignore[attr-defined]  # an endpoint has one
+        subject.scorer.model.close()  # type: ignore[attr-defined]  # an endpoint has one
 
 
 def test_schemas_alone_state_values_in_the_types_that_encoders_learnt() -> None:

@@ -14,8 +14,9 @@ from sklearn.svm import SVC, LinearSVC
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load_model, predict_labels, wrap_estimator
-from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models import load_model, predict_labels
+from evenhand.models.blackbox.base import LoadRequest
+from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema, encode, infer_schema
 
@@ -301,7 +302,7 @@ def test_boosted_trees_with_the_scikit_learn_interface():
         np.testing.assert_array_equal(scorer.predict(PEOPLE), model.predict(numbers))
     array = WORDS.inputs(PEOPLE)
     model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(array, GRANTED)
-    scorer = wrap_estimator(model, WORDS)
+    scorer = wrap_estimator(model, LoadRequest(WORDS))
     assert scorer.form == "numbers"
 
 

@@ -33,8 +33,9 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models import wrap_estimator
 from evenhand.models.additive.cells import MAX_LISTED
+from evenhand.models.blackbox.base import LoadRequest
+from evenhand.models.blackbox.estimator import wrap_estimator
 from evenhand.models.readers.estimators import read_estimator
 from evenhand.models.white_box import extract_white_box
 from evenhand.population import uniform_population
@@ -154,8 +155,8 @@ CLASSIFIERS = {
 
 
 def check(pipeline, schema, frame, people):
-    box = wrap_estimator(pipeline, schema, like=frame)
-    network = read_estimator(wrap_estimator(pipeline, schema, like=frame))
+    box = wrap_estimator(pipeline, LoadRequest(schema, frame))
+    network = read_estimator(wrap_estimator(pipeline, LoadRequest(schema, frame)))
     assert (network.classes, network.favourable) == (box.classes, box.favourable)
     scores = box.scores(people)
     np.testing.assert_allclose(network.scores(people), scores, atol=DOUBLE)
@@ -203,7 +204,7 @@ def test_a_pipeline_gives_scikit_learns_numbers(preparation, classifier, labels)
 
 def test_bins_begin_exactly_where_scikit_learn_says():
     pipeline = make_pipeline(usual(), LogisticRegression()).fit(FRAME, GRANTED)
-    network = read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
+    network = read_estimator(wrap_estimator(pipeline, LoadRequest(PEOPLE, FRAME)))
     steps = network.parts[1]
     assert len(steps.cuts) == 3
     transform = pipeline[0].named_transformers_["bins"].transform
@@ -251,12 +252,12 @@ def test_any_schema_and_mixture_of_steps(schema, data, seed):
     pipeline = make_pipeline(ColumnTransformer(order), model).fit(frame, target)
     given_labels = set(pipeline.classes_)
     if "yes" in given_labels and len(given_labels) > 1:
-        scores = wrap_estimator(pipeline, schema, like=frame).scores(people)
-        network = read_estimator(wrap_estimator(pipeline, schema, like=frame))
+        scores = wrap_estimator(pipeline, LoadRequest(schema, frame)).scores(people)
+        network = read_estimator(wrap_estimator(pipeline, LoadRequest(schema, frame)))
         np.testing.assert_allclose(network.scores(people), scores, atol=1e-7)
         more = sample(schema, 400, seed + 1)
         np.testing.assert_allclose(
-            network.scores(more), wrap_estimator(pipeline, schema, like=frame).scores(more), atol=1e-7
+            network.scores(more), wrap_estimator(pipeline, LoadRequest(schema, frame)).scores(more), atol=1e-7
         )
 
 
@@ -284,9 +285,9 @@ def test_a_model_that_answers_0_and_1_means_the_favourable_label_by_1(labels, cl
     pipeline = make_pipeline(usual(), LogisticRegression()).fit(FRAME, target)
     if classes is None and labels != [False, True]:
         with pytest.raises(ModelError, match="labels 'no', 'yes'"):
-            read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
+            read_estimator(wrap_estimator(pipeline, LoadRequest(PEOPLE, FRAME)))
     else:
-        network = read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
+        network = read_estimator(wrap_estimator(pipeline, LoadRequest(PEOPLE, FRAME)))
         assert network.classes[network.favourable] == "yes"
 
 
@@ -367,10 +368,10 @@ def test_steps_that_cannot_be_read_are_named(step, says):
     prepare = ColumnTransformer([("only", step, NUMBERS)])
     pipeline = make_pipeline(prepare, Perceptron()).fit(FRAME, GRANTED)
     with pytest.raises(NotAdditiveError, match=says) as refusal:
-        read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
+        read_estimator(wrap_estimator(pipeline, LoadRequest(PEOPLE, FRAME)))
     assert "black box" in refusal.value.hint
     with pytest.raises(NotAdditiveError, match="all other analyses still run"):
-        extract_white_box(wrap_estimator(pipeline, PEOPLE, like=FRAME))
+        extract_white_box(wrap_estimator(pipeline, LoadRequest(PEOPLE, FRAME)))
 
 
 @pytest.mark.parametrize(
@@ -386,14 +387,14 @@ def test_steps_that_cannot_be_read_are_named(step, says):
 def test_classifiers_that_cannot_be_read_are_named(model, says):
     pipeline = make_pipeline(usual(), model).fit(FRAME, GRANTED)
     with pytest.raises(NotAdditiveError, match=says):
-        read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
+        read_estimator(wrap_estimator(pipeline, LoadRequest(PEOPLE, FRAME)))
 
 
 def test_probabilities_of_another_kind_are_noticed():
     # Three logistic regressions, one-vs-rest each, whose probabilities are then divided by their sum.
     pipeline = make_pipeline(usual(), SGDClassifier(loss="log_loss", random_state=0)).fit(FRAME, OUTCOME)
     with pytest.raises(NotAdditiveError, match="one-vs-rest"):
-        read_estimator(wrap_estimator(pipeline, THREE, like=FRAME))
+        read_estimator(wrap_estimator(pipeline, LoadRequest(THREE, FRAME)))
 
 
 def test_one_value_in_a_thousand_that_a_step_refuses_is_found():
@@ -407,9 +408,9 @@ def test_one_value_in_a_thousand_that_a_step_refuses_is_found():
     frame = pd.DataFrame({"town": towns[:-1]})
     target = np.where(np.arange(999) % 3 == 0, "yes", "no")
     pipeline = make_pipeline(OneHotEncoder(handle_unknown="error"), LogisticRegression()).fit(frame, target)
-    wrap_estimator(pipeline, schema, like=frame)
+    wrap_estimator(pipeline, LoadRequest(schema, frame))
     with pytest.raises(ModelError, match=r"step 'onehotencoder'.*unknown categories \['town 999'\]"):
-        read_estimator(wrap_estimator(pipeline, schema, like=frame))
+        read_estimator(wrap_estimator(pipeline, LoadRequest(schema, frame)))
 
 
 def test_a_pipeline_trained_on_adult():

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 import evenhand
 from evenhand.errors import ModelError
 from evenhand.models import favourable_score, load_model
+from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.function import FunctionModel, wrap_function
 from evenhand.schema import Schema
 
@@ -222,7 +223,7 @@ def test_interrupts_are_no_model_errors():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        wrap_function(function, WORDS)
+        wrap_function(function, LoadRequest(WORDS))
 
 
 def takes_arrays(asked):

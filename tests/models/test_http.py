@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,13 +11,14 @@ from sklearn.linear_model import LogisticRegression
 
 from evenhand.errors import FetchError, ModelError
 from evenhand.models import favourable_score, load_model, predict_labels
+from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.http_endpoint import HttpEndpoint, connect_model
 from serving import DROP, serving
 from support import scaled
 
 
-def connect(service, described=WORDS, **options):
-    endpoint = connect_model(service.url, described, **{"backoff": 0.0, "timeout": 5.0} | options)
+def connect(service, described=WORDS, batch=1000):
+    endpoint = replace(connect_model(service.url, LoadRequest(described), backoff=0.0, timeout=5.0), batch=batch)
     endpoint_pool.append(endpoint)
     return endpoint
 
@@ -28,7 +30,7 @@ endpoint_pool: list[HttpEndpoint] = []
 def _close():
     yield
     while endpoint_pool:
-        endpoint_pool.pop().connection.close()
+        endpoint_pool.pop().model.close()
 
 
 def income(instances):
@@ -148,7 +150,7 @@ def test_a_lasting_failure_is_one_clear_error(failures, message):
     with serving(predictions(income), first=failures) as service:
         url = service.url.replace("http://", "http://clerk:secret@") + "?key=hidden"
         with pytest.raises(FetchError, match=message) as caught:
-            connect_model(url, WORDS, retries=2, backoff=0.0)
+            connect_model(url, LoadRequest(WORDS), retries=2, backoff=0.0)
         assert len(service.requests) == len(failures)
     assert "127.0.0.1" in str(caught.value)
     assert not any(word in str(caught.value) for word in ("secret", "clerk", "hidden"))
@@ -158,7 +160,7 @@ def test_nobody_listens():
     with serving(predictions(income)) as service:
         url = service.url
     with pytest.raises(FetchError) as caught:
-        connect_model(url, WORDS, retries=1, backoff=0.0)
+        connect_model(url, LoadRequest(WORDS), retries=1, backoff=0.0)
     assert "refused" in str(caught.value)
     assert "check that it is running" in str(caught.value)
 
@@ -172,7 +174,7 @@ def test_a_slow_service_is_not_waited_for():
 
     with serving(reply) as service:
         with pytest.raises(FetchError, match=r"no answer came within 0.05 seconds"):
-            connect_model(service.url, WORDS, timeout=0.05, retries=0)
+            connect_model(service.url, LoadRequest(WORDS), timeout=0.05, retries=0)
         release.set()
 
 

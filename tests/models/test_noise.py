@@ -46,7 +46,7 @@ def test_noise_behind_http_is_seen_past_the_answers_that_are_kept():
         fresh = FreshScorer(model, answers=3)
         assert (fresh.predict(PEOPLE) != first).any()
         assert service.asked - before == 4 * len(PEOPLE)
-        model.connection.close()
+        model.model.close()
 
 
 def test_numbers_repeated_by_position_are_noise_too():

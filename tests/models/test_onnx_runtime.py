@@ -10,6 +10,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 from evenhand.errors import ModelError
 from evenhand.models import favourable_score, load_model
+from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.onnx_model import OnnxModel, open_onnx
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema
@@ -294,12 +295,12 @@ SMALL = graph([MATMUL, ("Sigmoid", ["logit"], ["p"], {})], [X], [("p", F)], [("w
 
 
 def test_the_file_to_damage_is_a_model():
-    np.testing.assert_allclose(favourable_score(open_onnx(SMALL, CODES), PEOPLE), CHANCE, atol=1e-6)
+    np.testing.assert_allclose(favourable_score(open_onnx(SMALL, LoadRequest(CODES)), PEOPLE), CHANCE, atol=1e-6)
 
 
 def test_a_damaged_file_prints_nothing(capfd):
     with pytest.raises(ModelError, match="cannot run the model"):
-        open_onnx(SMALL.replace(b"MatMul", b"Mat\xfbul"), CODES)
+        open_onnx(SMALL.replace(b"MatMul", b"Mat\xfbul"), LoadRequest(CODES))
     assert capfd.readouterr() == ("", "")
 
 
@@ -311,7 +312,7 @@ def test_damaged_files_are_refused_or_are_models(data):
         if place < len(damaged):
             damaged[place] = value
     try:
-        scorer = open_onnx(bytes(damaged), CODES)
+        scorer = open_onnx(bytes(damaged), LoadRequest(CODES))
         scores = scorer.scores(PEOPLE)
     except ModelError:
         return

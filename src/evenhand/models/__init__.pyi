@@ -1,5 +1,4 @@
 from .additive.network import AdditiveNetwork, network_from_dense
-from .blackbox.estimator import wrap_estimator
 from .blackbox.text_model import TextModel, load_text_model
 from .ledger import QuestionLedger
 from .load import load_model, load_regressor
@@ -28,5 +27,4 @@ __all__ = [
     "load_white_box",
     "network_from_dense",
     "predict_labels",
-    "wrap_estimator",
 ]

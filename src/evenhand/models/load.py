@@ -9,7 +9,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evenhand.core.http import redact_url
 from evenhand.core.text import list_some, summarize_error
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.base import add_caution
-from evenhand.models.blackbox.estimator import wrap_estimator, wrap_regressor
+from evenhand.models.blackbox.base import LoadRequest, add_caution
+from evenhand.models.blackbox.estimator import wrap_estimator
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.mlflow_folder import find_model_file, find_registered, is_logged_model, is_registered
 from evenhand.models.outputs import OutputKind, check_output, describe_guess, reference_people, refuse_stated
@@ -31,39 +31,6 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema, attribute_to_yaml
 
 ModelT = TypeVar("ModelT", bound=Any)
-
-
-@dataclass(frozen=True)
-class LoadRequest:
-    """Request to load a model.
-
-    Attributes:
-        schema: Schema of the individuals.
-        like: The user's data, as a template for frames.
-        trust: Whether files may run code.
-        name: Name of the model in reports. None for the default name.
-        ledger: Ledger of the queries to a black box.
-        untyped: Whether ``like`` is a text table.
-        output: Meaning of the model's numeric outputs. None to infer it.
-    """
-
-    schema: Schema
-    like: Any = None
-    trust: bool = False
-    name: str | None = None
-    ledger: QuestionLedger | None = None
-    untyped: bool = False
-    output: OutputKind | None = None
-
-    @property
-    def asking(self) -> dict[str, Any]:
-        """Arguments for wrappers of estimators, functions and endpoints."""
-        return {"like": self.like, "name": self.name, "ledger": self.ledger, "untyped": self.untyped}
-
-    @property
-    def network(self) -> dict[str, Any]:
-        """Arguments for wrappers of networks."""
-        return {"data": self.like, "name": self.name, "output": self.output}
 
 
 def load_model(
@@ -104,14 +71,14 @@ def load_model(
         BudgetError: The budget is too small for the test queries.
         SchemaError: The target is a number (see ``load_regressor``).
     """
-    request = LoadRequest(schema, like, trust, name, ledger, untyped and like is not None, output)
-    scorer = open_model(source, request)
+    schema.target.require_labels("this analysis")
+    request = LoadRequest(schema, like, trust, name, ledger or QuestionLedger(), untyped and like is not None, output)
+    scorer: Scorer = open_model(source, request)
     return _check_guess(scorer, like) if getattr(scorer, "guessed", False) else scorer
 
 
-def open_model(source: Any, request: LoadRequest) -> Scorer:
-    """Load a model like ``load_model``, without checking how its numbers are mapped to labels."""
-    request.schema.target.require_labels("this analysis")
+def open_model(source: Any, request: LoadRequest) -> Any:
+    """Load a ``Scorer``, or a ``Regressor`` for a numeric target. The meaning of the numbers 0 and 1 is not checked."""
     if request.output is not None:
         check_output(request.output)
     if isinstance(source, str | Path):
@@ -119,9 +86,13 @@ def open_model(source: Any, request: LoadRequest) -> Scorer:
     if isinstance(source, Path):
         return _load_file(source, request)
     if isinstance(source, str):
+        if request.schema.target.is_number:
+            raise ModelError(
+                "an endpoint is not a regressor", location=redact_url(source), hint="wrap it as module:function"
+            )
         from evenhand.models.blackbox.http_endpoint import connect_model
 
-        return connect_model(source, request.schema, output=request.output, **request.asking)
+        return connect_model(source, request)
     return _wrap_object(source, request)
 
 
@@ -193,39 +164,14 @@ def load_regressor(
         MissingExtraError: A required library is not installed.
         BudgetError: The budget is too small for the test queries.
     """
-    request = LoadRequest(schema, like, trust, name, ledger, untyped and like is not None)
-    description = repr(source) if isinstance(source, str) else f"a {type(source).__name__}"
-    if isinstance(source, Path) or (isinstance(source, str) and not is_url(source) and not is_registered(source)):
-        source, request = _locate(source, request)
-    if isinstance(source, Path):
-        suffix = source.suffix.lower()
-        if suffix in NUMBER_READERS and source.exists():
-            with _refuse_damage(source):
-                regressor: Regressor = _import_reader(READERS[suffix])(source, schema)
-                return regressor
-        if suffix not in OBJECT_LOADERS:
-            raise ModelError(
-                f"the target {schema.target.name!r} is a number, and regressors cannot be read from "
-                f"{suffix or 'such'} files",
-                location=str(source),
-                hint=f"give it as {', '.join([*OBJECT_LOADERS, *NUMBER_READERS])}, or wrap it as module:function",
-            )
-        request = dataclasses.replace(request, name=name or source.name)
-        source = load_stored_object(source, trust=trust)
-    if isinstance(source, Regressor):
-        if source.schema.names != schema.names:
-            raise ModelError(
-                f"the model was loaded for the attributes {', '.join(source.schema.names)}",
-                location=source.name,
-                hint="load the model with the schema it is audited with",
-            )
-        return source
-    if hasattr(source, "predict") or callable(source):
-        return require_encodings(wrap_regressor(source, schema, **request.asking))
-    raise ModelError(
-        f"{description} is not a regressor",
-        hint="give a fitted regressor with predict, a function, a model file, or module:function",
-    )
+    if not schema.target.is_number:
+        raise ModelError(
+            f"the target {schema.target.name!r} has labels, and a regressor predicts numbers",
+            hint="load it with `load_model`, or set `kind=number`",
+        )
+    request = LoadRequest(schema, like, trust, name, ledger or QuestionLedger(), untyped and like is not None)
+    regressor: Regressor = open_model(source, request)
+    return regressor
 
 
 FAIRLEARN_CLASSIFIERS = frozenset({"ExponentiatedGradient", "GridSearch", "ThresholdOptimizer"})
@@ -247,16 +193,22 @@ def is_path(source: str) -> bool:
     return Path(source).suffix.lower() in LOADERS or Path(source).exists() or ":" not in source
 
 
-def _load_file(path: Path, request: LoadRequest) -> Scorer:
-    loader = LOADERS.get(path.suffix.lower())
-    if not path.exists():
-        kinds = "" if loader else f"; known kinds are {', '.join(LOADERS)}, http(s):// URLs and module:function"
-        raise ModelError("there is no such file", location=str(path), hint=f"check the path{kinds}")
-    name = request.name
+def _load_file(path: Path, request: LoadRequest) -> Any:
+    name, loader, target = request.name, LOADERS.get(path.suffix.lower()), request.schema.target
     if is_logged_model(path):
         name = name or path.name
         path, suffix = find_model_file(path)
         loader = LOADERS.get(suffix)
+    if target.is_number and loader is not None and loader not in NUMBER_LOADERS:
+        raise ModelError(
+            f"the target {target.name!r} is a number, and regressors cannot be read from {path.suffix} files",
+            location=str(path),
+            hint=f"give it as {', '.join(suffix for suffix in LOADERS if LOADERS[suffix] in NUMBER_LOADERS)}, "
+            "or wrap it as module:function",
+        )
+    if not path.exists():
+        kinds = "" if loader else f"; known kinds are {', '.join(LOADERS)}, http(s):// URLs and module:function"
+        raise ModelError("there is no such file", location=str(path), hint=f"check the path{kinds}")
     if path.is_dir():
         raise ModelError(
             "this is a folder, not a model file",
@@ -292,56 +244,61 @@ def _refuse_damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _wrap_object(source: Any, request: LoadRequest) -> Scorer:
-    if isinstance(source, Scorer):
-        return _rename(_adopt_schema(source, request.schema), request.name)
+def _wrap_object(source: Any, request: LoadRequest) -> Any:
     schema, kind = request.schema, type(source).__name__
+    is_number = schema.target.is_number
+    if isinstance(source, Regressor if is_number else Scorer):
+        return _rename(_adopt_schema(source, schema), request.name)
     family = type(source).__module__.partition(".")[0]
     if family in ("xgboost", "lightgbm") and kind == "Booster":
         from evenhand.models.readers.boosters import read_booster
 
         refuse_stated(request.output, request.name or kind)
         return require_encodings(_rename(read_booster(source, schema), request.name))
-    if family == "onnx" and hasattr(source, "SerializeToString"):
+    if not is_number and family == "onnx" and hasattr(source, "SerializeToString"):
         from evenhand.models.blackbox.onnx_model import open_onnx
 
-        return require_encodings(open_onnx(source.SerializeToString(), schema, **request.network))
+        return require_encodings(open_onnx(source.SerializeToString(), request))
     torch = sys.modules.get("torch")  # a PyTorch model exists only after PyTorch was imported
-    if torch is not None and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
+    if not is_number and torch and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
         from evenhand.models.blackbox.torch_module import wrap_module
 
-        return require_encodings(wrap_module(source, schema, **request.network))
-    if family == "fairlearn" and kind in FAIRLEARN_CLASSIFIERS:
+        return require_encodings(wrap_module(source, request))
+    if not is_number and family == "fairlearn" and kind in FAIRLEARN_CLASSIFIERS:
         from evenhand.models.blackbox.fairlearn_model import adapt_fairlearn
 
         refuse_stated(request.output, request.name or kind)
         request = dataclasses.replace(request, name=request.name or kind)
         adapted = adapt_fairlearn(source, schema, name=request.name)
-        return require_encodings(add_caution(wrap_estimator(adapted, schema, **request.asking), adapted.caution))
-    if hasattr(source, "predict") and not isinstance(source, type):
-        if hasattr(source, "classes_") or hasattr(source, "get_params"):
-            if request.output is not None:
-                refuse_stated(request.output, request.name or kind)
-            return require_encodings(wrap_estimator(source, schema, **request.asking))
+        return require_encodings(add_caution(wrap_estimator(adapted, request), adapted.caution))
+    predicts = hasattr(source, "predict") and not isinstance(source, type)
+    fitted = predicts and (hasattr(source, "classes_") or hasattr(source, "get_params"))
+    if fitted or (is_number and (predicts or callable(source))):
+        refuse_stated(request.output, request.name or kind)
+        return require_encodings(wrap_estimator(source, request))
+    if predicts:
         request, source = dataclasses.replace(request, name=request.name or kind), source.predict
     if callable(source):
         from evenhand.models.blackbox.function import wrap_function
 
-        return wrap_function(source, schema, output=request.output, **request.asking)
+        return wrap_function(source, request)
     raise ModelError(
-        f"a {kind} is not a model",
+        f"a {kind} is not a {'regressor' if is_number else 'model'}",
         hint="give an estimator with predict, a PyTorch module, a function, a file, a URL or module:function",
     )
 
 
-def _rename(scorer: Scorer, name: str | None) -> Scorer:
-    if name is None or name == scorer.name or not dataclasses.is_dataclass(scorer):
-        return scorer
-    return dataclasses.replace(scorer, name=name)
+def _rename(scorer: Any, name: str | None) -> Any:
+    return scorer if name in (None, scorer.name) else _with_fields(scorer, name=name)
 
 
-def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
-    """Return a loaded model with a schema's protected attributes and favourable label.
+def _with_fields(scorer: Any, **changes: Any) -> Any:
+    """Return a model with changed fields. A model of another library is returned unchanged."""
+    return dataclasses.replace(scorer, **changes) if hasattr(scorer, "__dataclass_fields__") else scorer
+
+
+def _adopt_schema(scorer: Any, schema: Schema) -> Any:
+    """Return a loaded model with a schema's protected attributes and favourable label, if there are labels.
 
     Raises:
         ModelError: The model's attributes differ, so the same row would describe another person.
@@ -362,10 +319,10 @@ def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
             f"{len(schema.attributes)}",
             location=scorer.name,
         )
-    classes, favourable, _ = match_labels(schema, scorer.classes, location=scorer.name)
-    if not dataclasses.is_dataclass(scorer):
-        return scorer
-    return dataclasses.replace(scorer, schema=schema, classes=classes, favourable=favourable)
+    changes: dict[str, Any] = {"schema": schema}
+    if not schema.target.is_number:
+        changes["classes"], changes["favourable"], _ = match_labels(schema, scorer.classes, location=scorer.name)
+    return _with_fields(scorer, **changes)
 
 
 def require_encodings(model: ModelT) -> ModelT:
@@ -459,17 +416,17 @@ def _require_trust(trust: bool, name: str, kind: str, alternative: str) -> None:
 # Model files.
 
 
-def _load_stored(path: Path, request: LoadRequest) -> Scorer:
+def _load_stored(path: Path, request: LoadRequest) -> Any:
     return _wrap_object(load_stored_object(path, trust=request.trust, name=request.name), request)
 
 
-def _load_onnx(path: Path, request: LoadRequest) -> Scorer:
+def _load_onnx(path: Path, request: LoadRequest) -> Any:
     from evenhand.models.blackbox.onnx_model import open_onnx
 
-    return open_onnx(path, request.schema, **request.network)
+    return open_onnx(path, request)
 
 
-def _load_torch(path: Path, request: LoadRequest) -> Scorer:
+def _load_torch(path: Path, request: LoadRequest) -> Any:
     program = path.suffix.lower() == ".pt2"
     script = not program and _is_torchscript(path)
     kind = "an exported PyTorch program" if program else "a TorchScript program" if script else "a PyTorch object"
@@ -504,13 +461,13 @@ def _is_torchscript(path: Path) -> bool:
         return False
 
 
-def _load_tree_json(path: Path, request: LoadRequest) -> Scorer:
+def _load_tree_json(path: Path, request: LoadRequest) -> Any:
     from evenhand.models.readers.catboost_file import is_catboost
 
     return (_load_catboost if is_catboost(path.read_bytes()) else _load_read)(path, request)
 
 
-def _load_catboost(path: Path, request: LoadRequest) -> Scorer:
+def _load_catboost(path: Path, request: LoadRequest) -> Any:
     """Read a CatBoost file. If trusted, a model with label-based features is run by CatBoost itself."""
     from evenhand.models.readers.catboost_file import read_catboost
 
@@ -530,11 +487,10 @@ def _load_catboost(path: Path, request: LoadRequest) -> Scorer:
     return _wrap_object(model, request)
 
 
-def _load_read(path: Path, request: LoadRequest) -> Scorer:
+def _load_read(path: Path, request: LoadRequest) -> Any:
     """Load a file by a reader of ``READERS``."""
     refuse_stated(request.output, request.name or path.name)
-    scorer: Scorer = _import_reader(READERS[path.suffix.lower()])(path, request.schema)
-    return scorer
+    return _import_reader(READERS[path.suffix.lower()])(path, request.schema)
 
 
 def _import_reader(place: str) -> Callable[[Path, Schema], Any]:
@@ -543,18 +499,17 @@ def _import_reader(place: str) -> Callable[[Path, Schema], Any]:
     return reader
 
 
-def _load_keras(path: Path, request: LoadRequest) -> Scorer:
+def _load_keras(path: Path, request: LoadRequest) -> Any:
     from evenhand.models.readers.keras_file import read_keras
 
     return read_keras(path, request.schema, data=request.like, output=request.output)
 
 
-def _load_screening(path: Path, request: LoadRequest) -> Scorer:
+def _load_screening(path: Path, request: LoadRequest) -> Any:
     refuse_stated(request.output, request.name or path.name)
-    scorer: Scorer = import_language_models().open_screening_file(
+    return import_language_models().open_screening_file(
         path, request.schema, name=request.name, ledger=request.ledger
     )
-    return scorer
 
 
 def import_language_models() -> ModuleType:
@@ -572,10 +527,7 @@ READERS = {
 }
 """Readers of white boxes, by suffix, with the names that MLflow uses. They are imported when they are used."""
 
-NUMBER_READERS = (".npz", ".json", ".ubj", ".txt")
-"""Suffixes of white boxes that may give numbers."""
-
-LOADERS: dict[str, Callable[[Path, LoadRequest], Scorer]] = {
+LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
     ".npz": _load_read,
     ".h5": _load_keras,
     ".keras": _load_keras,
@@ -595,3 +547,6 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Scorer]] = {
     ".yml": _load_screening,
 }
 """Loaders of model files, by suffix."""
+
+NUMBER_LOADERS = (_load_read, _load_stored, _load_tree_json)
+"""Loaders of files that may hold a regressor."""

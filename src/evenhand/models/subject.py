@@ -56,7 +56,16 @@ class Subject:
         Raises:
             EvenhandError: The model does not exist or does not fit the data.
         """
-        scorer = load_model(self.model, self.people.schema, output=self.output, **self._load_options)
+        scorer = load_model(
+            self.model,
+            self.people.schema,
+            like=self.people.frame,
+            untyped=self.people.untyped,
+            trust=self.trust,
+            name=self.model_name,
+            ledger=self.ledger,
+            output=self.output,
+        )
         return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
@@ -67,18 +76,15 @@ class Subject:
             EvenhandError: The model does not exist, or it returns no numbers for these rows.
         """
         refuse_stated(self.output, self.model_name or "model")
-        return load_regressor(self.model, self.people.schema, **self._load_options)
-
-    @property
-    def _load_options(self) -> dict[str, Any]:
-        people = self.people
-        return {
-            "like": people.frame,
-            "untyped": people.untyped,
-            "trust": self.trust,
-            "name": self.model_name,
-            "ledger": self.ledger,
-        }
+        return load_regressor(
+            self.model,
+            self.people.schema,
+            like=self.people.frame,
+            untyped=self.people.untyped,
+            trust=self.trust,
+            name=self.model_name,
+            ledger=self.ledger,
+        )
 
     @property
     def white_box(self) -> AdditiveNetwork | TreeEnsemble:

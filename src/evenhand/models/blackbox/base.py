@@ -32,7 +32,6 @@ from evenhand.models.outputs import (
     reference_people,
 )
 from evenhand.models.replies import Answers, Reply, ReplyingScorer, label_reply
-from evenhand.population.independent import uniform_population
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode, encode
 from evenhand.schema.schema import Schema
@@ -50,6 +49,29 @@ CANNOT_ASK = "the model cannot be queried: "
 
 COMPARED_PEOPLE = 1000
 """Number of data rows on which decisions must agree before and after encoding by the schema."""
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """Request to load a model.
+
+    Attributes:
+        schema: Schema of the individuals.
+        like: The user's data, as a template for frames.
+        trust: Whether files may run code.
+        name: Name of the model in reports. None for the default name.
+        ledger: Ledger of the queries to a black box.
+        untyped: Whether ``like`` is a text table. Column types are then taken from the model or inferred by queries.
+        output: Meaning of the model's numeric outputs. None to infer it.
+    """
+
+    schema: Schema
+    like: Any = None
+    trust: bool = False
+    name: str | None = None
+    ledger: QuestionLedger = field(default_factory=QuestionLedger)
+    untyped: bool = False
+    output: OutputKind | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,8 +230,18 @@ def add_caution(model: ModelT, text: str) -> ModelT:
 
 
 def probe_individuals(schema: Schema) -> Floats:
-    """Draw the same individuals each time from the whole domain, shape (PROBE_COUNT, attributes)."""
-    return uniform_population(schema).sample(PROBE_COUNT, np.random.default_rng(0))
+    """Build individuals that cover the range of each attribute evenly, shape (PROBE_COUNT, attributes).
+
+    Each attribute takes one value of each of ``PROBE_COUNT`` equal parts of its range in a random order (a Latin
+    hypercube), hence every value of a shorter domain. Passthrough columns are those of the first row of the data.
+    """
+    rng = np.random.default_rng(0)
+    shares, columns = (np.arange(PROBE_COUNT) + 0.5) / PROBE_COUNT, []
+    for attribute in schema.attributes:
+        width = attribute.last - attribute.first
+        steps = shares * width if attribute.size is None else np.floor(shares * (width + 1))
+        columns.append(rng.permutation(attribute.first + steps))
+    return np.column_stack([*columns, *[np.zeros(PROBE_COUNT)] * schema.carries_rows])
 
 
 # Rows of a model.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.base import InputForm, RowModel, RowT, probe_individuals, settle_input
+from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, probe_individuals, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.column_types import find_unseen
 from evenhand.models.ledger import QuestionLedger
@@ -125,6 +125,20 @@ class EstimatorModel(RowModel, ReplyingScorer):
                 )
         return error
 
+    def probe(self, people: Floats) -> EstimatorModel:
+        """Query the labels and scores of people. Return the model without decision values if these contradict the
+        labels: a support vector machine may return one value per pair of classes.
+        """
+        try:
+            reply = self.reply(people)
+            fits = np.array_equal(np.argmax(reply.scores, axis=1), reply.labels)
+        except ModelError:
+            if self.scored_by != "decision_function":
+                raise
+            self.predict(people)
+            fits = False
+        return self if fits or self.scored_by != "decision_function" else replace(self, scored_by="predict")
+
     def with_estimator(self, model: Any) -> EstimatorModel:
         """Wrap another estimator with the same columns and input form.
 
@@ -163,113 +177,60 @@ class NumberModel(RowModel):
         """
         return self.answer(individuals)[:, 0]
 
+    def probe(self, people: Floats) -> NumberModel:
+        """Query the numbers of people and return the model."""
+        self.answer(people)
+        return self
+
     def answer_rows(self, rows: Any, n: int) -> Floats:
         """Return the numbers of rows, shape (n, 1)."""
         self.ledger.charge(n)
         return check_numbers(self.call(getattr(self.model, "predict", self.model), rows), n, model=self.name)[:, None]
 
 
-def wrap_estimator(
-    model: Any,
-    schema: Schema,
-    *,
-    like: Any = None,
-    name: str | None = None,
-    ledger: QuestionLedger | None = None,
-    untyped: bool = False,
-) -> EstimatorModel:
-    """Wrap a fitted classifier.
+def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | NumberModel:
+    """Wrap a fitted classifier, or a regressor or function for a numeric target.
 
     An estimator fitted on a data frame receives its training columns as a data frame of the data's values. An estimator
     fitted on an array receives the values in the schema's order or encoded numbers, whichever its encoders were fitted
     on; otherwise the values if it accepts them. If the form is ambiguous and the answers differ, ``caution`` states
-    it.
+    it. Encoding by the schema must not change the decisions.
 
     Args:
-        model: Estimator with ``predict`` and ``classes_``. Scores come from ``predict_proba`` or ``decision_function``.
-        schema: Schema of the individuals.
-        like: The user's data. Its frame type is kept. Encoding by the schema must not change the decisions.
-        name: Name of the model in reports.
-        ledger: Ledger of the queries. Default: a new one.
-        untyped: Whether ``like`` is a text table. Its column types are then taken from the model or inferred by
-            queries.
+        source: Classifier with ``predict`` and ``classes_``, whose scores come from ``predict_proba`` or
+            ``decision_function``; for a numeric target, an object with ``predict``, or a function.
+        request: Schema, data and options.
 
     Raises:
-        ModelError: The model is not fitted, or was fitted on other columns or labels, or fails for individuals of the
-            domain.
+        ModelError: The model does not predict this target, is not fitted, was fitted on other columns or labels, or
+            fails for individuals of the domain.
     """
-    name = name or type(model).__name__
-    labels, columns = _match_classes(model, schema, name), input_columns(model, schema, name)
-    scored_by: Any = next((m for m in ("predict_proba", "decision_function") if hasattr(model, m)), "predict")
-    estimator = EstimatorModel(
-        schema=schema,
-        name=name,
-        model=model,
-        like=like,
-        columns=columns,
-        ledger=ledger or QuestionLedger(),
-        scored_by=scored_by,
-        **labels._asdict(),
-    )
-    return _settle_form(estimator, partial(_choose_scoring, people=probe_individuals(schema)), untyped)
-
-
-def wrap_regressor(
-    source: Any,
-    schema: Schema,
-    *,
-    like: Any = None,
-    name: str | None = None,
-    ledger: QuestionLedger | None = None,
-    untyped: bool = False,
-) -> NumberModel:
-    """Wrap a fitted regressor or a function that returns numbers. For its input see ``wrap_estimator``.
-
-    Args:
-        source: Object with ``predict``, or a function.
-        schema: Schema of the individuals. Its target is a number.
-        like, name, ledger, untyped: As for ``wrap_estimator``.
-
-    Raises:
-        ModelError: The model returns labels, is not fitted, was fitted on other columns, or fails for individuals of
-            the domain.
-    """
-    fitted = hasattr(source, "predict") and not isinstance(source, type)
-    name = name or (type(source).__name__ if fitted else str(getattr(source, "__name__", type(source).__name__)))
-    if learnt_classes(source) is not None:
-        raise ModelError(
-            f"the model returns labels, but the target {schema.target.name!r} is a number",
-            location=name,
-            hint="for labels set `kind=label`; for a score pass the function that computes it",
-        )
+    schema, fitted = request.schema, hasattr(source, "predict") and not isinstance(source, type)
+    name = request.name or str(type(source).__name__ if fitted else getattr(source, "__name__", type(source).__name__))
+    model: EstimatorModel | NumberModel
+    if schema.target.is_number:
+        if learnt_classes(source) is not None:
+            raise ModelError(
+                f"the model returns labels, but the target {schema.target.name!r} is a number",
+                location=name,
+                hint="for labels set `kind=label`; for a score pass the function that computes it",
+            )
+        can_vary = not (fitted and is_repeatable(source))
+        model = NumberModel(schema=schema, name=name, model=source, can_vary=can_vary)
+    else:
+        scored_by: Any = next((m for m in ("predict_proba", "decision_function") if hasattr(source, m)), "predict")
+        labels = _match_classes(source, schema, name)
+        model = EstimatorModel(schema=schema, name=name, model=source, scored_by=scored_by, **labels._asdict())
+    columns = input_columns(source, schema, name)
+    model = replace(model, like=request.like, columns=columns, ledger=request.ledger)
+    learnt = None if columns else learnt_form(source, schema)
     people = probe_individuals(schema)
-
-    def probe(model: NumberModel) -> NumberModel:
-        model.answer(people)
-        return model
-
-    model = NumberModel(
-        schema=schema,
-        name=name,
-        model=source,
-        like=like,
-        columns=input_columns(source, schema, name),
-        ledger=ledger or QuestionLedger(),
-        can_vary=not (fitted and is_repeatable(source)),
-    )
-    return _settle_form(model, probe, untyped)
-
-
-def _settle_form(model: RowT, probe: Callable[[RowT], RowT], untyped: bool) -> RowT:
-    """Determine the form and column types that an estimator accepts (see ``settle_input``)."""
-    source, schema = model.model, model.schema
-    learnt = None if model.columns else learnt_form(source, schema)
     return settle_input(
         model,
         _candidate_forms(model, learnt),
-        partial(learnt_inputs, source, model.columns or schema.names),
-        probe,
-        untyped=untyped,
+        partial(learnt_inputs, source, columns or schema.names),
+        lambda candidate: candidate.probe(people),
+        untyped=request.untyped,
         learnt=learnt,
     )
 
@@ -372,18 +333,3 @@ def learnt_form(model: Any, schema: Schema) -> InputForm | None:
 def _has_text_values(attribute: Attribute) -> bool:
     values = attribute.values or ()
     return attribute.edges is None and attribute.encoding in (None, "code") and any(isinstance(v, str) for v in values)
-
-
-def _choose_scoring(estimator: EstimatorModel, people: Floats) -> EstimatorModel:
-    """Query an estimator with some people and drop decision values that contradict the labels. For example, a support
-    vector machine may return one value per pair of classes.
-    """
-    try:
-        reply = estimator.reply(people)
-        fits = np.array_equal(np.argmax(reply.scores, axis=1), reply.labels)
-    except ModelError:
-        if estimator.scored_by != "decision_function":
-            raise
-        estimator.predict(people)
-        fits = False
-    return estimator if fits or estimator.scored_by != "decision_function" else replace(estimator, scored_by="predict")

@@ -12,14 +12,15 @@ import numpy as np
 from evenhand.core.typing import Floats
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
+    LoadRequest,
     RowLabelModel,
     ask_reference_rows,
     probe_individuals,
     settle_input,
     settle_outputs,
 )
-from evenhand.models.ledger import QuestionLedger, ask_model
-from evenhand.models.outputs import OutputKind, refuse_stated
+from evenhand.models.ledger import ask_model
+from evenhand.models.outputs import refuse_stated
 from evenhand.models.replies import (
     Answers,
     MatchedLabels,
@@ -30,7 +31,6 @@ from evenhand.models.replies import (
     target_labels,
 )
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
-from evenhand.schema.schema import Schema
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,31 +51,18 @@ class FunctionModel(RowLabelModel):
         return replies.read_answers(answer, n, self.classes, self.favourable, location=self.name)
 
 
-def wrap_function(
-    function: Callable[[Any], Any],
-    schema: Schema,
-    *,
-    like: Any = None,
-    name: str | None = None,
-    ledger: QuestionLedger | None = None,
-    untyped: bool = False,
-    output: OutputKind | None = None,
-) -> FunctionModel:
+def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> FunctionModel:
     """Wrap a function. Try a data frame of the data's values first, then an array of numbers.
 
     Args:
         function: Function of individuals that returns labels or numbers (see ``FunctionModel``).
-        schema: Schema of the individuals.
-        like: The user's data. Its frame type is kept. Encoding by the schema must not change the decisions.
-        name: Name of the model in reports.
-        ledger: Ledger of the queries. By default a new one.
-        untyped: Whether ``like`` is a text table. Its column types are then inferred by queries.
-        output: Meaning of the returned numbers. None to infer it from their values.
+        request: Schema, data and options. Encoding by the schema must not change the decisions.
 
     Raises:
         ModelError: The function fails with both forms, its answers cannot be read, or their meaning is ambiguous.
     """
-    name = name or str(getattr(function, "__name__", type(function).__name__))
+    schema = request.schema
+    name = request.name or str(getattr(function, "__name__", type(function).__name__))
     own = getattr(getattr(function, "__self__", None), "classes_", None)
     if own is not None and getattr(function, "__name__", "") == "predict_proba":
         labels = match_labels(schema, np.asarray(own).tolist(), location=name)
@@ -94,21 +81,21 @@ def wrap_function(
             schema=schema,
             name=name,
             model=function,
-            like=like,
-            ledger=ledger or QuestionLedger(),
+            like=request.like,
+            ledger=request.ledger,
             **labels._asdict(),
         ),
         ("frame", "numbers"),
         dict,
         probe,
-        untyped=untyped,
+        untyped=request.untyped,
     )
     outputs = answers[-1].outputs
     if outputs is None:
-        refuse_stated(output, name)
+        refuse_stated(request.output, name)
         return model
-    _, outputs, truth = ask_reference_rows(model, model.ledger, outputs, like)
-    return settle_outputs(model, outputs, truth, output)
+    _, outputs, truth = ask_reference_rows(model, model.ledger, outputs, request.like)
+    return settle_outputs(model, outputs, truth, request.output)
 
 
 class RememberingScorer(ReplyingScorer, WrappedScorer):

@@ -46,6 +46,7 @@ from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
+    LoadRequest,
     RowLabelModel,
     ask_reference_rows,
     probe_individuals,
@@ -53,29 +54,22 @@ from evenhand.models.blackbox.base import (
 )
 from evenhand.models.blackbox.type_search import apply_stated_types, search_types
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.outputs import OutputKind, refuse_stated
+from evenhand.models.outputs import refuse_stated
 from evenhand.models.replies import Answers, Reply
 from evenhand.models.scorer import check_finite
 from evenhand.schema.attribute import Value
-from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing, plain_value
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HttpEndpoint(RowLabelModel):
-    """Model behind an HTTP endpoint (see the module for the wire format). ``model`` is its URL with credentials.
+    """Model behind an HTTP endpoint (see the module for the wire format). ``model`` is the connection to it.
 
     Attributes:
-        timeout: Timeout in seconds, for connecting and for each response.
-        retries: Maximum number of retries.
-        backoff: Seconds before the first retry. It doubles with each retry.
         batch: Individuals per request.
         known: Cached answers by individual: the label's position, then the scores.
     """
 
-    timeout: float = 30.0
-    retries: int = 4
-    backoff: float = 0.5
     batch: int = 1000
     known: dict[bytes, Floats] = field(default_factory=dict, repr=False)
 
@@ -98,58 +92,38 @@ class HttpEndpoint(RowLabelModel):
         """Send a new request. The connection charges the ledger."""
         columns = self.schema.columns
         instances = [dict(zip(columns, map(_json_cell, row), strict=True)) for row in rows.tolist()]
-        return read_predictions(self.connection.predictions(instances), self.classes, self.favourable, self.name)
-
-    @cached_property
-    def connection(self) -> ModelConnection:
-        """Connection to the endpoint, which charges the ledger."""
-        return ModelConnection(self.model, self.name, self.timeout, self.retries, self.backoff, self.ledger)
+        return read_predictions(self.model.predictions(instances), self.classes, self.favourable, self.name)
 
 
 def connect_model(
-    url: str,
-    schema: Schema,
-    *,
-    like: Any = None,
-    name: str | None = None,
-    timeout: float = 30.0,
-    retries: int = 4,
-    backoff: float = 0.5,
-    batch: int = 1000,
-    ledger: QuestionLedger | None = None,
-    untyped: bool = False,
-    output: OutputKind | None = None,
+    url: str, request: LoadRequest, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5
 ) -> HttpEndpoint:
     """Connect to a model behind an ``http://`` or ``https://`` URL and query it with a few individuals.
 
     Args:
         url: URL of the endpoint. It may contain credentials.
-        schema: Schema of the individuals.
-        name: Name of the model in reports. Default: the URL without credentials.
-        like, timeout, retries, backoff, batch, ledger: See ``HttpEndpoint``.
-        untyped: Whether ``like`` is a text table. If the endpoint rejects its types, others are tried.
-        output: Meaning of the returned numbers. None to infer it from their values.
+        request: Schema, data and options. The default name is the URL without credentials. If the data is a text table
+            whose types the endpoint rejects, others are tried.
+        timeout, retries, backoff: See ``ModelConnection``.
 
     Raises:
         FetchError: The endpoint does not respond.
         ModelError: The URL is invalid, the response is not a valid prediction, or the meaning of its numbers is
             ambiguous.
     """
+    schema, like = request.schema, request.like
+    name = request.name or redact_url(url)
     classes, favourable = replies.target_labels(schema)
     endpoint = HttpEndpoint(
         schema=schema,
-        name=name or redact_url(url),
-        model=url,
+        name=name,
+        model=ModelConnection(url, name, timeout, retries, backoff, request.ledger),
         like=like,
         form="words",
         columns=schema.columns,
         classes=classes,
         favourable=favourable,
-        timeout=timeout,
-        retries=retries,
-        backoff=backoff,
-        batch=batch,
-        ledger=QuestionLedger() if ledger is None else ledger,
+        ledger=request.ledger,
     )
     people = probe_individuals(schema)
     accepted: list[Answers] = []  # the last outputs belong to the final types
@@ -158,17 +132,17 @@ def connect_model(
         accepted.append(candidate.ask(people))
         return candidate
 
-    if untyped:
+    if request.untyped:
         endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, probe, compare=False)
     labels, outputs = answers = accepted[-1] if accepted else endpoint.ask(people)
     if outputs is None:
-        refuse_stated(output, endpoint.name)
+        refuse_stated(request.output, name)
     else:
         endpoint = replace(endpoint, labelled=labels is not None)
         rows, outputs, truth = ask_reference_rows(
             endpoint, endpoint.ledger, outputs, None if endpoint.labelled else like
         )
-        endpoint = settle_outputs(endpoint, outputs, truth, output)
+        endpoint = settle_outputs(endpoint, outputs, truth, request.output)
         people, answers = np.concatenate([people, rows]), Answers(labels, outputs)
     reply = endpoint.read(answers)
     endpoint.known.update((row.tobytes(), answer) for row, answer in zip(people, reply.columns, strict=True))
@@ -283,7 +257,9 @@ class ModelConnection:
     Attributes:
         url: URL with credentials.
         name: URL without credentials, for messages.
-        timeout, retries, backoff: See ``HttpEndpoint``.
+        timeout: Timeout in seconds, for connecting and for each response.
+        retries: Maximum number of retries.
+        backoff: Seconds before the first retry. It doubles with each retry.
         ledger: Ledger charged for the instances of each attempt that reached the endpoint.
     """
 

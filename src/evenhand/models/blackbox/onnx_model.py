@@ -18,8 +18,8 @@ from evenhand.core.text import summarize_error
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.base import LabelModel, probe_individuals, refusal_error, settle_outputs
-from evenhand.models.outputs import OutputKind, OutputReading, reference_people
+from evenhand.models.blackbox.base import LabelModel, LoadRequest, probe_individuals, refusal_error, settle_outputs
+from evenhand.models.outputs import OutputReading, reference_people
 from evenhand.models.readers.onnx_signature import (
     OnnxOutputs,
     attribute_for_input,
@@ -115,29 +115,20 @@ class OnnxModel(LabelModel):
         return array
 
 
-def open_onnx(
-    source: Path | bytes,
-    schema: Schema,
-    *,
-    data: Any = None,
-    name: str | None = None,
-    output: OutputKind | None = None,
-) -> OnnxModel:
+def open_onnx(source: Path | bytes, request: LoadRequest) -> OnnxModel:
     """Open an ONNX model.
 
     Args:
         source: File, or its content.
-        schema: Schema of the individuals.
-        data: Data frame on which the outputs are inspected, in addition to the domain of the schema.
-        name: Name of the model in reports.
-        output: Meaning of its scores. None to infer it from their values.
+        request: Schema and options. The outputs are inspected on the data, in addition to the domain of the schema.
 
     Raises:
         ModelError: The model is damaged, or its inputs or labels do not match the schema; or the
             meaning of its scores is ambiguous.
         MissingExtraError: onnx or onnxruntime is not installed.
     """
-    name = name or (source.name if isinstance(source, Path) else "ONNX model")
+    schema = request.schema
+    name = request.name or (source.name if isinstance(source, Path) else "ONNX model")
     try:
         import onnxruntime
     except ImportError:
@@ -181,7 +172,7 @@ def open_onnx(
     if reads.score is None:
         model.ask(probe_individuals(schema))
         return model
-    people = reference_people(schema, data)
+    people = reference_people(schema, request.like)
     answers = model.ask(people.individuals)
     assert answers.outputs is not None  # find_outputs ensures an output with scores
     count = answers.outputs.shape[1]
@@ -193,7 +184,7 @@ def open_onnx(
     if answers.labels is not None:
         return _explain_labels(model, answers.labels, answers.outputs)
     truth = people.truth if reads.names is None else np.full_like(people.truth, -1)
-    return settle_outputs(model, answers.outputs, truth, output)
+    return settle_outputs(model, answers.outputs, truth, request.output)
 
 
 def _gives_numbers(session: Any, label: str | None) -> bool:

@@ -449,7 +449,7 @@ def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, bac
 
     Args:
         url: URL of the model. It may hold a user and a password.
-        timeout, retries, backoff: See ``HttpEndpoint``.
+        timeout, retries, backoff: See ``ModelConnection``.
 
     Raises:
         ModelError: The URL is invalid.

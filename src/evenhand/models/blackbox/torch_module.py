@@ -14,16 +14,16 @@ from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.base import (
     LabelModel,
+    LoadRequest,
     plain_numbers,
     probe_individuals,
     refusal_error,
     settle_outputs,
 )
-from evenhand.models.outputs import OutputKind, reference_people
+from evenhand.models.outputs import reference_people
 from evenhand.models.replies import Answers
 from evenhand.models.scorer import ask_in_batches, check_finite
 from evenhand.schema.attribute import Attribute
-from evenhand.schema.schema import Schema
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,17 +84,12 @@ class TorchModule(LabelModel):
         return np.asarray(outputs.to("cpu", torch.float64).numpy())
 
 
-def wrap_module(
-    source: Any, schema: Schema, *, data: Any = None, name: str | None = None, output: OutputKind | None = None
-) -> TorchModule:
+def wrap_module(source: Any, request: LoadRequest) -> TorchModule:
     """Wrap a ``torch.nn.Module`` (queried in evaluation mode) or a ``torch.export.ExportedProgram``.
 
     Args:
         source: Module or program.
-        schema: Schema of the individuals.
-        data: Data frame on which the outputs are inspected, in addition to the domain of the schema.
-        name: Name of the model in reports.
-        output: Meaning of its outputs. None to infer it from their values.
+        request: Schema and options. The outputs are inspected on the data, in addition to the domain of the schema.
 
     Raises:
         ModelError: Its inputs do not fit the schema or its outputs the target, or it was exported in training mode; or
@@ -102,17 +97,19 @@ def wrap_module(
     """
     import torch
 
-    name = name or type(source).__name__
+    schema, name = request.schema, request.name or type(source).__name__
     rows, run = None, source
     if isinstance(source, torch.export.ExportedProgram):
         rows, run = _program_rows(source, name), source.module()
     module = TorchModule(schema=schema, name=name, source=source, run=run, rows=rows)
     module.ask(probe_individuals(schema))
-    people = reference_people(schema, data)
+    people = reference_people(schema, request.like)
     outputs = module.ask(people.individuals).outputs
     assert outputs is not None  # a network returns only numbers
     classes, favourable = replies.labels_of_outputs(schema, outputs.shape[1], location=name)
-    return settle_outputs(replace(module, classes=classes, favourable=favourable), outputs, people.truth, output)
+    return settle_outputs(
+        replace(module, classes=classes, favourable=favourable), outputs, people.truth, request.output
+    )
 
 
 def _program_rows(program: Any, name: str) -> int | None:
