@@ -1,4 +1,4 @@
-"""CatBoost's own files in both formats: the same answers as CatBoost, and clear refusals of everything else."""
+"""CatBoost's own files: the same answers as CatBoost, and clear refusals of everything else."""
 
 import contextlib
 
@@ -41,13 +41,13 @@ def train_on_words(labels=BINARY, **parameters):
 
 
 def saved(model, path):
-    model.save_model(str(path), format="json" if path.suffix == ".json" else "cbm")
+    model.save_model(str(path), format=path.suffix[1:])
     return path
 
 
-@pytest.fixture(params=["cbm", "json"])
-def path(request, tmp_path):
-    return tmp_path / f"model.{request.param}"
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.cbm"
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,7 @@ def test_codes_as_categories(path):
     assert_same(model, PEOPLE[known][:, [0, TOWN]], booster.predict_proba(codes[known]), atol=EXACT)
 
 
-def test_reads_words_from_a_file_saved_with_a_pool(tmp_path, monkeypatch):
-    frame, booster = train_on_words()
-    pool = catboost.Pool(frame, cat_features=["home town", "sex"])
-    booster.save_model(str(tmp_path / "model.json"), format="json", pool=pool)
-    monkeypatch.setattr(catboost_file, "find_spec", lambda name: None)
-    model = read_catboost(tmp_path / "model.json", WITH_UNKNOWN)
-    assert_same(model, WORDED_PEOPLE, booster.predict_proba(frame), atol=EXACT)
-
-
-def test_names_the_extra_where_catboost_must_find_the_words(path, monkeypatch):
+def test_names_the_extra(path, monkeypatch):
     _, booster = train_on_words()
     monkeypatch.setattr(catboost_file, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as caught:

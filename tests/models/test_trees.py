@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
 from evenhand.models import Scorer, TreeEnsemble
-from evenhand.models.load import LoadRequest, open_model
+from evenhand.models.blackbox.base import LoadRequest
+from evenhand.models.load import open_model
 from evenhand.models.trees.columns import category_codes, match_columns
 from evenhand.models.trees.ensemble import (
     ZERO_THRESHOLD,

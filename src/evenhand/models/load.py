@@ -461,12 +461,6 @@ def _is_torchscript(path: Path) -> bool:
         return False
 
 
-def _load_tree_json(path: Path, request: LoadRequest) -> Any:
-    from evenhand.models.readers.catboost_file import is_catboost
-
-    return (_load_catboost if is_catboost(path.read_bytes()) else _load_read)(path, request)
-
-
 def _load_catboost(path: Path, request: LoadRequest) -> Any:
     """Read a CatBoost file. If trusted, a model with label-based features is run by CatBoost itself."""
     from evenhand.models.readers.catboost_file import read_catboost
@@ -483,7 +477,7 @@ def _load_catboost(path: Path, request: LoadRequest) -> Any:
     except ImportError:
         raise MissingExtraError("catboost", extra="catboost", purpose="to ask a CatBoost model with CTR") from None
     model = catboost.CatBoostClassifier()
-    model.load_model(str(path), format="json" if path.suffix.lower() == ".json" else "cbm")
+    model.load_model(str(path))
     return _wrap_object(model, request)
 
 
@@ -540,7 +534,7 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
     ".pickle": _load_stored,
     ".joblib": _load_stored,
     ".cbm": _load_catboost,
-    ".json": _load_tree_json,
+    ".json": _load_read,
     ".ubj": _load_read,
     ".txt": _load_read,
     ".yaml": _load_screening,
@@ -548,5 +542,5 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
 }
 """Loaders of model files, by suffix."""
 
-NUMBER_LOADERS = (_load_read, _load_stored, _load_tree_json)
+NUMBER_LOADERS = (_load_read, _load_stored)
 """Loaders of files that may hold a regressor."""

@@ -20,8 +20,9 @@ from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.search.texts import TextSearchResult
+from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.blackbox.text_model import interpret_replies
-from evenhand.models.load import LoadRequest, open_model
+from evenhand.models.load import open_model
 from evenhand.schema.people import decode, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import is_missing

@@ -1,4 +1,4 @@
-"""CatBoost models as tree ensembles, from CatBoost's JSON format."""
+"""CatBoost models as tree ensembles, through CatBoost's JSON format."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
 from evenhand.schema.schema import Schema
 
-SAVE_AGAIN_HINT = "save the model again with save_model('model.cbm') or save_model('model.json', format='json')"
-
-MAGIC = b"CBM1"
-"""First bytes of a ``.cbm`` file."""
+SAVE_AGAIN_HINT = "save the model again with save_model('model.cbm')"
 
 MAX_DEPTH = 16
 """Maximum depth of a symmetric tree in CatBoost."""
@@ -44,39 +41,29 @@ LINKS: dict[str, Link] = {
 
 
 def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
-    """Read a model saved by CatBoost (``save_model``), with symmetric or other trees.
+    """Read a ``.cbm`` model saved by CatBoost (``save_model``), with symmetric or other trees.
 
-    CatBoost converts a ``.cbm`` file to JSON, in a separate process. It compares in float32 (``x > border``); the
+    CatBoost converts the file to JSON, in a separate process. It compares in float32 (``x > border``); the
     ensemble's float64 thresholds select the same branches. Sums are in float64. With
     ``MultiClassOneVsAll`` probabilities need not sum to 1; the ensemble normalises them. One-hot categories
     (``one_hot_max_size``) are stored as hashes, which CatBoost computes for the schema's values and their numbers.
 
     Args:
-        path: A ``.cbm`` or ``.json`` file.
+        path: A ``.cbm`` file.
         schema: Schema of the inputs. A model with feature names is matched by name.
 
     Raises:
         NotAdditiveError: the model also uses category statistics (CTR), texts or embeddings.
         ModelError: the file is damaged, is not a CatBoost classifier, or does not fit the schema.
-        MissingExtraError: CatBoost is required but not installed.
+        MissingExtraError: CatBoost is not installed.
     """
     path = Path(path)
-    data = read_file(path)
-    if data[: len(MAGIC)] == MAGIC:
-        return parse_catboost(_convert_file(path, "cbm", schema), schema, location=path.name)
-    try:
-        return parse_catboost(data, schema, location=path.name)
-    except _UnknownHashError:
-        return parse_catboost(_convert_file(path, "json", schema), schema, location=path.name)
-
-
-def is_catboost(data: bytes) -> bool:
-    """Return whether file contents look like a CatBoost model in either format."""
-    return data[: len(MAGIC)] == MAGIC or (b'"features_info"' in data and b'"model_info"' in data)
+    read_file(path)
+    return parse_catboost(_convert_file(path, schema), schema, location=path.name)
 
 
 def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsemble:
-    """Parse the bytes of a JSON file.
+    """Parse a model in CatBoost's JSON format.
 
     Raises:
         NotAdditiveError, ModelError: as ``read_catboost``.
@@ -103,11 +90,7 @@ def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeE
         return parse_catboost(path.read_bytes(), schema, location=location)
 
 
-class _UnknownHashError(ModelError):
-    """Raised when the file lacks the strings of category hashes."""
-
-
-def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
+def _convert_file(path: Path, schema: Schema) -> bytes:
     """Convert a file to JSON with its category strings. CatBoost runs in a separate process, since its loader can crash
     on damaged files.
     """
@@ -115,15 +98,10 @@ def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
     with suppress(ImportError):
         installed = find_spec("catboost") is not None
     if not installed:
-        purpose = (
-            "to read a .cbm file (a model saved with save_model('model.json', format='json') needs no CatBoost)"
-            if file_format == "cbm"
-            else "to find the words of category hashes (save_model(..., pool=POOL) stores them)"
-        )
-        raise MissingExtraError("catboost", extra="catboost", purpose=purpose)
+        raise MissingExtraError("catboost", extra="catboost", purpose="to read a .cbm file")
     with TemporaryDirectory() as folder:
         target = Path(folder, "model.json")
-        command = [sys.executable, "-P", catboost_json.__file__, str(path), file_format, str(target)]
+        command = [sys.executable, "-P", catboost_json.__file__, str(path), str(target)]
         words = json.dumps(_list_words(schema))
         try:
             run = subprocess.run(
@@ -302,8 +280,6 @@ def _category_numbers(
         (part.integer("hash") + 2**31) % 2**32 - 2**31: part.text("value")
         for part in info.parts("cat_features_hash", "hash", optional=True)
     }
-    if hashes and not words:
-        raise _UnknownHashError("the file contains category hashes without their words", location=info.location)
     numbers: dict[tuple[int, int | None], Integers] = {}
     for feature, categories in hashes.items():
         listed = sorted(categories)

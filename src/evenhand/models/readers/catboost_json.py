@@ -1,6 +1,6 @@
 """Conversion of CatBoost models to JSON in CatBoost.
 
-Run as ``python catboost_json.py SOURCE FORMAT TARGET``, it converts a file. Category strings are read from standard
+Run as ``python catboost_json.py SOURCE TARGET``, it converts a file. Category strings are read from standard
 input as JSON. Evenhand is not imported.
 """
 
@@ -28,7 +28,7 @@ def write_json(model: Any, path: str, words: Sequence[str]) -> None:
 if __name__ == "__main__":
     import catboost
 
-    source, file_format, target = sys.argv[1:]
+    source, target = sys.argv[1:]
     loaded = catboost.CatBoost()
-    loaded.load_model(source, format=file_format)
+    loaded.load_model(source)
     write_json(loaded, target, json.load(sys.stdin))
