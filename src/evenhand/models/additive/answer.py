@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
-
-from evenhand.errors import ModelError, NotAdditiveError
+from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.linear import LinearTensor, build_network, scale_units, select_units
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.replies import labels_of_outputs, match_labels
+from evenhand.models.replies import labels_of_outputs
 from evenhand.schema.schema import Schema
 
-OutputForm: TypeAlias = Literal["second", "first", "probabilities", "margins", "position", "label"]
+OutputForm: TypeAlias = Literal["second", "first", "probabilities", "position"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,16 +22,11 @@ class OutputTensor:
     Attributes:
         logits: One unit (the second class wins if it is > 0) or one per class (the largest wins).
         form: ``second`` or ``first``, the probability of that class (two classes), (n, 1); ``probabilities``, (n,
-            classes),
-            or their logarithms; ``margins``, scores that are not probabilities; ``position`` of the winner; ``label``.
-        classes: Labels in the order of the logits, if the model names them.
-        probable: Whether the model computes probabilities, the sigmoid or softmax of the logits.
+            classes), or their logarithms; ``position`` of the winner.
     """
 
     logits: LinearTensor
     form: OutputForm
-    classes: tuple[Any, ...] | None = None
-    probable: bool = True
 
 
 def complement(answer: OutputTensor) -> OutputTensor:
@@ -55,13 +48,9 @@ def pair_columns(answers: Sequence[OutputTensor]) -> OutputTensor:
 
 def select_column(answer: OutputTensor, index: int) -> OutputTensor:
     """Select one column of two probabilities."""
-    if answer.form in ("probabilities", "margins") and answer.logits.units <= 2 and index in (0, 1, -1, -2):
-        is_second = index in (1, -1)
+    if answer.form == "probabilities" and answer.logits.units <= 2 and index in (0, 1, -1, -2):
         logit = answer.logits if answer.logits.units == 1 else _logit_difference(answer.logits)
-        if answer.form == "probabilities":
-            return replace(answer, logits=logit, form="second" if is_second else "first")
-        if is_second and answer.logits.units == 1:
-            return replace(answer, logits=logit)
+        return OutputTensor(logit, "second" if index in (1, -1) else "first")
     raise NotAdditiveError("it selects one of several outputs")
 
 
@@ -70,33 +59,15 @@ def argmax_output(tensor: LinearTensor | OutputTensor) -> OutputTensor:
     if isinstance(tensor, LinearTensor):
         if tensor.units < 2:
             raise NotAdditiveError("the largest of a single score is always the same")
-        return OutputTensor(tensor, "position", probable=False)
-    if tensor.form not in ("probabilities", "margins"):
+        return OutputTensor(tensor, "position")
+    if tensor.form != "probabilities":
         raise NotAdditiveError("it compares outputs that are not one score per label")
     return replace(tensor, form="position")
-
-
-def name_classes(tensor: LinearTensor | OutputTensor, classes: Sequence[Any], form: OutputForm) -> OutputTensor:
-    """Return the output with the names of its labels."""
-    answer = OutputTensor(tensor, "margins", probable=False) if isinstance(tensor, LinearTensor) else tensor
-    expected = 2 if answer.logits.units == 1 else answer.logits.units
-    if len(classes) != expected:
-        raise ModelError(f"the model names {len(classes)} labels for {expected} outputs")
-    return replace(answer, form=form, classes=tuple(classes))
 
 
 def _logit_difference(logits: LinearTensor) -> LinearTensor:
     first, second = select_units(logits, [0]), select_units(logits, [1])
     return LinearTensor(logits.source, second.weights - first.weights, second.bias - first.bias)
-
-
-def are_opposite(logits: LinearTensor) -> bool:
-    """Return whether there are two units, each the negation of the other."""
-    if logits.units != 2:
-        return False
-    flipped = scale_units(select_units(logits, [0]), -1.0)
-    second = select_units(logits, [1])
-    return bool(np.array_equal(flipped.weights, second.weights) and np.array_equal(flipped.bias, second.bias))
 
 
 def check_ending(output: LinearTensor | OutputTensor, kind: str, *, name: str) -> None:
@@ -126,14 +97,14 @@ def network_from_outputs(
     """Build the additive network of a model's outputs, which must all depend on the same logits.
 
     Args:
-        outputs: Logits, probabilities or labels.
+        outputs: Logits, probabilities or positions of labels.
         schema: Schema of the inputs.
         name: Name in reports.
         kind: Meaning of the outputs, as in ``evenhand.models.outputs``. If None, it is inferred from the last
             operation.
 
     Raises:
-        ModelError: the number of outputs or their labels do not fit the schema's target.
+        ModelError: the number of outputs does not fit the schema's target.
         NotAdditiveError: the outputs depend on different logits, or a single output is not computed as interpreted.
     """
     answers = [out for out in outputs if isinstance(out, OutputTensor)]
@@ -145,14 +116,7 @@ def network_from_outputs(
     for out in outputs:
         if (out.logits if isinstance(out, OutputTensor) else out) is not logits:
             raise NotAdditiveError("the model's outputs do not depend on the same logits", location=name)
-    if any(answer.form == "first" for answer in answers) and len(outputs) == 1:
+    if len(outputs) == 1 and any(answer.form == "first" for answer in answers):
         logits = scale_units(logits, -1.0)
-        answers = [replace(answer, classes=None) for answer in answers]
-    classes = next((answer.classes for answer in answers if answer.classes is not None), None)
-    if classes is not None:
-        matched, favourable, _ = match_labels(schema, classes, location=name)
-    else:
-        matched, favourable = labels_of_outputs(schema, logits.units, location=name)
-    if answers and not any(answer.probable for answer in answers) and are_opposite(logits):
-        logits = select_units(logits, [1])  # one-vs-rest repeats the logit of two labels
-    return build_network(schema, logits, matched, favourable, name=name)
+    classes, favourable = labels_of_outputs(schema, logits.units, location=name)
+    return build_network(schema, logits, classes, favourable, name=name)

@@ -235,15 +235,6 @@ def expand_cells(function: Callable[[Values], tuple[Values, ...]], cells: Cells)
     return cell_array([cell for row in rows for cell in row], (*cells.shape, width))
 
 
-def argmax_cells(cells: Cells) -> Cells:
-    """Find the position of the largest value along the last axis. Each row must depend on one attribute."""
-    rows = [
-        apply_jointly(lambda *columns: np.argmax(np.stack(columns, axis=1), axis=1), list(row))[0]
-        for row in cells.reshape(-1, cells.shape[-1])
-    ]
-    return cell_array(rows, (*cells.shape[:-1], 1))
-
-
 def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:
     """Compute ``Add``, ``Sub``, ``Mul`` or ``Div`` elementwise."""
     function = _ARITHMETIC[name]
@@ -358,11 +349,6 @@ def cast_cells(cells: Cells, dtype: Any) -> Cells:
     """Convert values to another type. Floats are truncated to integers."""
     dtype = np.dtype(dtype)
 
-    def convert(values: Values) -> Values:
-        if dtype.kind == "U" and values.dtype.kind == "f":
-            raise NotAdditiveError("it converts fractional numbers to strings")
-        return values.astype(dtype)
-
     def ramp(group: Sequence[Cell]) -> Cell:
         line = group[0]
         if not isinstance(line, RampCell) or dtype.kind not in "fiu" or (dtype.kind in "iu" and not line.whole):
@@ -370,7 +356,7 @@ def cast_cells(cells: Cells, dtype: Any) -> Cells:
         inner = line.computed
         return replace(line, computed=lambda entries: inner(entries).astype(dtype))
 
-    return apply_elementwise(convert, cells, ramp=ramp)
+    return apply_elementwise(lambda values: values.astype(dtype), cells, ramp=ramp)
 
 
 def clip_cells(cells: Cells, lower: float, upper: float) -> Cells:

@@ -193,8 +193,10 @@ def bound_tensor(values: Sequence[Any], *, upper: bool) -> Tensor:
 def cast_tensor(value: Any, dtype: Any) -> Tensor:
     """Convert values to another type."""
     dtype = np.dtype(dtype)
+    if dtype.kind not in "fiub":
+        raise NotAdditiveError("it converts numbers to strings")
     if isinstance(value, OutputTensor):
-        if value.form in ("label", "position") or dtype.kind == "f":
+        if value.form == "position" or dtype.kind == "f":
             return value
         raise NotAdditiveError("it rounds probabilities")
     tensor = require_features(value)
@@ -265,9 +267,7 @@ def concatenate(values: Sequence[Any], axis: int = 0) -> Tensor:
 
 
 def lookup_rows(table: Values, places: Any) -> Tensor:
-    """Look up table rows by code (an embedding), or labels by the position of the largest score."""
-    if isinstance(places, OutputTensor):
-        return answers.name_classes(places, table.reshape(-1).tolist(), "label")
+    """Look up table rows by code (an embedding)."""
     cells = require_cells(places)
     if table.ndim == 1:
         return cell.apply_elementwise(lambda values: table[values.astype(np.int64)], cells)
@@ -329,23 +329,11 @@ def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
     return cell.expand_cells(columns, require_cells(codes))
 
 
-def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
-    """Find the position of the largest value along the last axis. Ties: the first."""
-    if axis is None:
+def argmax(value: Any, axis: int | None = None) -> Tensor:
+    """Find the position of the largest score. Ties: the first."""
+    if axis not in (1, -1):
         raise NotAdditiveError("it operates across rows")
-    if not is_cells(value):
-        if axis not in (1, -1):
-            raise NotAdditiveError("it operates across rows")
-        return answers.argmax_output(
-            value if isinstance(value, OutputTensor) else lin.as_linear(require_features(value))
-        )
-    if inner_axis(axis, value) != value.ndim - 1:
-        raise NotAdditiveError("it does not compare the last axis")
-    cells: list[cell.Cell] = list(value.flat)
-    if len({item.attribute for item in cells} - {None}) > 1:
-        return answers.argmax_output(lin.as_linear(value))
-    positions = cell.argmax_cells(value)
-    return positions if keep else as_cells(positions[..., 0])
+    return answers.argmax_output(value if isinstance(value, OutputTensor) else lin.as_linear(require_features(value)))
 
 
 def sigmoid(value: Any) -> OutputTensor:

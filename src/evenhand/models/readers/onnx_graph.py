@@ -29,10 +29,11 @@ OLDEST_OPSET = 7
 
 
 def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = None) -> AdditiveNetwork:
-    """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
+    """Read an ONNX model, as exported by PyTorch, as an additive network.
 
-    The model takes either one tensor (n, inputs) of encoded attributes, or one input per attribute, matched by name:
-    strings, unchanged numbers, or category codes if the input is numeric but the values are strings.
+    The model takes either one tensor (n, inputs) of encoded attributes, or one numeric input per attribute, matched by
+    name: unchanged numbers, or category codes if the values are strings. Operators of ``ai.onnx.ml``, as in
+    exported scikit-learn pipelines, are not read; the pipeline itself is.
 
     Args:
         model: Path or contents of a file.
@@ -122,9 +123,7 @@ def _graph_inputs(inputs: list[Any], schema: Schema, name: str) -> dict[str, Ten
 
 def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
     shape, dtype = _input_shape(item), _input_dtype(item, name)
-    words = np.dtype(dtype).kind == "U"
-    width = len(schema.attributes) if words else schema.width
-    if input_layout(shape, width):
+    if input_layout(shape, schema.width):
         raise NotAdditiveError(
             "the model takes a single row and has no batch axis",
             location=name,
@@ -132,30 +131,17 @@ def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
         )
     inner = [size for size in shape[1:] if size is not None]
     is_fixed = len(inner) == len(shape) - 1
-    if is_fixed and int(np.prod(inner)) != width:
-        if not words:
-            check_width(int(np.prod(inner)), schema, location=name)
-        raise ModelError(f"the model takes {int(np.prod(inner))} columns, but the schema has {width}", location=name)
-    if words:
-        cells = cell_array([_own_column(i, attribute, dtype) for i, attribute in enumerate(schema.attributes)])
-    else:
-        cells = plain_inputs(schema, dtype)
+    if is_fixed:
+        check_width(int(np.prod(inner)), schema, location=name)
+    cells = plain_inputs(schema, dtype)
     return cells.reshape(inner) if is_fixed else cells
 
 
 def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
     if not is_listed(attribute):
-        if np.dtype(dtype).kind == "U":
-            raise NotAdditiveError(
-                f"the model reads the numeric attribute {attribute.name!r} as a string", hint=BLACK_BOX_HINT
-            )
         return column_cell(position, attribute, lambda entries: entries.astype(dtype))
     values = data_values(attribute)
-    if values.dtype.kind == "U" and np.dtype(dtype).kind != "U":
-        values = word_numbers(attribute)
-    if np.dtype(dtype).kind == "U" and values.dtype.kind == "f" and all(float(value).is_integer() for value in values):
-        values = values.astype(np.int64)
-    values = values.astype(dtype)
+    values = (word_numbers(attribute) if values.dtype.kind == "U" else values).astype(dtype)
     return column_cell(position, attribute, lambda entries: values[(entries - attribute.first).astype(np.int64)])
 
 
@@ -165,15 +151,12 @@ def _input_shape(item: Any) -> list[int | None]:
 
 
 def _input_dtype(item: Any, name: str) -> Any:
-    from onnx import TensorProto, helper
+    from onnx import helper
 
-    kind = item.type.tensor_type.elem_type
-    if kind == TensorProto.STRING:
-        return str
     try:
-        dtype = helper.tensor_dtype_to_np_dtype(kind)
+        dtype = helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type)
     except KeyError:
-        raise ModelError(f"the input {item.name!r} is not a tensor of numbers or strings", location=name) from None
+        raise ModelError(f"the input {item.name!r} is not a tensor", location=name) from None
     if dtype.kind not in "fiub" or dtype == np.float16:
         raise NotAdditiveError(f"the input {item.name!r} has type {dtype}", location=name, hint=BLACK_BOX_HINT)
     return dtype
@@ -191,6 +174,8 @@ def _required_nodes(graph: Any) -> list[Any]:
 
 
 def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor], name: str) -> None:
+    from onnx import helper
+
     place = f"operator {proto.op_type}" + (f" (node {proto.name!r})" if proto.name else "")
     operator = OPERATORS.get(proto.op_type)
     try:
@@ -201,30 +186,15 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor]
         results: Any
         if all(value is None or is_weights(value) for value in inputs):
             results = _fold_constant(proto, opsets, inputs)
-        elif operator is None or proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+        elif operator is None or proto.domain not in ("", "ai.onnx"):
             raise NotAdditiveError("this operator is not supported")
         else:
-            results = operator(OperatorNode(proto.op_type, _node_attributes(proto), inputs))
+            settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in proto.attribute}
+            results = operator(OperatorNode(proto.op_type, settings, inputs))
     answers = results if isinstance(results, tuple) else (results,)
     values.update(
         {key: answer for key, answer in zip(proto.output, answers, strict=False) if key and answer is not None}
     )
-
-
-def _node_attributes(proto: Any) -> dict[str, Any]:
-    from onnx import AttributeProto, helper, numpy_helper
-
-    settings: dict[str, Any] = {}
-    for attribute in proto.attribute:
-        value = helper.get_attribute_value(attribute)
-        if attribute.type == AttributeProto.TENSOR:
-            value = _decode_strings(numpy_helper.to_array(value))
-        elif attribute.type == AttributeProto.STRING:
-            value = value.decode()
-        elif attribute.type == AttributeProto.STRINGS:
-            value = [word.decode() for word in value]
-        settings[attribute.name] = value
-    return settings
 
 
 def _fold_constant(proto: Any, opsets: dict[str, int], inputs: list[Any]) -> Values | tuple[Values, ...]:

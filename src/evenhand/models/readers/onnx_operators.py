@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive import answer as answers
-from evenhand.models.additive import cells as cell
-from evenhand.models.additive import linear as lin
 from evenhand.models.additive import tensors
-from evenhand.models.additive.answer import OutputTensor
 from evenhand.models.additive.cells import Values
 from evenhand.models.additive.linear import LinearTensor
 from evenhand.models.additive.tensors import Tensor
@@ -132,12 +128,9 @@ def _dropout(node: OperatorNode) -> tuple[Tensor | None, ...]:
 
 @register_operator("Cast")
 def _cast(node: OperatorNode) -> Tensor:
-    from onnx import TensorProto, helper
+    from onnx import helper
 
-    kind = node.settings["to"]
-    return tensors.cast_tensor(
-        node.inputs[0], str if kind == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(kind)
-    )
+    return tensors.cast_tensor(node.inputs[0], helper.tensor_dtype_to_np_dtype(node.settings["to"]))
 
 
 @register_operator("Shape")
@@ -181,7 +174,7 @@ def _unsqueeze(node: OperatorNode) -> Tensor:
     return tensors.unsqueeze(node.inputs[0], node.setting("axes", 1, []))
 
 
-@register_operator("Concat", "FeatureVectorizer")
+@register_operator("Concat")
 def _concatenate(node: OperatorNode) -> Tensor:
     return tensors.concatenate(node.inputs, node.settings.get("axis", 1))
 
@@ -194,13 +187,6 @@ def _gather(node: OperatorNode) -> Tensor:
     if axis != 0:
         raise NotAdditiveError("it selects columns instead of rows")
     return tensors.lookup_rows(table, node.inputs[1])
-
-
-@register_operator("ArrayFeatureExtractor")
-def _array_feature_extractor(node: OperatorNode) -> Tensor:
-    if isinstance(node.inputs[1], OutputTensor):
-        return tensors.lookup_rows(node.constant_input(0), node.inputs[1])
-    return tensors.select_columns(node.inputs[0], -1, node.constant_input(1).reshape(-1))
 
 
 @register_operator("Slice")
@@ -253,91 +239,11 @@ def _one_hot(node: OperatorNode) -> Tensor:
     return tensors.one_hot(node.inputs[0], int(depth.reshape(-1)[0]), values[:1], values[1:2])
 
 
-@register_operator("OneHotEncoder")
-def _one_hot_encoder(node: OperatorNode) -> Tensor:
-    words = node.settings.get("cats_strings")
-    categories = np.array(words if words else node.settings.get("cats_int64s", []))
-
-    def columns(values: Values) -> tuple[Values, ...]:
-        values = values.astype(str if words else np.int64)
-        unknown = ~np.isin(values, categories)
-        if unknown.any() and not node.settings.get("zeros", 1):
-            raise NotAdditiveError(f"it rejects the value {values[unknown][0].item()!r} of the domain")
-        return tuple((values == category).astype(np.float32) for category in categories)
-
-    return cell.expand_cells(columns, tensors.require_cells(node.inputs[0]))
-
-
-@register_operator("LabelEncoder")
-def _label_encoder(node: OperatorNode) -> Tensor:
-    keys, values = _mapping_side(node.settings, "keys"), _mapping_side(node.settings, "values")
-    default = _default_value(node.settings, values)
-    table = dict(zip(keys.tolist(), values.tolist(), strict=True))
-
-    def encode(words: Values) -> Values:
-        words = words.astype(str if keys.dtype.kind == "U" else keys.dtype)
-        return np.array([table.get(word, default) for word in words.tolist()], dtype=values.dtype)
-
-    return cell.apply_elementwise(encode, tensors.require_cells(node.inputs[0]))
-
-
-def _mapping_side(settings: dict[str, Any], side: str) -> Values:
-    if f"{side}_tensor" in settings:
-        return np.asarray(settings[f"{side}_tensor"]).reshape(-1)
-    for kind, dtype in (("strings", str), ("int64s", np.int64), ("floats", np.float32)):
-        if f"{side}_{kind}" in settings:
-            return np.array(settings[f"{side}_{kind}"], dtype=dtype)
-    raise ValueError(f"it has no {side}")
-
-
-def _default_value(settings: dict[str, Any], values: Values) -> Any:
-    if "default_tensor" in settings:
-        return settings["default_tensor"].reshape(-1)[0].item()
-    if values.dtype.kind == "U":
-        return settings.get("default_string", "_Unused")
-    return settings.get("default_int64", -1) if values.dtype.kind in "iu" else settings.get("default_float", -0.0)
-
-
-@register_operator("Scaler")
-def _scaler(node: OperatorNode) -> Tensor:
-    value = tensors.cast_tensor(tensors.require_cells(node.inputs[0]), np.float32)
-    offset = np.array(node.settings.get("offset", [0.0]), dtype=np.float32)
-    scale = np.array(node.settings.get("scale", [1.0]), dtype=np.float32)
-    return tensors.apply_arithmetic("Mul", tensors.apply_arithmetic("Sub", value, offset), scale)
-
-
-@register_operator("Imputer")
-def _imputer(node: OperatorNode) -> Tensor:
-    value = tensors.require_cells(node.inputs[0])
-    floats = node.settings.get("imputed_value_floats")
-    filled = np.array(floats if floats else node.settings.get("imputed_value_int64s", []))
-    gap = node.settings.get("replaced_value_float" if floats else "replaced_value_int64", np.nan if floats else 0)
-
-    def fill(values: Values, replacement: Values) -> Values:
-        missing = np.isnan(values) if np.isnan(gap) else values == gap
-        return np.where(missing, replacement, values).astype(values.dtype)
-
-    def ramp(pair: Sequence[cell.Cell]) -> cell.Cell:
-        if not np.isnan(gap):
-            raise NotAdditiveError("it replaces a single value of a numeric column with too many values to enumerate")
-        return pair[0]  # the domain contains no missing numbers
-
-    return cell.apply_elementwise(fill, value, tensors.broadcast_cells(filled, value), ramp=ramp)
-
-
-@register_operator("Normalizer")
-def _normalizer(node: OperatorNode) -> Tensor:
-    value, norm = node.inputs[0], node.settings.get("norm", "MAX")
-    if isinstance(value, OutputTensor) and norm == "L1" and value.probable:
-        return value  # probabilities add up to 1
-    raise NotAdditiveError("it combines several attributes other than by addition")
-
-
 @register_operator("ArgMax")
 def _argmax(node: OperatorNode) -> Tensor:
     if node.settings.get("select_last_index", 0):
         raise NotAdditiveError("it selects the last of equal scores")
-    return tensors.argmax(node.inputs[0], node.settings.get("axis", 0), keep=bool(node.settings.get("keepdims", 1)))
+    return tensors.argmax(node.inputs[0], node.settings.get("axis", 0))
 
 
 @register_operator("Sigmoid")
@@ -348,32 +254,3 @@ def _sigmoid(node: OperatorNode) -> Tensor:
 @register_operator("Softmax", "LogSoftmax")
 def _softmax(node: OperatorNode) -> Tensor:
     return tensors.softmax(node.inputs[0], node.settings.get("axis", -1))
-
-
-@register_operator("LinearClassifier")
-def _linear_classifier(node: OperatorNode) -> tuple[Tensor | None, ...]:
-    classes = node.settings.get("classlabels_strings") or node.settings.get("classlabels_ints") or []
-    value = tensors.require_features(node.inputs[0])
-    coefficients = np.array(node.settings["coefficients"], dtype=np.float64)
-    weights = coefficients.reshape(-1, value.units if isinstance(value, LinearTensor) else len(value)).T
-    logits = lin.affine(value, weights, np.array(node.settings.get("intercepts", [0.0] * weights.shape[1])))
-    transform = node.settings.get("post_transform", "NONE")
-    if transform not in ("NONE", "LOGISTIC", "SOFTMAX"):
-        raise NotAdditiveError(f"the transform {transform} is not supported")
-    if transform != "SOFTMAX" and answers.are_opposite(logits):
-        logits = lin.select_units(logits, [1])  # one-vs-rest repeats the logit of two labels
-    probable = transform == ("LOGISTIC" if logits.units == 1 else "SOFTMAX")
-    form: answers.OutputForm = "probabilities" if probable else "margins"
-    scores = answers.name_classes(OutputTensor(logits, form, probable=probable), classes, form)
-    return answers.name_classes(scores, classes, "label"), scores
-
-
-@register_operator("ZipMap")
-def _zip_map(node: OperatorNode) -> Tensor:
-    classes = node.settings.get("classlabels_strings") or node.settings.get("classlabels_int64s") or []
-    value = node.inputs[0]
-    if isinstance(value, OutputTensor):
-        if value.form not in ("probabilities", "margins"):
-            raise NotAdditiveError("its outputs are not one score per label")
-        return answers.name_classes(value, classes, value.form)
-    return answers.name_classes(lin.as_linear(tensors.require_features(value)), classes, "margins")
