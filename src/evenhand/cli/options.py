@@ -143,9 +143,8 @@ HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to
 ModelArgument = Annotated[
     str,
     typer.Argument(
-        help="Model file (.npz .onnx .keras .h5 .pt2 .pt .skops .pkl .joblib .json .ubj .txt .cbm), folder of MLflow "
-        "or models:/NAME/VERSION, http(s) URL, or module:function; for texts also the folder of a Hugging "
-        "Face classifier."
+        help="Model file (.npz .onnx .keras .h5 .pt2 .pt .skops .pkl .joblib .json .ubj .txt .cbm), http(s) URL, or "
+        "module:function; for texts also the folder of a Hugging Face classifier."
     ),
 ]
 DATA_HELP = (

@@ -23,7 +23,6 @@ from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.base import LoadRequest, add_caution
 from evenhand.models.blackbox.estimator import wrap_estimator
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.mlflow_folder import find_model_file, find_registered, is_logged_model, is_registered
 from evenhand.models.outputs import OutputKind, check_output, describe_guess, reference_people, refuse_stated
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Regressor, Scorer, favourable_score
@@ -50,8 +49,7 @@ def load_model(
         source: A model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost, LightGBM or CatBoost model,
             ONNX model, any batch function, a ``Scorer``); a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
             ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``, a
-            language model's ``.yaml``), an MLflow folder or URI such as
-            ``models:/name/version``, an ``http(s)://`` URL, or ``module:function``.
+            language model's ``.yaml``), an ``http(s)://`` URL, or ``module:function``.
         schema: Schema of the individuals.
         like: The user's data. A model that takes data frames receives frames of this type.
         trust: Whether to load files that can run code.
@@ -102,8 +100,6 @@ def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]
     Raises:
         ModelError: The text is none of these.
     """
-    if isinstance(source, str) and is_registered(source):
-        return find_registered(source), dataclasses.replace(request, name=request.name or source)
     if isinstance(source, Path) or is_path(source):
         return Path(source), request
     if is_url(source):
@@ -194,11 +190,7 @@ def is_path(source: str) -> bool:
 
 
 def _load_file(path: Path, request: LoadRequest) -> Any:
-    name, loader, target = request.name, LOADERS.get(path.suffix.lower()), request.schema.target
-    if is_logged_model(path):
-        name = name or path.name
-        path, suffix = find_model_file(path)
-        loader = LOADERS.get(suffix)
+    loader, target = LOADERS.get(path.suffix.lower()), request.schema.target
     if target.is_number and loader is not None and loader not in NUMBER_LOADERS:
         raise ModelError(
             f"the target {target.name!r} is a number, and regressors cannot be read from {path.suffix} files",
@@ -213,7 +205,7 @@ def _load_file(path: Path, request: LoadRequest) -> Any:
         raise ModelError(
             "this is a folder, not a model file",
             location=str(path),
-            hint="give the file inside the folder. An MLflow folder contains a file MLmodel; a Hugging Face text "
+            hint="give the file inside the folder, such as `model.pkl` of a model that MLflow logged. A Hugging Face text "
             "classifier needs texts: `text_column=NAME`",
         )
     if loader is None:
@@ -225,8 +217,8 @@ def _load_file(path: Path, request: LoadRequest) -> Any:
             hint=f"known kinds are {', '.join(LOADERS)}; anything else can be wrapped as module:function",
         )
     with _refuse_damage(path):
-        scorer = loader(path, dataclasses.replace(request, name=name or path.name))
-    return _rename(scorer if loader is _load_stored else require_encodings(scorer), name)
+        scorer = loader(path, dataclasses.replace(request, name=request.name or path.name))
+    return _rename(scorer if loader is _load_stored else require_encodings(scorer), request.name)
 
 
 @contextmanager
@@ -519,7 +511,7 @@ READERS = {
     ".txt": "lightgbm_file:read_lightgbm",
     ".lgb": "lightgbm_file:read_lightgbm",
 }
-"""Readers of white boxes, by suffix, with the names that MLflow uses. They are imported when they are used."""
+"""Readers of white boxes, by suffix (``.xgb`` and ``.lgb``: of MLflow). They are imported when they are used."""
 
 LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
     ".npz": _load_read,
@@ -534,9 +526,8 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
     ".pickle": _load_stored,
     ".joblib": _load_stored,
     ".cbm": _load_catboost,
-    ".json": _load_read,
-    ".ubj": _load_read,
-    ".txt": _load_read,
+    ".cb": _load_catboost,
+    **dict.fromkeys((".json", ".ubj", ".xgb", ".txt", ".lgb"), _load_read),
     ".yaml": _load_screening,
     ".yml": _load_screening,
 }
