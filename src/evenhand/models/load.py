@@ -72,26 +72,37 @@ def load_model(
     schema.target.require_labels("this analysis")
     request = LoadRequest(schema, like, trust, name, ledger or QuestionLedger(), untyped and like is not None, output)
     scorer: Scorer = open_model(source, request)
-    return _check_guess(scorer, like) if getattr(scorer, "guessed", False) else scorer
+    return scorer
 
 
 def open_model(source: Any, request: LoadRequest) -> Any:
-    """Load a ``Scorer``, or a ``Regressor`` for a numeric target. The meaning of the numbers 0 and 1 is not checked."""
+    """Load a ``Scorer``, or a ``Regressor`` for a numeric target.
+
+    Raises:
+        EvenhandError: As for ``load_model`` and ``load_regressor``.
+    """
     if request.output is not None:
         check_output(request.output)
+    loaded = isinstance(source, Scorer)  # its labels were confirmed when it was loaded
     if isinstance(source, str | Path):
         source, request = _locate(source, request)
     if isinstance(source, Path):
-        return _load_file(source, request)
-    if isinstance(source, str):
-        if request.schema.target.is_number:
-            raise ModelError(
-                "an endpoint is not a regressor", location=redact_url(source), hint="wrap it as module:function"
-            )
-        from evenhand.models.blackbox.http_endpoint import connect_model
+        model = _load_file(source, request)
+    elif isinstance(source, str):
+        model = _connect(source, request)
+    else:
+        model = _wrap_object(source, request)
+    if request.confirm and not loaded and getattr(model, "guessed", False):
+        return _check_guess(model, request.like)
+    return model
 
-        return connect_model(source, request)
-    return _wrap_object(source, request)
+
+def _connect(url: str, request: LoadRequest) -> Any:
+    from evenhand.models.blackbox.http_endpoint import connect_model
+
+    if request.schema.target.is_number:
+        raise ModelError("an endpoint is not a regressor", location=redact_url(url), hint="wrap it as module:function")
+    return connect_model(url, request)
 
 
 def _locate(source: str | Path, request: LoadRequest) -> tuple[Any, LoadRequest]:
@@ -205,8 +216,8 @@ def _load_file(path: Path, request: LoadRequest) -> Any:
         raise ModelError(
             "this is a folder, not a model file",
             location=str(path),
-            hint="give the file inside the folder, such as `model.pkl` of a model that MLflow logged. A Hugging Face text "
-            "classifier needs texts: `text_column=NAME`",
+            hint="give the file inside the folder, such as `model.pkl` of a model that MLflow logged. A Hugging Face "
+            "text classifier needs texts: `text_column=NAME`",
         )
     if loader is None:
         raise ModelError(
@@ -266,7 +277,8 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
     predicts = hasattr(source, "predict") and not isinstance(source, type)
     fitted = predicts and (hasattr(source, "classes_") or hasattr(source, "get_params"))
     if fitted or (is_number and (predicts or callable(source))):
-        refuse_stated(request.output, request.name or kind)
+        if request.output is not None:
+            refuse_stated(request.output, request.name or kind)
         return require_encodings(wrap_estimator(source, request))
     if predicts:
         request, source = dataclasses.replace(request, name=request.name or kind), source.predict

@@ -8,8 +8,9 @@ from typing import Any
 
 from evenhand.core.document import SubjectCard
 from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.base import LoadRequest
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.load import load_model, load_regressor
+from evenhand.models.load import open_model
 from evenhand.models.outputs import OutputKind, refuse_stated
 from evenhand.models.scorer import Regressor, Scorer
 from evenhand.models.thresholds import ThresholdScorer
@@ -56,16 +57,8 @@ class Subject:
         Raises:
             EvenhandError: The model does not exist or does not fit the data.
         """
-        scorer = load_model(
-            self.model,
-            self.people.schema,
-            like=self.people.frame,
-            untyped=self.people.untyped,
-            trust=self.trust,
-            name=self.model_name,
-            ledger=self.ledger,
-            output=self.output,
-        )
+        self.people.schema.target.require_labels("this analysis")
+        scorer: Scorer = open_model(self.model, self._request)
         return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
@@ -76,14 +69,14 @@ class Subject:
             EvenhandError: The model does not exist, or it returns no numbers for these rows.
         """
         refuse_stated(self.output, self.model_name or "model")
-        return load_regressor(
-            self.model,
-            self.people.schema,
-            like=self.people.frame,
-            untyped=self.people.untyped,
-            trust=self.trust,
-            name=self.model_name,
-            ledger=self.ledger,
+        regressor: Regressor = open_model(self.model, self._request)
+        return regressor
+
+    @property
+    def _request(self) -> LoadRequest:
+        people = self.people
+        return LoadRequest(
+            people.schema, people.frame, self.trust, self.model_name, self.ledger, people.untyped, self.output
         )
 
     @property

@@ -290,7 +290,7 @@ def replay_profiles(
     if schema.passthrough:  # everybody carries the row of their profile
         like = decode(schema, rows[:: compared.shape[1]]).assign(**{name: frame[name] for name in schema.passthrough})
         rows = np.column_stack([rows, np.repeat(np.arange(len(found)), compared.shape[1])])
-    scorer = open_model(model, LoadRequest(schema, like, trust))
+    scorer = open_model(model, LoadRequest(schema, like, trust, confirm=False))
     labels = models.predict_labels(scorer, rows).reshape(compared.shape)
     words = [
         ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))

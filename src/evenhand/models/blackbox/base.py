@@ -6,25 +6,23 @@ determines the form and column types that it accepts, and ``settle_outputs`` the
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from evenhand.core.text import summarize_error
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, EvenhandError, ModelError
-from evenhand.models.blackbox.type_search import apply_stated_types, search_types
+from evenhand.models.blackbox.type_search import apply_stated_types, is_clear, search_types
 from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import (
     PAID_PEOPLE,
     PROBE_COUNT,
-    STANDARD_ERRORS,
     OutputKind,
     OutputReading,
     first_reading,
@@ -63,6 +61,7 @@ class LoadRequest:
         ledger: Ledger of the queries to a black box.
         untyped: Whether ``like`` is a text table. Column types are then taken from the model or inferred by queries.
         output: Meaning of the model's numeric outputs. None to infer it.
+        confirm: Whether the true labels must confirm which label the numbers 0 and 1 mean.
     """
 
     schema: Schema
@@ -72,6 +71,7 @@ class LoadRequest:
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
     untyped: bool = False
     output: OutputKind | None = None
+    confirm: bool = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,6 +197,14 @@ class RowModel(ABC):
         except Exception as error:
             raise refusal_error(error, location=self.name, rows=rows) from error
 
+    @abstractmethod
+    def probe(self, people: Floats) -> Self:
+        """Query individuals and return the model adapted to its answers.
+
+        Raises:
+            ModelError: The model fails, or its answers cannot be read.
+        """
+
     def explain(self, error: ModelError) -> ModelError:
         """Return an error that describes the cause in the data, if known."""
         return error
@@ -204,7 +212,17 @@ class RowModel(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowLabelModel(RowModel, LabelModel):
-    """Model that receives rows of a table and returns labels or numbers."""
+    """Model that receives rows of a table and returns labels or numbers.
+
+    Attributes:
+        probed: Answers to the probe.
+    """
+
+    probed: Answers | None = field(default=None, repr=False)
+
+    def probe(self, people: Floats) -> Self:
+        """Query individuals and return the model with its answers."""
+        return replace(self, probed=self.ask(people))
 
     @abstractmethod
     def ask_rows(self, rows: Any, n: int) -> Answers:
@@ -360,7 +378,6 @@ def settle_input(
     model: RowT,
     forms: Sequence[InputForm],
     learnt_inputs: Callable[[], Mapping[str, ColumnInput]],
-    probe: Callable[[RowT], RowT],
     *,
     untyped: bool,
     learnt: InputForm | None = None,
@@ -371,24 +388,23 @@ def settle_input(
         model: The model.
         forms: Candidate forms of its rows, most likely first.
         learnt_inputs: Function that returns the model's declared types by column.
-        probe: Function that queries a model about a few individuals and returns it adapted to its answers.
         untyped: Whether ``like`` is a text table. Undeclared column types are then inferred by queries.
         learnt: Form that the model was fitted on. None if unknown.
 
     Raises:
         ModelError: The model rejects every form, or encoding by the schema changes its decisions.
     """
-    refused: list[ModelError] = []
+    people, refused = probe_individuals(model.schema), list[ModelError]()
     for form in forms:
         candidate = replace(model, form=form)
         try:
             if form != "numbers" and (untyped or model.like is None):
-                frame = decode(model.schema, probe_individuals(model.schema)) if model.like is None else model.like
+                frame = decode(model.schema, people) if model.like is None else model.like
                 inputs = learnt_inputs()
                 candidate = apply_stated_types(candidate, inputs, frame)
                 if model.like is not None:
-                    candidate = search_types(candidate, inputs, frame, probe, compare=form == "frame")
-            candidate = probe(candidate)
+                    candidate = search_types(candidate, inputs, frame, people, compare=form == "frame")
+            candidate = candidate.probe(people)
         except ModelError as error:
             refused.append(candidate.explain(error))
             continue
@@ -465,9 +481,8 @@ def _check_same_people(model: RowModel) -> None:
     if not len(different):
         return
     again = [model.answer_frame(frame)[:, 0] for frame in frames]
-    own = sum(int(_differ(decision, repeated).sum()) for decision, repeated in zip(decisions, again, strict=True))
-    both = len(different) + int(_differ(*again).sum())
-    if own and both - own <= STANDARD_ERRORS * math.sqrt(both + own):
+    noise = sum(int(_differ(decision, repeated).sum()) for decision, repeated in zip(decisions, again, strict=True))
+    if not is_clear(len(different) + int(_differ(*again).sum()), noise):
         return
     raise ModelError(
         f"encoding by the schema changes the decision for {len(different):,} of {len(people):,} people, first in row "

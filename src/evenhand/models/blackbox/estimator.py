@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models import replies
-from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, probe_individuals, settle_input
+from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.column_types import find_unseen
 from evenhand.models.ledger import QuestionLedger
@@ -125,7 +125,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
                 )
         return error
 
-    def probe(self, people: Floats) -> EstimatorModel:
+    def probe(self, people: Floats) -> Self:
         """Query the labels and scores of people. Return the model without decision values if these contradict the
         labels: a support vector machine may return one value per pair of classes.
         """
@@ -177,7 +177,7 @@ class NumberModel(RowModel):
         """
         return self.answer(individuals)[:, 0]
 
-    def probe(self, people: Floats) -> NumberModel:
+    def probe(self, people: Floats) -> Self:
         """Query the numbers of people and return the model."""
         self.answer(people)
         return self
@@ -224,12 +224,10 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
     columns = input_columns(source, schema, name)
     model = replace(model, like=request.like, columns=columns, ledger=request.ledger)
     learnt = None if columns else learnt_form(source, schema)
-    people = probe_individuals(schema)
     return settle_input(
         model,
         _candidate_forms(model, learnt),
         partial(learnt_inputs, source, columns or schema.names),
-        lambda candidate: candidate.probe(people),
         untyped=request.untyped,
         learnt=learnt,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from evenhand.models.blackbox.base import (
     LoadRequest,
     RowLabelModel,
     ask_reference_rows,
-    probe_individuals,
     settle_input,
     settle_outputs,
 )
@@ -50,6 +49,12 @@ class FunctionModel(RowLabelModel):
         answer = self.call(self.model, rows)
         return replies.read_answers(answer, n, self.classes, self.favourable, location=self.name)
 
+    def probe(self, people: Floats) -> Self:
+        """Query individuals, check that the answers can be read, and return the model with them."""
+        answers = self.ask(people)
+        self.read(answers)
+        return replace(self, probed=answers)
+
 
 def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> FunctionModel:
     """Wrap a function. Try a data frame of the data's values first, then an array of numbers.
@@ -68,14 +73,6 @@ def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> Funct
         labels = match_labels(schema, np.asarray(own).tolist(), location=name)
     else:
         labels = MatchedLabels(*target_labels(schema), guessed=False)
-    people = probe_individuals(schema)
-    answers: list[Answers] = []
-
-    def probe(model: FunctionModel) -> FunctionModel:
-        answers.append(model.ask(people))
-        model.read(answers[-1])
-        return model
-
     model = settle_input(
         FunctionModel(
             schema=schema,
@@ -87,10 +84,10 @@ def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> Funct
         ),
         ("frame", "numbers"),
         dict,
-        probe,
         untyped=request.untyped,
     )
-    outputs = answers[-1].outputs
+    assert model.probed is not None  # settle_input probes the model
+    outputs = model.probed.outputs
     if outputs is None:
         refuse_stated(request.output, name)
         return model

@@ -126,15 +126,9 @@ def connect_model(
         ledger=request.ledger,
     )
     people = probe_individuals(schema)
-    accepted: list[Answers] = []  # the last outputs belong to the final types
-
-    def probe(candidate: HttpEndpoint) -> HttpEndpoint:
-        accepted.append(candidate.ask(people))
-        return candidate
-
     if request.untyped:
-        endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, probe, compare=False)
-    labels, outputs = answers = accepted[-1] if accepted else endpoint.ask(people)
+        endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, people, compare=False)
+    labels, outputs = answers = endpoint.probed or endpoint.ask(people)
     if outputs is None:
         refuse_stated(request.output, name)
     else:

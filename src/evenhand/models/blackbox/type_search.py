@@ -7,7 +7,7 @@ numbers, so the model ignores the column until it contains strings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -37,6 +37,7 @@ class TypedModel(Protocol):
     @property
     def ledger(self) -> QuestionLedger: ...
     def answer_frame(self, frame: Any, /) -> Floats: ...
+    def probe(self, people: Floats, /) -> Any: ...
 
 
 ModelT = TypeVar("ModelT", bound=TypedModel)
@@ -95,7 +96,7 @@ def search_types(
     model: ModelT,
     inputs: Mapping[str, ColumnInput],
     frame: Any,
-    probe: Callable[[ModelT], object],
+    people: Floats,
     *,
     compare: bool,
 ) -> ModelT:
@@ -105,7 +106,7 @@ def search_types(
         model: Model with the declared types.
         inputs: The model's declared types by column.
         frame: The text table.
-        probe: Function that queries a model about a few individuals.
+        people: A few individuals, about whom each model is queried.
         compare: Whether answers for rows of the table are compared. Otherwise only rejections count.
 
     Raises:
@@ -115,11 +116,11 @@ def search_types(
     stated = _stated_inputs(schema, inputs, frame)
     unstated = [name for name in schema.columns if name in frame.columns and name not in stated]
     others = {name: other_input(name, schema, frame[name]) for name in unstated}
-    search = _TypeSearch(model, frame, {name: other for name, other in others.items() if other is not None}, probe)
+    search = _TypeSearch(model, frame, {name: other for name, other in others.items() if other is not None}, people)
     if not search.others:
         return model
     error = search.refusal(model)
-    result: ModelT = model
+    result: ModelT = search.accepted
     if error is not None:
         result = search.find_accepted(error, MAX_QUESTIONS if compare else MAX_ENDPOINT_QUESTIONS)
     elif compare:
@@ -162,15 +163,17 @@ class _TypeSearch:
         model: Model with the types that are stated.
         frame: Text table.
         others: Alternative type of each column.
-        probe: Function that queries a model about a few individuals.
+        people: A few individuals, about whom each model is queried.
         questions: Number of calls so far.
+        accepted: Last model that was not rejected.
     """
 
     model: Any
     frame: Any
     others: Mapping[str, ColumnInput]
-    probe: Callable[[Any], object]
+    people: Floats
     questions: int = 0
+    accepted: Any = None
 
     def switch(self, names: Iterable[str], model: Any = None) -> Any:
         """Return the model with the alternative type of some columns."""
@@ -182,7 +185,7 @@ class _TypeSearch:
         """Query a model with a few individuals. Return its rejection, or None."""
         self.questions += 1
         try:
-            self.probe(model)
+            self.accepted = model.probe(self.people)
         except ModelError as error:
             return error
         except FetchError as error:
@@ -209,7 +212,7 @@ class _TypeSearch:
             name, pending = pending[0], pending[1:]
             refusal = self.refusal(self.switch([*switched, name]))
             if refusal is None:
-                return self.switch([*switched, name])
+                return self.accepted
             if refusal.message != error.message:
                 switched, error = [*switched, name], refusal
                 pending = [other for other in order if other not in switched]
@@ -217,11 +220,12 @@ class _TypeSearch:
         for kinds in ({"words"}, {"numbers", "booleans"}, {"words", "numbers", "booleans"}):
             names = [name for name, other in self.others.items() if other.type in kinds]
             if names and self.refusal(self.switch(names)) is None:
-                return self.switch(self._find_needed(names, 2 * limit))
+                self._drop_needless(names, 2 * limit)
+                return self.accepted
         raise refusal_as_read
 
-    def _find_needed(self, names: Sequence[str], limit: int) -> list[str]:
-        """Return the columns that must be switched, out of an accepted set."""
+    def _drop_needless(self, names: Sequence[str], limit: int) -> None:
+        """Drop the columns that need not be switched from an accepted set."""
         needed, size = list(names), max(1, len(names) // 2)
         while self.questions < limit:
             for start in range(0, len(needed), size):
@@ -233,7 +237,6 @@ class _TypeSearch:
                 if size == 1:
                     break
                 size //= 2
-        return needed
 
     def find_used(self) -> Any:
         """Return the model with the types on which its answers depend. A column that it ignores gets its alternative
@@ -331,7 +334,7 @@ class _Reactions:
         repeated = self._ask_blocks(model, table)
         noise = [_count_changes(block, again) for block, again in zip(answers, repeated, strict=True)]
         return [
-            _is_clear(min(count, _count_changes(repeated[0], repeated[i])), noise[0] + noise[i])
+            is_clear(min(count, _count_changes(repeated[0], repeated[i])), noise[0] + noise[i])
             for i, count in enumerate(changes, start=1)
         ]
 
@@ -348,7 +351,7 @@ class _Reactions:
             return False
         answers = [_ask_batches(model, rows) for _ in range(2)]
         changes = min(_count_changes(mine, theirs) for mine, theirs in zip(answers, other_answers, strict=True))
-        return _is_clear(changes, _count_changes(*answers) + _count_changes(*other_answers))
+        return is_clear(changes, _count_changes(*answers) + _count_changes(*other_answers))
 
 
 def _ask_batches(model: Any, table: Any) -> Floats:
@@ -362,6 +365,6 @@ def _count_changes(answers: Floats, other_answers: Floats) -> int:
     return int((~np.isclose(answers, other_answers, rtol=1e-9, atol=1e-12)).any(axis=1).sum())
 
 
-def _is_clear(changes: int, noise: int) -> bool:
+def is_clear(changes: int, noise: int) -> bool:
     """Return whether there are more changes than noise explains."""
     return changes > 0 if noise == 0 else changes - noise > STANDARD_ERRORS * math.sqrt(changes + noise)

@@ -27,7 +27,7 @@ from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor
 from evenhand.models.outputs import OutputKind, read_outputs, reference_people
-from evenhand.models.readers.onnx_signature import attribute_for_input
+from evenhand.models.readers.onnx_signature import attribute_for_input, require_attribute
 from evenhand.models.readers.reading import locate_errors
 from evenhand.schema.schema import Schema
 
@@ -187,22 +187,18 @@ def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> It
             check_width(len(kernel), schema, location=name)
         yield inputs[0].key, columns
         return
-    widths = [_input_width(layer) for layer in inputs]
-    if not any(attributes):
-        check_width(sum(widths), schema, location=name)
     start = 0
-    for layer, attribute, width in zip(inputs, attributes, widths, strict=True):
+    if not any(attributes):
+        check_width(sum(map(_input_width, inputs)), schema, location=name)
+    for layer in inputs:
+        width = _input_width(layer)
         if any(attributes):
-            if attribute is None or width != attribute.width:
-                problem = (
-                    "is not an attribute of the schema"
-                    if attribute is None
-                    else f"takes {width} numbers, but the attribute has {attribute.width}"
-                )
+            attribute = require_attribute(layer.name, schema, location=name)
+            if width != attribute.width:
                 raise ModelError(
-                    f"the model's input {layer.name!r} {problem}",
+                    f"the model's input {layer.name!r} takes {width} numbers, but the attribute has {attribute.width}",
                     location=name,
-                    hint=f"the attributes are: {', '.join(schema.names)}; check their encodings",
+                    hint="check its encoding",
                 )
             start = sum(previous.width for previous in schema.attributes[: schema.position(attribute.name)])
         yield layer.key, columns[start : start + width]

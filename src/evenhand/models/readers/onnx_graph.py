@@ -19,7 +19,12 @@ from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor, is_weights
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
-from evenhand.models.readers.onnx_signature import attribute_for_input, input_layout, word_numbers
+from evenhand.models.readers.onnx_signature import (
+    attribute_for_input,
+    input_layout,
+    require_attribute,
+    word_numbers,
+)
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
@@ -107,13 +112,7 @@ def _graph_inputs(inputs: list[Any], schema: Schema, name: str) -> dict[str, Ten
         return {inputs[0].name: _single_tensor(inputs[0], schema, name)}
     columns: dict[str, Tensor] = {}
     for item in inputs:
-        attribute, shape = attribute_for_input(item.name, schema), _input_shape(item)
-        if attribute is None:
-            raise ModelError(
-                f"the model's input {item.name!r} is not an attribute of the schema",
-                location=name,
-                hint=f"the attributes are: {', '.join(schema.names)}; or give the model a single input tensor",
-            )
+        attribute, shape = require_attribute(item.name, schema, location=name), _input_shape(item)
         if len(shape) > 2 or (len(shape) == 2 and shape[1] not in (1, None)):
             raise ModelError(f"the input {item.name!r} has shape {shape}, not one column", location=name)
         cell = _own_column(schema.position(attribute.name), attribute, _input_dtype(item, name))

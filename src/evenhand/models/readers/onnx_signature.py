@@ -43,12 +43,7 @@ def check_inputs(session: Any, schema: Schema, name: str) -> None:
         raise ModelError(f"the input {unusable[0].name!r} is a {unusable[0].type}", location=name)
     if len(inputs) > 1 or attribute_for_input(inputs[0].name, schema) is not None:
         for item in inputs:
-            if attribute_for_input(item.name, schema) is None:
-                raise ModelError(
-                    f"the model's input {item.name!r} is not an attribute of the schema",
-                    location=name,
-                    hint=f"the attributes are: {', '.join(schema.names)}; or give the model a single input tensor",
-                )
+            require_attribute(item.name, schema, location=name)
         return
     shape = inputs[0].shape
     width = len(schema.attributes) if inputs[0].type == TEXT_TYPE else schema.width
@@ -89,6 +84,22 @@ def attribute_for_input(input_name: str, schema: Schema) -> Attribute | None:
     return schema[matches[0]] if len(matches) == 1 else None
 
 
+def require_attribute(input_name: str, schema: Schema, *, location: str) -> Attribute:
+    """Return the attribute of an input.
+
+    Raises:
+        ModelError: There is none.
+    """
+    attribute = attribute_for_input(input_name, schema)
+    if attribute is None:
+        raise ModelError(
+            f"the model's input {input_name!r} is not an attribute of the schema",
+            location=location,
+            hint=f"the attributes are: {', '.join(schema.names)}; or give the model a single input tensor",
+        )
+    return attribute
+
+
 def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) -> dict[str, NDArray[Any]]:
     """Compute the model's inputs for individuals (n, attributes) by input name.
 
@@ -111,9 +122,7 @@ def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) ->
     frame = decode(schema, individuals)
     feeds = {}
     for item in inputs:
-        attribute = attribute_for_input(item.name, schema)
-        if attribute is None:
-            raise ModelError(f"the model's input {item.name!r} is not an attribute of the schema", location=name)
+        attribute = require_attribute(item.name, schema, location=name)
         values = frame[attribute.name].to_numpy()
         if item.type == TEXT_TYPE:
             column = _text_values(values, attribute.name, name)
