@@ -343,5 +343,3 @@ def test_inputs_of_numbers_get_words_that_are_numbers_or_truth_values():
     people = np.array([[0, 0, 1, 2.5], [2, 1, 0, 9.0], [1, 0, 0, 3.25]])
     expected = np.array([1 + 3.1 + 1 - 2.5, 10 + 3.9 - 9, 2 + 3.1 - 3.25])
     np.testing.assert_allclose(favourable_score(scorer, people), 1 / (1 + np.exp(-expected)), rtol=1e-5)
-    network = extract_white_box(scorer)
-    np.testing.assert_allclose(favourable_score(network, people), 1 / (1 + np.exp(-expected)), rtol=1e-5)

@@ -505,9 +505,7 @@ def _load_keras(path: Path, request: LoadRequest) -> Any:
 
 def _load_screening(path: Path, request: LoadRequest) -> Any:
     refuse_stated(request.output, request.name or path.name)
-    return import_language_models().open_screening_file(
-        path, request.schema, name=request.name, ledger=request.ledger
-    )
+    return import_language_models().open_screening_file(path, request.schema, name=request.name, ledger=request.ledger)
 
 
 def import_language_models() -> ModuleType:

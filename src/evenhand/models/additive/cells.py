@@ -157,21 +157,6 @@ def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
     return cell_array(cells)
 
 
-def data_values(attribute: Attribute) -> Values:
-    """Return the data values of a listed attribute, shape (size,): numbers or ``str``.
-
-    The value of a bin of an ordinal attribute with ``edges`` is its midpoint, as in ``decode``.
-    """
-    if attribute.edges is not None:
-        edges = np.asarray(attribute.edges)
-        return np.asarray((edges[:-1] + edges[1:]) / 2)
-    if attribute.values is None:
-        return attribute.domain()
-    if any(isinstance(value, str) for value in attribute.values):
-        return np.array([str(value) for value in attribute.values])
-    return np.array(attribute.values)
-
-
 def apply_jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[ListedCell, ...]:
     """Apply a function to the values of cells of the same attribute.
 

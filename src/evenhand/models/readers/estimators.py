@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, evaluate_cell, refuse_passthrough
+from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, refuse_passthrough
 from evenhand.models.additive.linear import LinearTensor, affine, build_network, relu
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
@@ -16,7 +16,7 @@ from evenhand.models.readers.boosters import booster_library, read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.models.readers.sklearn_columns import estimator_columns, is_kind, transform_columns
 from evenhand.models.readers.sklearn_trees import read_sklearn_trees, tree_family
-from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensemble_labels
+from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_labels
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
 
@@ -48,9 +48,6 @@ LINEAR_MODELS = frozenset(
         "TheilSenRegressor",
     }
 )
-MAX_LISTED_CURVE = 2**20
-"""Maximum number of integer values behind a curve, all of which are compared with the thresholds."""
-
 NETWORK_TOLERANCE = 1e-6
 TREE_TOLERANCE = 1e-5
 """Maximum difference from the estimator's scores, or relative difference from its numbers. XGBoost sums in float32."""
@@ -130,6 +127,13 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
         columns = np.concatenate([codes, columns[~categorical]])
     refuse_passthrough(columns)
     for column in columns:
+        if isinstance(column, CurveCell):
+            raise NotAdditiveError(
+                "the trees compare a transformed number (logarithm, power, quantiles): rounding makes the side of a "
+                "threshold ambiguous for some values",
+                location=box.name,
+                hint="train the trees on the number itself, whose order the transformation keeps",
+            )
         if isinstance(column, ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees compare words", location=box.name)
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
@@ -143,53 +147,12 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
     target = box.schema.target.model_dump() | {"name": target_name}
     plain_schema = Schema.parse({"target": target, "attributes": attributes})
     trees = _read_trees(model, plain_schema, encoded=categorical is not None)
-    columns = _list_curves(columns, trees, box.schema, box.name)
     classes, favourable = trees.classes, trees.favourable
     if classes:
         classes, favourable, _ = ensemble_labels(box.schema, list(classes), location=box.name)
     return dataclasses.replace(
         trees, schema=box.schema, columns=columns, classes=classes, favourable=favourable, takes_missing=False
     )
-
-
-def _list_curves(columns: Cells, trees: TreeEnsemble, schema: Schema, name: str) -> Cells:
-    """Replace each curve over integers by bins of values that no threshold separates.
-
-    Args:
-        columns: Input columns of the trees.
-        trees: Trees over plain columns.
-        schema: Schema of the attributes.
-        name: Name of the model.
-
-    Raises:
-        NotAdditiveError: the numeric column of a curve is not integer or has too many values.
-    """
-    columns = columns.copy()
-    nodes = trees.nodes
-    for i, column in enumerate(columns):
-        if not isinstance(column, CurveCell):
-            continue
-        attribute = schema.attributes[column.attribute]
-        splits = (nodes.feature == i) & (nodes.left >= 0)
-        too_large = attribute.size is None or attribute.size > MAX_LISTED_CURVE
-        if too_large or (nodes.set_start[splits] >= 0).any():
-            raise NotAdditiveError(
-                "the trees compare a transformed number (logarithm, power, quantiles): rounding makes the side of a "
-                f"threshold ambiguous for some values, unless it is an integer with at most {MAX_LISTED_CURVE:,} "
-                "values",
-                location=name,
-            )
-        entries = attribute.domain()
-        values = evaluate_cell(column, attribute, entries)
-        zero = [-ZERO_THRESHOLD, ZERO_THRESHOLD] if nodes.zero_missing[splits].any() else []
-        thresholds = np.sort(np.concatenate([nodes.threshold[splits], zero]))
-        starts = np.flatnonzero(np.diff(np.searchsorted(thresholds, values))) + 1
-        columns[i] = (
-            ListedCell(column.attribute, values[np.concatenate([[0], starts])], entries[starts])
-            if len(starts)
-            else ListedCell(None, values[:1])
-        )
-    return columns
 
 
 def _check_same_answers(white_box: AdditiveNetwork | TreeEnsemble, box: EstimatorModel | NumberModel) -> None:

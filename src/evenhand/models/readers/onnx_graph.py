@@ -14,19 +14,15 @@ import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.additive.answer import OutputTensor, network_from_outputs
-from evenhand.models.additive.cells import Values, cell_array, column_cell, data_values, is_listed, plain_inputs
+from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor, is_weights
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
 from evenhand.models.readers.onnx_signature import (
-    attribute_for_input,
     input_layout,
-    require_attribute,
-    word_numbers,
 )
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
-from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
 OLDEST_OPSET = 7
@@ -36,9 +32,8 @@ OLDEST_OPSET = 7
 def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = None) -> AdditiveNetwork:
     """Read an ONNX model, as exported by PyTorch, as an additive network.
 
-    The model takes either one tensor (n, inputs) of encoded attributes, or one numeric input per attribute, matched by
-    name: unchanged numbers, or category codes if the values are strings. Operators of ``ai.onnx.ml``, as in
-    exported scikit-learn pipelines, are not read; the pipeline itself is.
+    The model takes one tensor (n, inputs) of encoded attributes. Operators of ``ai.onnx.ml``, as in exported
+    scikit-learn pipelines, are not read; the pipeline itself is.
 
     Args:
         model: Path or contents of a file.
@@ -54,7 +49,8 @@ def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = N
     graph, opsets = _load_graph(model, name)
     constants = _graph_constants(graph, name)
     values: dict[str, Tensor] = dict(constants)
-    values.update(_graph_inputs([item for item in graph.input if item.name not in constants], schema, name))
+    inputs = [item for item in graph.input if item.name not in constants]
+    values.update([_input_columns(inputs, schema, name)])
     for proto in _required_nodes(graph):
         _evaluate_node(proto, opsets, values, name)
     outputs: list[LinearTensor | OutputTensor] = []
@@ -107,21 +103,15 @@ def _decode_strings(array: Values) -> Values:
     return np.array(words, dtype=str).reshape(array.shape)
 
 
-def _graph_inputs(inputs: list[Any], schema: Schema, name: str) -> dict[str, Tensor]:
-    if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
-        return {inputs[0].name: _single_tensor(inputs[0], schema, name)}
-    columns: dict[str, Tensor] = {}
-    for item in inputs:
-        attribute, shape = require_attribute(item.name, schema, location=name), _input_shape(item)
-        if len(shape) > 2 or (len(shape) == 2 and shape[1] not in (1, None)):
-            raise ModelError(f"the input {item.name!r} has shape {shape}, not one column", location=name)
-        cell = _own_column(schema.position(attribute.name), attribute, _input_dtype(item, name))
-        columns[item.name] = cell_array([cell], (1,) if len(shape) == 2 else ())
-    return columns
-
-
-def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
-    shape, dtype = _input_shape(item), _input_dtype(item, name)
+def _input_columns(inputs: list[Any], schema: Schema, name: str) -> tuple[str, Tensor]:
+    """Return the name of the input and its columns."""
+    if len(inputs) != 1:
+        raise NotAdditiveError(
+            f"the model takes {len(inputs)} inputs instead of one tensor of encoded attributes",
+            location=name,
+            hint=BLACK_BOX_HINT,
+        )
+    shape, dtype = _input_shape(inputs[0]), _input_dtype(inputs[0], name)
     if input_layout(shape, schema.width):
         raise NotAdditiveError(
             "the model takes a single row and has no batch axis",
@@ -133,15 +123,7 @@ def _single_tensor(item: Any, schema: Schema, name: str) -> Any:
     if is_fixed:
         check_width(int(np.prod(inner)), schema, location=name)
     cells = plain_inputs(schema, dtype)
-    return cells.reshape(inner) if is_fixed else cells
-
-
-def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
-    if not is_listed(attribute):
-        return column_cell(position, attribute, lambda entries: entries.astype(dtype))
-    values = data_values(attribute)
-    values = (word_numbers(attribute) if values.dtype.kind == "U" else values).astype(dtype)
-    return column_cell(position, attribute, lambda entries: values[(entries - attribute.first).astype(np.int64)])
+    return inputs[0].name, cells.reshape(inner) if is_fixed else cells
 
 
 def _input_shape(item: Any) -> list[int | None]:
