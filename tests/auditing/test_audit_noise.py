@@ -28,7 +28,7 @@ def audited(rate):
     with serving(reply) as service:
         subject = Subject(service.url, ColumnRoles("hired", ["sex"], favourable="yes").read(people))
         result = auditing.audit(subject, QUICK)
-        subject.scorer.connection.close()
+        subject.scorer.model.close()
     return result
 
 

@@ -234,7 +234,7 @@ def test_noise_behind_an_endpoint_is_measured_with_new_answers():
     with serving(lambda them: {"predictions": np.where(rng.random(len(them)) < 0.5, "yes", "no").tolist()}) as service:
         model = load_model(service.url, SCHEMA)
         result = measure(model, people(500), examples=0)
-        model.connection.close()
+        model.model.close()
     # 30 distinct rows for 500 people: had their answers been kept, the interval of the rate would mean nothing.
     rate = result.rate(("sex",), "data")
     assert result.noise.noisy

@@ -67,7 +67,7 @@ def test_a_budget_holds_and_the_endpoint_counts_the_same():
     with serving(lambda them: {"predictions": answer(pd.DataFrame(them)).tolist()}) as service:
         model = load_model(service.url, SCHEMA)
         found = search(model, people(), budget=3000, samples=100)
-        model.connection.close()
+        model.model.close()
     assert found.noise.noisy
     assert found.noise_test.tested > 0
     assert found.queries == service.asked <= 3000

@@ -125,7 +125,7 @@ def connect_model(
         favourable=favourable,
         ledger=request.ledger,
     )
-    people = probe_individuals(schema)
+    people = np.unique(probe_individuals(schema), axis=0)  # queries may cost money
     if request.untyped:
         endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, people, compare=False)
     labels, outputs = answers = endpoint.probed or endpoint.ask(people)
