@@ -54,8 +54,8 @@ def dataset_card(name: str, *, data_home: str | Path | None = None) -> DatasetCa
         return entry.card
     home = store.data_home(data_home)
     path = store.find_file(entry.card, home)
-    place = {"place": "here" if path else "to be fetched", "path": str(path or store.manual_path(entry.card, home))}
-    return entry.card.model_copy(update=place)
+    expected = path or store.download_paths(entry.card, home)[0]
+    return entry.card.model_copy(update={"place": "here" if path else "to be fetched", "path": str(expected)})
 
 
 def dataset_cards(*, data_home: str | Path | None = None) -> list[DatasetCard]:

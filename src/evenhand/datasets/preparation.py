@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from evenhand.datasets.cells import parse_numbers
 from evenhand.datasets.entry import DatasetEntry
@@ -46,12 +46,12 @@ def prepare_dataset(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
     for name in entry.words:
         frame[name] = frame[name].map(lambda value: str(value).strip().removesuffix(".0"))
     if entry.keep:
-        frame = frame.loc[_check_rows(frame, entry.keep)]
+        frame = frame.query(entry.keep, engine="python")
     for name, minimum in entry.minima.items():
         frame = frame.loc[frame[name] >= minimum]
     derived: dict[str, Any] = dict(entry.constants)
     for name, (condition, value, other) in entry.derived.items():
-        derived[name] = _check_rows(frame, condition).map({True: value, False: other})
+        derived[name] = frame.eval(condition, engine="python").map({True: value, False: other})
     frame = frame.assign(**derived).reset_index(drop=True)
     types = {}
     for attribute in schema.attributes:
@@ -96,11 +96,6 @@ def table_hash(frame: pd.DataFrame) -> str:
     import hashlib
 
     return hashlib.sha256(frame.to_csv(index=False, lineterminator="\n").encode()).hexdigest()
-
-
-def _check_rows(frame: pd.DataFrame, condition: str) -> pd.Series:
-    """Evaluate a condition, an expression of ``pandas.DataFrame.eval``, on each row."""
-    return cast("pd.Series", frame.eval(condition, engine="python"))
 
 
 def _cast_columns(frame: pd.DataFrame, types: dict[str, str], location: str) -> pd.DataFrame:

@@ -33,15 +33,11 @@ def data_home(folder: str | Path | None = None) -> Path:
 def find_file(card: DatasetCard, home: Path) -> Path | None:
     """Find the file of a data set in a folder: under a recognised name, plain, compressed, or zipped as published."""
     named = (home / (name + suffix) for name in card.files for suffix in ("", *COMPRESSIONS))
-    return next((path for path in (*named, *_download_paths(card, home)) if path.is_file()), None)
+    return next((path for path in (*named, *download_paths(card, home)) if path.is_file()), None)
 
 
-def manual_path(card: DatasetCard, home: Path) -> Path:
-    """Return the path for a manual download."""
-    return _download_paths(card, home)[0]
-
-
-def _download_paths(card: DatasetCard, home: Path) -> list[Path]:
+def download_paths(card: DatasetCard, home: Path) -> list[Path]:
+    """List the path of the file of each URL."""
     return [home / url.rsplit("/", 1)[1] for url in card.urls]
 
 
@@ -72,7 +68,7 @@ def fetch_dataset(
     card, attempts = entry.card, []
     try:
         home.mkdir(parents=True, exist_ok=True)
-        for url, path in zip(card.urls, _download_paths(card, home), strict=True):
+        for url, path in zip(card.urls, download_paths(card, home), strict=True):
             content = io.BytesIO()
             try:
                 download(url, content.write, progress)
@@ -98,7 +94,7 @@ def missing_file_error(card: DatasetCard, home: Path, attempts: Sequence[str] = 
     failures = f" and could not be downloaded; tried {'; '.join(attempts)}" if attempts else ""
     return FetchError(
         f"the data set {card.name!r} is not in {home}{failures}",
-        hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or set its folder: "
+        hint=f"download {card.urls[0]} and save it as {download_paths(card, home)[0]}; or set its folder: "
         f"`data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
 

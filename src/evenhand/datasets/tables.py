@@ -26,8 +26,8 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
     files, and tables of DuckDB (see ``open_data``), are read up to ``MOST_IN_MEMORY`` rows.
 
     A text table has one line of column names. Its separator (comma, semicolon, tab or pipe) is detected. Its encoding
-    is UTF-8, or UTF-16 if it begins with a byte order mark. Other text is read as UTF-16 if every other byte is zero,
-    otherwise as Windows-1252 if possible. A warning reports the guess.
+    is UTF-8, or UTF-16 if it begins with a byte order mark. Other text is read as Windows-1252 if possible, and a
+    warning reports the guess.
 
     Only empty cells are missing: strings such as ``NA`` and ``null`` are kept. A column of a text table becomes a
     number column if every string in it is the canonical spelling of a number, such as ``2134`` or ``0.5``. ``02134``,

@@ -76,26 +76,21 @@ def guess_encoding(data: bytes, location: str) -> str:
     """
     if data.startswith((*(start for start, _, _ in BINARY_KINDS), codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-8"
-    guess = None
-    sample = data[: 2**16]
-    even, odd = sample[::2], sample[1::2]
-    # Letters of Western scripts have a zero high byte in UTF-16.
-    if len(data) % 2 == 0 and max(even.count(0), odd.count(0)) > len(odd) / 2:
-        guess = "utf-16-le" if odd.count(0) > even.count(0) else "utf-16-be"
-    elif not _decodes(data, "utf-8") and not CONTROLS.search(data):
-        letters = sum(map(len, SEQUENCES.findall(data)))
-        # Text with complete UTF-8 sequences is damaged UTF-8 rather than text in another encoding.
-        if letters <= sum(byte >= 0x80 for byte in data) / 2 and _decodes(data, WESTERN):
-            guess = WESTERN
-    if guess is None or not _decodes(data, guess):
+    if _decodes(data, "utf-8") or CONTROLS.search(data) or not _decodes(data, WESTERN):
         return "utf-8"
+    letters = sum(map(len, SEQUENCES.findall(data)))
+    if letters > sum(byte >= 0x80 for byte in data) / 2:
+        # Text with complete UTF-8 sequences is damaged UTF-8 rather than text in another encoding.
+        return "utf-8"
+    word = re.search(r"\w*[^\x00-\x7f]\w*", data.decode(WESTERN))
+    example = "" if word is None else f", such as {word.group()!r}"
     warnings.warn(
-        f"{location}: the text is not UTF-8 and is read as {guess}, which is a guess: check words such as "
-        f"{_odd_word(data, guess)!r}, or set the encoding with `encoding=NAME`",
+        f"{location}: the text is not UTF-8 and is read as {WESTERN}, which is a guess: check words{example}, or "
+        "set the encoding with `encoding=NAME`",
         GuessedEncodingWarning,
         stacklevel=4,
     )
-    return guess
+    return WESTERN
 
 
 def _decodes(data: bytes, encoding: str) -> bool:
@@ -104,13 +99,6 @@ def _decodes(data: bytes, encoding: str) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _odd_word(data: bytes, encoding: str) -> str:
-    """Return the first word with a letter outside ASCII, or else the first word."""
-    text = data.decode(encoding)
-    match = re.search(r"\w*[^\x00-\x7f]\w*", text) or re.search(r"\w+", text)
-    return "" if match is None else match.group()
 
 
 def decode_text(data: bytes, location: str, encoding: str) -> str:
@@ -136,7 +124,11 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError("the file contains a null byte, so it is not a text table", location=f"{location}, line {line}")
+        raise DataError(
+            "the file contains a null byte, so it is not a text table",
+            location=f"{location}, line {line}",
+            hint="for UTF-16 without a byte order mark, set `encoding=utf-16-le` or `encoding=utf-16-be`",
+        )
     if not text.strip():
         raise DataError("the file is empty", location=location)
     return text
@@ -162,8 +154,7 @@ def parse_table(
         raise DataError("this is JSON, not a text table", location=location, hint=hint)
     delimiter = _detect_delimiter(text)
     split = _split_with_arrow(text, delimiter, names, location) or _split(text, delimiter, names, location)
-    header, columns = split
-    return _to_frame(header, columns)
+    return _to_frame(*split)
 
 
 def _detect_delimiter(text: str) -> str:

@@ -11,7 +11,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -272,7 +272,9 @@ class _ColumnReview:
         self.dtype, self.name, self.target = table.frame[name].dtype, name, target
         self.protected = name in protected
         self.groups = self.protected or name in compared
-        self.coded = table[name].with_numbers()
+        coded = table[name]
+        # A copy, so that the table does not keep the distinct numbers of all its columns.
+        self.coded = coded.with_numbers() if coded.array is None else replace(coded)
         missing = self.coded.missing()
         counts = self.coded.counts
         self.present, self.missing = count_people(~missing, counts), count_people(missing, counts)

@@ -212,24 +212,22 @@ class OutcomeColumn:
             DataError: A cell is not a string, a number or a Boolean, or the column is empty.
         """
         cells = [parse_word(value.strip()) if isinstance(value, str) else value for value in coded.values]
-        labels = {code: cell for code, cell in enumerate(cells) if not is_missing(cell)}
+        labels = [cell for cell in cells if not is_missing(cell)]
         if not labels:
             raise DataError(f"column {coded.name!r} is empty")
-        places: dict[Value, int] = {}
-        words: list[Value] = []
-        codes, order = np.full(len(cells), -1), [sort_key(cell) for cell in cells]
-        for code in sorted(labels, key=order.__getitem__):
-            label = labels[code]
+        for label in labels:
             if not isinstance(label, str | bool | int | float):
                 raise DataError(
                     f"expected words or numbers in column {coded.name!r}, got {type(label).__name__} values",
                     hint="convert them to words or numbers",
                 )
-            key = outcome_key(label) if coded.array is None else label  # equal numbers have one spelling
-            codes[code] = places.setdefault(key, len(words))
-            if codes[code] == len(words):
-                words.append(label)
-        return cls(name or coded.name, coded, tuple(words), codes[coded.codes])
+        spelling = outcome_key if coded.array is None else repr  # equal numbers of one type have one spelling
+        words: dict[str, Value] = {}
+        for label in sorted(labels, key=sort_key):
+            words.setdefault(spelling(label), label)
+        places = {key: i for i, key in enumerate(words)}
+        codes = [-1 if is_missing(cell) else places[spelling(cell)] for cell in cells]
+        return cls(name or coded.name, coded, tuple(words.values()), np.array(codes, dtype=np.int64)[coded.codes])
 
     def describe(self, chosen: Iterable[Value]) -> str:
         """Describe some labels with their counts and first rows."""

@@ -109,13 +109,9 @@ class CodedColumn:
         return column._replace_values(parse_word) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
-        """Convert the strings to numbers, if every string is the canonical spelling of a number.
-
-        The result is a new column, so that a table does not keep the distinct numbers of all its columns.
-        """
-        words = [value for value in self.values if isinstance(value, str)] if self.array is None else []
-        numeric = words and not any(isinstance(parse_word(word), str) for word in words)
-        return self._replace_values(parse_word) if numeric else replace(self)
+        """Convert the strings to numbers, if every string is the canonical spelling of a number."""
+        words = [value for value in self.values if isinstance(value, str)]
+        return self if any(isinstance(parse_word(word), str) for word in words) else self._replace_values(parse_word)
 
     def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
         """Replace the values of the column and merge duplicates. If no value changes, return the column itself."""
