@@ -1,4 +1,4 @@
-"""Individuals whose decision flips with a protected attribute: how many there are, and who."""
+"""Counterfactual flips: rates, examples, and searches for more."""
 
 import lazy_loader
 

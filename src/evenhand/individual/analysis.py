@@ -199,7 +199,7 @@ def _some_variants(people: People, individuals: dict[Source, Floats], protected:
 
 
 def _have_known_values(schema: Schema, individuals: Floats, protected: Sequence[str]) -> Booleans:
-    """Return which individuals (n, attributes) have no protected value that is declared unknown, shape (n,)."""
+    """Select the individuals (n, attributes) without a protected value that is declared unknown, shape (n,)."""
     declared = [schema.position(name) for name in protected if schema[name].unknown is not None]
     return np.asarray(~np.isnan(individuals[:, declared]).any(axis=1))
 
@@ -334,7 +334,7 @@ class _FlipMeter:
                 at, interrupted = 0, True
         flags[at:] = False
         complete = at >= len(flags)
-        # Only people before the first one that was not queried count: they are a random sample.
+        # Only people before the first unanswered query count: they are a random sample.
         reached = len(individuals) if complete else int(distinct.first[at])
         if reached == 0:
             return _Count(None, individuals[:0], interrupted)
@@ -462,7 +462,7 @@ class _SingleFlips:
     def confirm(
         self, scorer: Scorer, confidence: float, allowance: _Allowance, limit: TimeLimit
     ) -> tuple[Booleans, RepeatCheck]:
-        """Return which flips repeat, shape (n,), and the counts."""
+        """Mark the flips that repeat, shape (n,), and count them."""
         if not self._sides:
             none = RepeatCheck(differed=0, tested=0, repeated=0, queries=0, confidence=confidence)
             return np.zeros(0, dtype=np.bool_), none

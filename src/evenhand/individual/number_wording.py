@@ -32,7 +32,7 @@ STOPPED = {
 }
 
 MAX_MEANS = 6
-"""Maximum number of values whose means are listed. Of more values, the lowest and the highest mean are listed."""
+"""Maximum number of values whose means are listed. Otherwise, only the lowest and the highest mean are."""
 
 
 def build_document(result: ChangeResult | NumberSearchResult) -> Document:
@@ -85,7 +85,7 @@ def change_answers(result: ChangeResult) -> list[Metric]:
 
 
 def _describe_means(means: dict[str, float], unit: str | None) -> str:
-    """Describe the mean under each value. Of many values, describe the lowest and the highest."""
+    """Describe the mean under each value, or only the lowest and the highest of many values."""
     if len(means) > MAX_MEANS:
         low, high = min(means, key=lambda value: means[value]), max(means, key=lambda value: means[value])
         ends = f"from {format_number(means[low], unit)} ({low}) to {format_number(means[high], unit)} ({high})"

@@ -1,4 +1,4 @@
-"""White box in place of its model, for decisions that rounding cannot change."""
+"""White boxes that answer for their model, except for decisions that rounding could change."""
 
 from __future__ import annotations
 

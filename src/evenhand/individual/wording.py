@@ -270,7 +270,7 @@ def rate_blocks(result: IndividualResult) -> Iterator[Block]:
 def _rate_row(rate: FlipRate) -> TableRow:
     headline, counterfactual = rate.headline, rate.counterfactual
     cells = (join_names(rate.protected), rate.population, headline.flips, headline.n)
-    published: tuple[object, ...] = ()
+    published: tuple[int | ReportedNumber, ...] = ()
     if counterfactual is not None:
         published = (counterfactual.without, counterfactual.breaking, show_quantity(rate.rate, "rate"))
     return TableRow((*cells, show_quantity(headline.rate, "rate"), *published))

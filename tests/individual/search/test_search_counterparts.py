@@ -151,7 +151,7 @@ def test_as_published_the_attribute_changes_alone():
     plain = search.search(model, SCHEMA.without_rules(), protected=["sex"], samples=0, budget=10_000)
     published = search.search(model, SCHEMA, protected=["sex"], samples=0, budget=10_000, as_published=True)
     assert published.profiles == plain.profiles
-    assert (published.table.found.unprotected == plain.table.found.unprotected).all()
+    assert (published.table.profiles.unprotected == plain.table.profiles.unprotected).all()
     with pytest.raises(OptionError, match="'sex'"):
         search.search(model, SCHEMA, protected=["sex"], constraints=["sex == f"], as_published=True)
 

@@ -26,7 +26,7 @@ from support import scaled, shared
 
 
 def profiles(result):
-    return {tuple(row) for row in result.table.found.unprotected.tolist()}
+    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 @pytest.mark.parametrize("kind", ["network", "tree", "labels", "box"])
@@ -182,7 +182,7 @@ def test_numbers_with_many_values_move_between_those_of_the_data():
     model = network_from_dense(wide, [(np.array([[1e-6], [1e-3], [0.4]]), np.array([-1.2]))])
     result = search.search(model, data, budget=1500, samples=0)
     assert result.profiles > 200
-    rows = result.table.found.unprotected
+    rows = result.table.profiles.unprotected
     score = rows[:, 0] * 1e-6 + rows[:, 1] * 1e-3 - 1.2
     assert ((score <= 0) & (score + 0.4 > 0)).all()
 

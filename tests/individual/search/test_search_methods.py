@@ -41,7 +41,7 @@ CASES = [(name, kind) for name in METHODS for kind in MODELS if kind == "network
 
 
 def profiles(result: search.SearchResult) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in result.table.found.unprotected.tolist()}
+    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -62,7 +62,7 @@ def test_everything_found_is_true(name, kind, seed, constrained, allow_infeasibl
         samples=0,
         seed=seed,
     )
-    found = result.table.found
+    found = result.table.profiles
     space = ProfileSpace(data, constraints=rules, allow_infeasible=allow_infeasible)
     rows = [tuple(row) for row in found.unprotected.tolist()]
     assert result.queries <= 3000
@@ -265,8 +265,8 @@ def test_a_tree_explains_the_last_profile():
     path = path_conditions(np.concatenate([around, last]), np.append(labels, 1), 1)
     holds = [(around[:, each.attribute] <= each.threshold) == each.below for each in path]
     assert (np.logical_and.reduce(holds) == labels).all()
-    assert path[-1].sure == 1.0
-    assert path[-1].negate().sure == 0.0
+    assert path[-1].certainty == 1.0
+    assert path[-1].negate().certainty == 0.0
     assert path_conditions(np.concatenate([around, last]), np.zeros(25, dtype=int), 0) == []
 
 
@@ -307,7 +307,7 @@ def test_as_many_as_the_published_programs_find(census, bench, name):
         model, data, method=name.lower(), seeds=seeds, local=100, allow_infeasible=True, as_published=True, samples=0
     )
     assert abs(result.profiles - published) <= max(0.1, 3 * deviation / mean) * published
-    some = result.table.found.unprotected[::50]
+    some = result.table.profiles.unprotected[::50]
     labels = model.predict(ProfileSpace(data, as_published=True).rows(some)).reshape(len(some), -1)
     assert (labels != labels[:, :1]).any(axis=1).all()
 
@@ -317,7 +317,7 @@ def test_validity_agrees_with_an_independent_count(census):
     model, data, seeds = census(CENSUS["C-a"])
     result = search.search(model, data, method="maft", seeds=seeds, allow_infeasible=True, as_published=True, samples=0)
     assert 0.08 < result.valid / result.profiles < 0.25
-    known, found = data.individuals[:, 1:], result.table.found
+    known, found = data.individuals[:, 1:], result.table.profiles
     together = np.ones(len(found), dtype=bool)
     for i, j in itertools.combinations(range(11), 2):
         together &= np.isin(found.unprotected[:, [i, j]] @ [100, 1], known[:, [i, j]] @ [100, 1])

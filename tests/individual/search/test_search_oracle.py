@@ -90,7 +90,7 @@ def test_models_are_asked_in_large_batches():
 
 
 def test_a_cache_that_is_full_changes_no_answer(monkeypatch):
-    monkeypatch.setattr("evenhand.individual.search.oracle.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("evenhand.individual.search.oracle.MAX_CACHED_SCORES", 0)
     model = LabelOnly(network(1))
     asked = oracle(model)
     everybody = np.concatenate([DOMAIN] * 4)

@@ -72,7 +72,7 @@ def test_of_a_small_domain_most_of_what_flips_is_found(method):
     space = ProfileSpace(people(40, 1), allow_infeasible=True)
     every = flipping_by_enumeration(model, space)
     found = search.search(model, people(40, 1), method=method, budget=20_000, samples=0, allow_infeasible=True, seed=1)
-    rows = {tuple(row) for row in found.table.found.unprotected.tolist()}
+    rows = {tuple(row) for row in found.table.profiles.unprotected.tolist()}
     # Walks that draw the attributes of least slope over and over stay near the people they began with.
     share = 0.6 if method in STAYING else 0.95
     assert rows <= every

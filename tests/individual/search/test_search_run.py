@@ -17,7 +17,7 @@ from evenhand.schema import Schema
 
 
 def found(result: SearchResult) -> set[tuple[float, ...]]:
-    return {tuple(row) for row in result.table.found.unprotected.tolist()}
+    return {tuple(row) for row in result.table.profiles.unprotected.tolist()}
 
 
 def test_the_rate_comes_first_and_covers_the_truth():
@@ -211,7 +211,7 @@ def test_intersections_and_several_labels():
     # m and c get yes where 2 g - 5 > max(4.5, g), from 6 on; the others where 2 g - 8 > g, at 9 alone.
     assert found(both) == {(6,), (7,), (8,)}
     assert found(alone) == {(6, 2), (7, 2), (8, 2)}
-    labels = both.table.found.labels.reshape(-1, 2, 3)
+    labels = both.table.profiles.labels.reshape(-1, 2, 3)
     assert (labels[:, 1, 2] == 2).all()
     assert (np.delete(labels.reshape(-1, 6), 5, axis=1) == labels[:, :1, 0]).all()
     assert all(len(example.outcomes) == 6 for example in both.examples)
@@ -266,7 +266,7 @@ def test_a_white_box_finds_the_same_with_the_models_own_scores():
     together = search.search(model, people(60, 1), seeds=20, local=20, seed=2, white_box=inside)
     assert (alone.asked, together.asked) == ("model", "white box")
     assert said(together) == said(alone)
-    assert np.array_equal(together.table.found.scores, alone.table.found.scores)
+    assert np.array_equal(together.table.profiles.scores, alone.table.profiles.scores)
     assert model.scored < together.queries
 
 

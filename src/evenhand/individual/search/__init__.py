@@ -1,4 +1,4 @@
-"""Search for individual discriminatory instances: people and texts decided differently for what is protected alone."""
+"""Search for people and texts whose label changes with protected attributes only."""
 
 import lazy_loader
 

@@ -162,7 +162,7 @@ class _Search:
         return self.noise is not None and self.noise.noisy
 
     def run(self) -> SearchResult:
-        """Run all phases."""
+        """Run all phases of the search."""
         config, varies = self.config, can_vary(self.scorer)
         shown: RankedReading | None = None
         test: RepeatCheck | None = None
@@ -202,7 +202,7 @@ class _Search:
         return self._build_result(table, shown, test, stopped_by)
 
     def _explore(self, limit: TimeLimit) -> StoppedBy:
-        """Estimate the flip rates and run the method in rounds. Return what ended it."""
+        """Estimate the flip rates and run the method in rounds. Return the reason for the end."""
         config, account, budget = self.config, self.account, self.config.budget
         reserved = 0
         if can_vary(self.scorer) and self.front is None:
@@ -235,7 +235,7 @@ class _Search:
                 account.budget += reserved
 
     def _estimate_rates(self, limit: TimeLimit) -> tuple[FlipRate, ...]:
-        """Estimate the flip rates with an oracle of their own: random samples are not findings of the search."""
+        """Estimate the flip rates with a separate oracle, since random samples are not findings of the search."""
         config = self.config
         space = ProfileSpace(self.space.schema, self.space.protected, as_published=config.as_published)
         collector = FindingCollector(space, len(self.scorer.classes))
@@ -283,7 +283,7 @@ class _Search:
             assignments=space.assignments,
             classes=self.scorer.classes,
             favourable=self.scorer.favourable,
-            found=findings,
+            profiles=findings,
             with_data=space.people is not None,
             real=_find_real(source, space, findings),
             carried=source.first_carried() if isinstance(source, People) else {},
@@ -314,8 +314,8 @@ class _Search:
             protected=space.protected,
             counterparts=space.schema.constrains_people,
             profiles=len(table),
-            valid=int(table.found.valid.sum()) if table.with_data else None,
-            given=int(table.found.given.sum()),
+            valid=int(table.profiles.valid.sum()) if table.with_data else None,
+            given=int(table.profiles.given.sum()),
             queries=self.account.settle(),
             rates=self.rates,
             examples=_example_profiles(table, shown, config.most_examples),
@@ -389,7 +389,7 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
 
 def _example_profiles(table: ProfileTable, shown: RankedReading | None, most: int) -> tuple[Example, ...]:
     if shown is None:  # there are no findings, or an interrupt came before the ranking
-        rows = np.lexsort((-table.gap, ~table.found.valid))[:most]
+        rows = np.lexsort((-table.gap, ~table.profiles.valid))[:most]
         return build_examples(table, rows, table.gap[rows])
     ranked = shown.ranked[:most]
     return build_examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
@@ -403,7 +403,7 @@ def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:
 
 
 def _next_seed_count(count: int, cost: int, left: float) -> int:
-    """Return the number of seeds of the next round: twice as many, if the budget is likely to cover the round."""
+    """Return the number of seeds of the next round: double it if the budget is likely to cover the round."""
     payable = int(count * left / cost) if cost else count
     return max(SEEDS, min(2 * count, payable, MAX_SEEDS))
 
@@ -422,7 +422,7 @@ def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
     """Check that seeds are individuals of a schema, and return them without the position of the passthrough row.
 
     Raises:
-        OptionError: The shape is wrong, or a seed lies outside the domain.
+        OptionError: The shape is wrong, or a seed is outside the domain.
     """
     if seeds.ndim == 2:
         seeds = seeds[:, : len(schema.attributes)]

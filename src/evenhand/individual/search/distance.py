@@ -1,4 +1,4 @@
-"""How far apart two people are: Gower's distance over attributes of every kind."""
+"""Distances between people, groups of similar people, and the severity of findings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,33 @@ from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
 
-CELLS = 100_000
-"""Distances held at once: few enough to stay in a processor's cache while attribute after attribute is added."""
+MAX_CELLS = 100_000
+"""Number of distances computed at once. They stay in the processor's cache while the attributes are summed."""
+
+MIN_GAIN = 0.05
+"""Fraction of the first total distance by which a further medoid must reduce it."""
+
+MAX_STEPS = 20
+"""Maximum number of steps that improve medoids."""
+
+MAX_RANKED = 1000
+"""Maximum number of profiles whose nearest person is determined."""
+
+MIN_RANKED = 100
+"""Minimum number of profiles whose nearest person is determined, regardless of the number of comparisons."""
+
+MAX_COMPARISONS = 300_000_000
+"""Maximum number of compared entries for that (about a second)."""
 
 
 class GowerDistance:
-    """The mean over the attributes of: 1 for another category, the difference over the range for what is ordered.
+    """Gower's distance, from 0 (identical) to 1.
 
-    From 0 (the same) to 1 (Gower, "A general coefficient of similarity and some of its properties", Biometrics 1971).
+    Mean over the attributes of: 1 for different categories, the difference divided by the range for ordered values
+    (Gower, "A general coefficient of similarity and some of its properties", Biometrics 1971).
 
     Args:
-        attributes: of the rows, in order.
+        attributes: Attributes of the rows, in order.
     """
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
@@ -31,95 +47,79 @@ class GowerDistance:
         spans = np.array([attribute.last - attribute.first for attribute in attributes])
         self._scale = np.where((spans > 0) & ~np.array(self._nominal, dtype=np.bool_), spans, 1.0)
 
-    def between(self, rows: Floats, others: Floats) -> NDArray[np.float32]:
-        """Return every row (n, U) to every other (m, U), shape (n, m)."""
-        return self._between(self._by_attribute(rows), self._by_attribute(others))
+    def between(self, rows: Floats, targets: Floats) -> NDArray[np.float32]:
+        """Compute the distance of every row (n, U) to every target (m, U), shape (n, m)."""
+        return self._between(self._by_attribute(rows), self._by_attribute(targets))
 
-    def nearest(self, rows: Floats, others: Floats) -> tuple[Floats, Integers]:
-        """Find for each row (n, U) the nearest of the others (m, U): its distance and position, shapes (n,)."""
-        distance, which = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
-        # So many rows at a time that the table of distances has about CELLS entries at most.
-        each = max(1, CELLS // max(1, len(others)))
-        ours, theirs = self._by_attribute(rows), self._by_attribute(others)
-        for start in range(0, len(rows), each):
-            found = self._between(ours[:, start : start + each], theirs)
-            best = np.argmin(found, axis=1)
-            which[start : start + each] = best
-            distance[start : start + each] = found[np.arange(len(found)), best]
-        return distance, which
+    def nearest(self, rows: Floats, targets: Floats) -> tuple[Floats, Integers]:
+        """Find the nearest target (m, U) of each row (n, U): its distance and its position, shapes (n,)."""
+        distances, nearest = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
+        step = max(1, MAX_CELLS // max(1, len(targets)))
+        scaled_rows, scaled_targets = self._by_attribute(rows), self._by_attribute(targets)
+        for start in range(0, len(rows), step):
+            part = self._between(scaled_rows[:, start : start + step], scaled_targets)
+            best = np.argmin(part, axis=1)
+            nearest[start : start + step] = best
+            distances[start : start + step] = part[np.arange(len(part)), best]
+        return distances, nearest
 
     def _by_attribute(self, rows: Floats) -> NDArray[np.float32]:
-        """Return codes of categories and parts of the range, (U, n), so that an attribute's entries are neighbours."""
+        """Scale the rows and store them by attribute, shape (U, n)."""
         return np.ascontiguousarray((rows / self._scale).T, dtype=np.float32)
 
-    def _between(self, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.float32]:
-        total = np.zeros((ours.shape[1], theirs.shape[1]), dtype=np.float32)
-        for nominal, one, two in zip(self._nominal, ours[:, :, None], theirs[:, None, :], strict=True):
-            total += one != two if nominal else np.abs(one - two)
+    def _between(self, rows: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+        total = np.zeros((rows.shape[1], targets.shape[1]), dtype=np.float32)
+        for nominal, left, right in zip(self._nominal, rows[:, :, None], targets[:, None, :], strict=True):
+            total += left != right if nominal else np.abs(left - right)
         total /= np.float32(max(1, len(self._nominal)))
         return total
 
 
-GAIN = 0.05
-"""Share of the first total distance that a further medoid must bring."""
-
-
 def k_medoids(distances: NDArray[np.float32], most: int) -> Integers:
-    """Find rows that stand for all: those with the least total distance to the others, greedily, then settled.
+    """Select representative rows: those with the smallest total distance to all others.
 
-    Medoids are added one by one, each where it brings the others closest (the first phase of PAM, Kaufman & Rousseeuw,
-    1990), while one brings at least ``GAIN`` of the distance that the first left. Then members choose their medoid and
-    groups their middle in turn until nothing changes.
+    Medoids are added one by one, each where it reduces the distances most (the first phase of PAM, Kaufman &
+    Rousseeuw, 1990), as long as it reduces them by ``MIN_GAIN``. Then members choose their medoid, and groups their
+    centre, in turn until nothing changes. Neither step increases the total distance.
 
     Args:
-        distances: shape (n, n), symmetric.
-        most: medoids at most.
+        distances: Symmetric distances, shape (n, n).
+        most: Maximum number of medoids.
 
     Returns:
-        Positions of the medoids, the one with most members first, shape (k,).
+        Positions of the medoids, largest group first, shape (k,).
     """
     chosen = [int(np.argmin(distances.sum(axis=1)))]
     nearest = distances[chosen[0]].copy()
-    first = float(nearest.sum())
+    total = float(nearest.sum())
     while len(chosen) < min(most, len(distances)):
         gains = np.maximum(nearest - distances, 0).sum(axis=1)
         best = int(np.argmax(gains))
-        if gains[best] <= GAIN * first:
+        if gains[best] <= MIN_GAIN * total:
             break
         chosen.append(best)
         nearest = np.minimum(nearest, distances[best])
     medoids = np.array(chosen)
-    # Neither step can make the total distance larger.
-    for _ in range(20):
-        member = np.argmin(distances[medoids], axis=0)
-        inside = [np.flatnonzero(member == k) for k in range(len(medoids))]
-        settled = np.array([rows[np.argmin(distances[np.ix_(rows, rows)].sum(axis=1))] for rows in inside])
-        if (settled == medoids).all():
+    for _ in range(MAX_STEPS):
+        group = np.argmin(distances[medoids], axis=0)
+        members = [np.flatnonzero(group == k) for k in range(len(medoids))]
+        centres = np.array([rows[np.argmin(distances[np.ix_(rows, rows)].sum(axis=1))] for rows in members])
+        if (centres == medoids).all():
             break
-        medoids = settled
+        medoids = centres
     sizes = np.bincount(np.argmin(distances[medoids], axis=0), minlength=len(medoids))
     return np.asarray(medoids[np.argsort(-sizes, kind="stable")], dtype=np.int64)
 
 
-# Who comes first: those for whom most changes with the protected attribute, and who are most like somebody real.
-
-MOST_RANKED = 1000
-"""Profiles whose nearest person is looked for, at most."""
-
-COMPARISONS = 300_000_000
-"""Attributes compared for that, at most (a second or so)."""
-
-
 @dataclass(frozen=True)
 class RankedProfiles:
-    """Profiles by severity, the most severe first.
+    """Profiles by severity, most severe first.
 
     Attributes:
-        rows: positions in the table, shape (k,).
-        severity: shape (k,): the score gap times how near somebody in the data is (1 minus the distance); the gap
-            alone without data.
-        distance: to the nearest person in the data, shape (k,); None without data.
-        nearest: the unprotected part of that person, shape (k, U); None without data.
+        rows: Positions in the table, shape (k,).
+        severity: Gap between scores times 1 minus the distance, shape (k,). Without data, the gap.
+        distance: Distance to the nearest person in the data, shape (k,). None without data.
+        nearest: Unprotected part of that person, shape (k, U). None without data.
     """
 
     rows: Integers
@@ -140,20 +140,21 @@ class RankedProfiles:
 
 
 def rank_profiles(table: ProfileTable, space: ProfileSpace) -> RankedProfiles:
-    """Return the profiles with the widest gaps, plausible profiles first, ranked by severity.
+    """Rank the profiles with the widest gaps by severity, plausible profiles first.
 
-    Where a gap says nothing (labels only) it is 1 for all, and the profile nearest to a real person comes first.
+    If the model returns labels only, all gaps are 1, and the profile nearest to a person in the data comes first.
     """
-    order = np.lexsort((-table.gap, ~table.found.valid))
+    valid = table.profiles.valid
+    order = np.lexsort((-table.gap, ~valid))
     people = 0 if space.people is None else len(space.people)
-    affordable = COMPARISONS // max(1, people * space.width)
-    weighed = score_severity(table, space, order[: min(MOST_RANKED, max(100, affordable))])
-    return weighed[np.lexsort((-weighed.severity, ~table.found.valid[weighed.rows]))]
+    affordable = MAX_COMPARISONS // max(1, people * space.width)
+    ranked = score_severity(table, space, order[: min(MAX_RANKED, max(MIN_RANKED, affordable))])
+    return ranked[np.lexsort((-ranked.severity, ~valid[ranked.rows]))]
 
 
 def score_severity(table: ProfileTable, space: ProfileSpace, rows: Integers) -> RankedProfiles:
-    """Return the severity of some profiles, in the order given."""
+    """Compute the severity of some profiles, without changing their order."""
     if space.people is None:
         return RankedProfiles(rows, table.gap[rows], None, None)
-    distance, which = GowerDistance(space.attributes).nearest(table.found.unprotected[rows], space.people)
-    return RankedProfiles(rows, table.gap[rows] * (1 - distance), distance, space.people[which])
+    distances, nearest = GowerDistance(space.attributes).nearest(table.profiles.unprotected[rows], space.people)
+    return RankedProfiles(rows, table.gap[rows] * (1 - distances), distances, space.people[nearest])

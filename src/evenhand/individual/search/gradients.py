@@ -1,4 +1,4 @@
-"""Gradients of white boxes: of an additive network by hand, of a PyTorch module by autograd."""
+"""Gradients of white boxes: analytic for additive networks, by autograd for PyTorch modules."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.cells import is_listed
-from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm
+from evenhand.models.additive.network import AdditiveNetwork, LineTerm
 from evenhand.models.scorer import Scorer, ask_in_batches
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema.attribute import Attribute
 
 
 class Gradients(Protocol):
-    """How the predicted label's probability, or its cross-entropy, changes along every unprotected attribute."""
+    """Gradient of the predicted label's probability, or of its cross-entropy, by the unprotected attributes."""
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
-        """Of profiles (n, U), each under one assignment (n,): shape (n, U)."""
+        """Compute the gradients of profiles (n, U), each under one assignment (n,): shape (n, U)."""
         ...
 
 
-def find_gradients(scorer: Scorer, space: ProfileSpace, inside: ProfileNetwork | None) -> Gradients:
-    """Return what gives a model's gradients.
+def find_gradients(scorer: Scorer, space: ProfileSpace, network: ProfileNetwork | None) -> Gradients:
+    """Return the gradients of a model.
 
     Args:
-        inside: where the model is an additive network itself.
+        scorer: The model.
+        space: Space of the profiles.
+        network: The model, if it is an additive network itself.
 
     Raises:
-        OptionError: the model has none, such as trees or an endpoint.
+        OptionError: The model has no gradients, such as trees or an endpoint.
     """
-    if inside is not None:
-        return inside
+    if network is not None:
+        return network
     if isinstance(scorer, AdditiveNetwork):
         return ProfileNetwork(scorer, space)
     try:
-        network = extract_white_box(scorer)
-        if isinstance(network, AdditiveNetwork):
-            return ProfileNetwork(network, space)
+        white_box = extract_white_box(scorer)
+        if isinstance(white_box, AdditiveNetwork):
+            return ProfileNetwork(white_box, space)
     except NotAdditiveError:
-        pass  # a PyTorch module has gradients whatever it is made of
+        pass  # every PyTorch module has gradients
     if type(scorer).__name__ == "TorchModule":
         return TorchGradients(scorer, space)
     raise OptionError(
@@ -53,14 +55,14 @@ def find_gradients(scorer: Scorer, space: ProfileSpace, inside: ProfileNetwork |
 
 
 class TorchGradients:
-    """Gradients by autograd, one backward pass for the whole batch; the module is asked in evaluation mode."""
+    """Gradients by autograd, one backward pass per batch. The module is in evaluation mode."""
 
     def __init__(self, scorer: Any, space: ProfileSpace) -> None:
         self._scorer = scorer
         self._space = space
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
-        """As ``Gradients`` says."""
+        """Compute the gradients (see ``Gradients``)."""
         rows = self._space.rows_as(unprotected, which)
         by_input = ask_in_batches(
             lambda inputs: self._input_derivatives(inputs, loss=loss),
@@ -70,54 +72,68 @@ class TorchGradients:
         return self._attribute_derivatives(by_input, rows)
 
     def _input_derivatives(self, inputs: Floats, *, loss: bool) -> Floats:
-        """Return derivatives by the inputs (n, width), shape (n, width)."""
+        """Compute the derivatives by the inputs (n, width), shape (n, width)."""
         import torch
 
         from evenhand.models.blackbox.torch_module import evaluation_mode, input_type
 
-        kind, device = input_type(self._scorer.source)
-        taken = torch.as_tensor(inputs, dtype=kind, device=device).requires_grad_(True)
+        dtype, device = input_type(self._scorer.source)
+        tensor = torch.as_tensor(inputs, dtype=dtype, device=device).requires_grad_(True)
         with evaluation_mode(self._scorer.run):
-            outputs = self._scorer.run(taken)
+            outputs = self._scorer.run(tensor)
         outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
         outputs = outputs.reshape(len(inputs), -1).to(torch.float64)
-        probable = self._scorer.reading.kind == "probability"
+        are_probabilities = self._scorer.reading.kind == "probability"
         if outputs.shape[1] == 1:
-            positive = outputs[:, 0] if probable else torch.sigmoid(outputs[:, 0])
+            positive = outputs[:, 0] if are_probabilities else torch.sigmoid(outputs[:, 0])
             scores = torch.stack([1 - positive, positive], dim=1)
         else:
-            scores = outputs if probable else torch.softmax(outputs, dim=1)
+            scores = outputs if are_probabilities else torch.softmax(outputs, dim=1)
         predicted = scores.max(dim=1).values
-        wanted = -torch.log(predicted) if loss else predicted
-        (found,) = torch.autograd.grad(wanted.sum(), taken)
-        return np.asarray(found.to("cpu", torch.float64).numpy())
+        objective = -torch.log(predicted) if loss else predicted
+        (gradient,) = torch.autograd.grad(objective.sum(), tensor)
+        return np.asarray(gradient.to("cpu", torch.float64).numpy())
 
     def _attribute_derivatives(self, by_input: Floats, rows: Floats) -> Floats:
-        """Return derivatives by the inputs (n, width) as derivatives by the unprotected entries (n, U)."""
+        """Convert derivatives by the inputs (n, width) to derivatives by the unprotected entries (n, U)."""
         starts = np.concatenate([[0], np.cumsum([attribute.width for attribute in self._space.schema.attributes])])
         gradient = np.empty((len(rows), self._space.width))
         for i, column in enumerate(self._space.columns):
             attribute = self._space.attributes[i]
-            rises = _numeric_rise(attribute, float(self._space.step[i]), rows[:, column])
-            gradient[:, i] = (by_input[:, starts[column] : starts[column + 1]] * rises).sum(axis=1)
+            slopes = _central_difference(attribute, attribute, float(self._space.step[i]), rows[:, column])
+            gradient[:, i] = (by_input[:, starts[column] : starts[column + 1]] * slopes).sum(axis=1)
         return gradient
 
 
-def _numeric_rise(attribute: Attribute, step: float, entries: Floats) -> Floats:
-    """Return how an attribute's inputs change around entries (n,), shape (n, width)."""
+class _Term(Protocol):
+    """Contributions or inputs of an attribute."""
+
+    def at(self, entries: Floats) -> Floats: ...
+
+
+def _central_difference(attribute: Attribute, term: _Term | Attribute, step: float, entries: Floats) -> Floats:
+    """Compute central differences over one move at entries (n,), one-sided at the ends of the domain, shape (n, width).
+
+    Args:
+        attribute: The attribute.
+        term: Contributions of the attribute to a network, or the attribute itself for its inputs.
+        step: Size of a move.
+        entries: The entries.
+    """
+    evaluate = term.inputs if isinstance(term, Attribute) else term.at
     above = np.minimum(entries + step, attribute.last)
     below = np.maximum(entries - step, attribute.first)
-    return np.asarray((attribute.inputs(above) - attribute.inputs(below)) / np.maximum(above - below, 1e-300)[:, None])
-
-
-# An additive network asked about profiles: the unprotected part is computed once for all assignments; gradients.
+    return np.asarray((evaluate(above) - evaluate(below)) / np.maximum(above - below, 1e-300)[:, None])
 
 
 class ProfileNetwork:
-    """The same answers as the network's, up to rounding, several times faster; and exact gradients.
+    """Additive network evaluated on profiles, with exact gradients.
 
-    The derivative along an attribute that enters by a table or by bins is the central difference of its
-    contributions over one move to each side (one-sided at the domain's ends), which is exact where they are affine.
+    The unprotected part is computed once for all assignments, which is several times faster than the network itself.
+    The outputs are equal up to rounding.
+
+    The derivative by an attribute that enters by a table or by bins is the central difference of its contributions over
+    one move (one-sided at the ends of the domain), which is exact for affine contributions.
     """
 
     def __init__(self, network: AdditiveNetwork, space: ProfileSpace) -> None:
@@ -136,14 +152,15 @@ class ProfileNetwork:
         self._others = [(i, part) for i, part in enumerate(parts) if not isinstance(part, LineTerm)]
         self._space = space
         self._moved = bool(space.moved)
+        attributes = space.attributes
         self._tables = {
-            i: _unit_slopes(space.attributes[i], part, float(space.step[i]))
+            i: _central_difference(attributes[i], part, float(space.step[i]), attributes[i].domain())
             for i, part in self._others
-            if is_listed(space.attributes[i])
+            if is_listed(attributes[i])
         }
 
     def logits(self, unprotected: Floats) -> Floats:
-        """Return the outputs for profiles (n, U) under every assignment or its stand-in, shape (n, A, outputs)."""
+        """Compute the outputs for profiles (n, U) under every assignment or its substitute, shape (n, A, outputs)."""
         if self._space.varies:
             which = self._space.substitutes(unprotected)
             repeated = np.repeat(unprotected, which.shape[1], axis=0)
@@ -158,28 +175,30 @@ class ProfileNetwork:
 
     @property
     def lines(self) -> Booleans:
-        """Which unprotected attributes enter affinely, so that there are answers between whole numbers, shape (U,)."""
+        """Unprotected attributes that enter affinely, so that values between whole numbers are defined, shape (U,)."""
         return np.isin(np.arange(self._space.width), self._lines)
 
     def logits_at(self, unprotected: Floats, which: Integers) -> Floats:
-        """Return the outputs for profiles (n, U) under one assignment each (n,), shape (n, outputs)."""
+        """Compute the outputs for profiles (n, U) under one assignment each (n,), shape (n, outputs)."""
         values = self._assigned_units(unprotected, which)
         for weights, bias in self._layers:
             values = np.maximum(values, 0.0) @ weights + bias
         return np.asarray(values)
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
-        """Return derivatives along the unprotected attributes of profiles (n, U) under assignments (n,), shape (n, U).
+        """Compute the gradients of profiles (n, U) under assignments (n,), shape (n, U).
 
         Args:
-            loss: of the cross-entropy of the predicted label; else of its probability.
+            unprotected: The profiles.
+            which: Assignment of each.
+            loss: Whether to differentiate the cross-entropy of the predicted label instead of its probability.
         """
         values = self._assigned_units(unprotected, which)
         active = []
         for weights, bias in self._layers:
             active.append(values > 0)
             values = np.where(active[-1], values, 0.0) @ weights + bias
-        # The chain rule, backwards: a ReLU passes a derivative on where it is on.
+        # Chain rule, backwards: a ReLU passes a derivative on if it is active.
         back = _output_gradient(values, loss=loss)
         for (weights, _), positive in zip(reversed(self._layers), reversed(active), strict=True):
             back = np.where(positive, back @ weights.T, 0.0)
@@ -188,17 +207,16 @@ class ProfileNetwork:
         gradient = np.empty(unprotected.shape)
         gradient[:, self._lines] = back @ self._slopes.T
         for i, part in self._others:
-            table = self._tables.get(i)
-            entries = unprotected[:, i]
+            table, entries = self._tables.get(i), unprotected[:, i]
             if table is not None:
-                rises = table[(entries - self._space.lower[i]).astype(np.int64)]
+                slopes = table[(entries - self._space.lower[i]).astype(np.int64)]
             else:
-                rises = _part_rise(self._space.attributes[i], part, float(self._space.step[i]), entries)
-            gradient[:, i] = (back * rises).sum(axis=1)
+                slopes = _central_difference(self._space.attributes[i], part, float(self._space.step[i]), entries)
+            gradient[:, i] = (back * slopes).sum(axis=1)
         return gradient
 
     def _assigned_units(self, unprotected: Floats, which: Integers) -> Floats:
-        """Return the first layer's sums of profiles (n, U) under one assignment each (n,), shape (n, units)."""
+        """Compute the first layer's sums of profiles (n, U) under one assignment each (n,), shape (n, units)."""
         if self._moved:
             unprotected = self._space.rows_as(unprotected, which)[:, self._space.columns]
         return self._profile_units(unprotected) + self._assigned[which]
@@ -213,7 +231,7 @@ class ProfileNetwork:
 
 
 def class_probabilities(logits: Floats) -> Floats:
-    """Return class probabilities from logits (..., 1) or (..., classes), shape (..., classes)."""
+    """Convert logits (..., 1) or (..., classes) to class probabilities, shape (..., classes)."""
     if logits.shape[-1] == 1:
         positive = 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
         return np.concatenate([1 - positive, positive], axis=-1)
@@ -222,34 +240,23 @@ def class_probabilities(logits: Floats) -> Floats:
 
 
 def labels_from_logits(logits: Floats) -> Integers:
-    """Return the labels from logits (..., 1) or (..., classes), as an additive network decides, shape (...)."""
+    """Convert logits (..., 1) or (..., classes) to labels as an additive network does, shape (...)."""
     if logits.shape[-1] == 1:
         return np.asarray(logits[..., 0] > 0, dtype=np.int64)
     return np.asarray(np.argmax(logits, axis=-1), dtype=np.int64)
 
 
 def _output_gradient(logits: Floats, *, loss: bool) -> Floats:
-    """Return derivative of the predicted label's probability, or of its cross-entropy, by the logits (n, outputs)."""
+    """Differentiate the predicted label's probability, or its cross-entropy, by the logits (n, outputs)."""
     scores = class_probabilities(logits)
     if logits.shape[1] == 1:
-        # d p_1 / d logit = p_0 p_1; the predicted label's cross-entropy falls by what it lacks to 1.
+        # d p_1 / d logit = p_0 p_1. The cross-entropy of the predicted label decreases by 1 minus its probability.
         sign = np.where(logits > 0, 1.0, -1.0)
         if loss:
             return np.asarray(-sign * scores.min(axis=1, keepdims=True))
         return np.asarray(sign * scores[:, :1] * scores[:, 1:])
-    n = np.arange(len(logits))
-    winner = np.argmax(logits, axis=1)
-    towards = -scores
-    towards[n, winner] += 1.0
-    return np.asarray(-towards if loss else scores[n, winner][:, None] * towards)
-
-
-def _unit_slopes(attribute: Attribute, part: AttributeTerm, step: float) -> Floats:
-    return _part_rise(attribute, part, step, attribute.domain())
-
-
-def _part_rise(attribute: Attribute, part: AttributeTerm, step: float, entries: Floats) -> Floats:
-    """Return the central difference of an attribute's contributions at entries (n,), shape (n, units)."""
-    above = np.minimum(entries + step, attribute.last)
-    below = np.maximum(entries - step, attribute.first)
-    return np.asarray((part.at(above) - part.at(below)) / np.maximum(above - below, 1e-300)[:, None])
+    rows = np.arange(len(logits))
+    predicted = np.argmax(logits, axis=1)
+    direction = -scores
+    direction[rows, predicted] += 1.0
+    return np.asarray(-direction if loss else scores[rows, predicted][:, None] * direction)

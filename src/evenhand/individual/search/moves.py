@@ -1,9 +1,8 @@
-"""Moves that never leave the plausible profiles: every change of one attribute that the data do not speak against."""
+"""Moves between plausible profiles: changes of one attribute that no pair of values in the data contradicts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,81 +12,79 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
 
-Codes: TypeAlias = Integers
-
-LEVELS = 64
-"""Values of one attribute that moves lead to, at most; of a number with more, quantiles of the data."""
+MAX_LEVELS = 64
+"""Maximum number of values of an attribute that moves lead to. For more values, quantiles of the data are used."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """A profile as one level per part, and the moves to other levels.
+    """Profiles as one level per part, and the moves to other levels.
 
-    A part is what moves as a whole: an attribute or a one-hot group. Its levels are the values it can move to; the
-    levels of all parts are numbered together. A move takes one part to another level. Parts that in the data follow
-    from it (each of its levels occurs with a single level of theirs) move along where they must.
+    A part is an attribute or a one-hot group. Its levels are the values that it can move to; the levels of all parts
+    are numbered consecutively. A move takes one part to another level. Dependent parts move too if they have to: in the
+    data, each level of the part occurs with a single level of theirs.
 
     Attributes:
-        columns: per part, its columns among the U unprotected ones.
-        levels: per part, the entries of each of its levels, shape (levels, columns).
-        start: shape (parts,), the number of each part's first level.
-        part: shape (V,), the part of each level.
-        clash: shape (V, V), 1 where two levels of different parts never occur together, else 0.
-        blocking: the same without those clashes that are mended by what moves along.
-        possible: shape (V,), whether a level occurs at all.
-        along: shape (V, parts), the level that another part takes with this one where it follows from it, else -1.
-        complete: whether the levels are the whole domain.
+        columns: Columns of each part among the U unprotected ones.
+        levels: Entries of the levels of each part, shape (levels, columns).
+        start: Number of each part's first level, shape (parts,).
+        part: Part of each level, shape (V,).
+        clash: 1 for two levels of different parts that never occur together, else 0, shape (V, V).
+        blocking: ``clash`` without pairs that a dependent move resolves.
+        possible: Whether each level occurs at all, shape (V,).
+        along: Level that another part takes with each level if it depends on it, else -1, shape (V, parts).
+        complete: Whether the levels are the whole domain.
     """
 
-    columns: tuple[Codes, ...]
+    columns: tuple[Integers, ...]
     levels: tuple[Floats, ...]
-    start: Codes
-    part: Codes
+    start: Integers
+    part: Integers
     clash: NDArray[np.float32]
     blocking: NDArray[np.float32]
     possible: Booleans
-    along: Codes
+    along: Integers
     complete: bool
 
     @classmethod
     def of(cls, space: ProfileSpace) -> Moves:
-        """Return the moves of a space."""
-        grouped = {int(i) for group in space.groups for i in group}
-        columns = [*space.groups, *(np.array([i]) for i in range(space.width) if i not in grouped)]
+        """Build the moves of a space."""
+        parts = space.parts
         levels = [
-            np.eye(len(each))
-            if len(each) > 1
+            np.eye(len(columns))
+            if len(columns) > 1
             else _attribute_levels(
-                space.attributes[each[0]], None if space.people is None else space.people[:, each[0]]
+                space.attributes[columns[0]], None if space.people is None else space.people[:, columns[0]]
             )
-            for each in columns
+            for columns in parts
         ]
-        sizes = [len(each) for each in levels]
+        sizes = [len(entries) for entries in levels]
         start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        part = np.repeat(np.arange(len(columns)), sizes)
-        clash = _clash_matrix(space, columns, levels, part)
+        part = np.repeat(np.arange(len(parts)), sizes)
+        clash = _clash_matrix(space, parts, levels, part)
         possible = np.diag(clash) == 0
         clash[part[:, None] == part] = 0
-        along = _find_along(clash, possible, part, start)
-        follows = along[:, part] >= 0
-        whole = all(
-            len(each) > 1 or space.attributes[each[0]].size == size for each, size in zip(columns, sizes, strict=True)
+        along = _find_dependent_levels(clash, possible, part, len(parts))
+        dependent = along[:, part] >= 0
+        complete = all(
+            len(columns) > 1 or space.attributes[columns[0]].size == size
+            for columns, size in zip(parts, sizes, strict=True)
         )
         return cls(
-            columns=tuple(columns),
+            columns=tuple(parts),
             levels=tuple(levels),
             start=start,
             part=part,
             clash=clash,
-            # Read as [level that stays, level moved to].
-            blocking=np.where(follows.T, 0, clash).astype(np.float32),
+            # Indexed as [level that stays, level moved to].
+            blocking=np.where(dependent.T, 0, clash).astype(np.float32),
             possible=possible,
             along=along,
-            complete=whole,
+            complete=complete,
         )
 
-    def codes(self, unprotected: Floats) -> Codes:
-        """Return the level of every part of profiles (n, U), the nearest where there is none, shape (n, parts)."""
+    def codes(self, unprotected: Floats) -> Integers:
+        """Convert profiles (n, U) to the nearest level of every part, shape (n, parts)."""
         codes = np.empty((len(unprotected), len(self.columns)), dtype=np.int64)
         for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
             if len(columns) > 1:
@@ -97,74 +94,76 @@ class Moves:
                 codes[:, i] = np.searchsorted((values[1:] + values[:-1]) / 2, unprotected[:, columns[0]])
         return codes + self.start
 
-    def rows(self, codes: Codes) -> Floats:
-        """Return profiles (n, U) with these levels (n, parts)."""
-        rows = np.empty((len(codes), sum(len(columns) for columns in self.columns)))
+    def rows(self, codes: Integers) -> Floats:
+        """Convert levels (n, parts) to profiles (n, U)."""
+        rows = np.empty((len(codes), sum(map(len, self.columns))))
         for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
             rows[:, columns] = levels[codes[:, i] - self.start[i]]
         return rows
 
-    def open(self, codes: Codes) -> Booleans:
-        """Return which levels profiles (n, parts) could move to as far as pairs of values say, shape (n, V)."""
-        n = np.arange(len(codes))[:, None]
+    def open(self, codes: Integers) -> Booleans:
+        """Return the levels that profiles (n, parts) can move to without a clash, shape (n, V)."""
+        rows = np.arange(len(codes))[:, None]
         staying = np.zeros((len(codes), len(self.part)), dtype=np.float32)
-        staying[n, codes] = 1
-        open_ = (staying @ self.blocking < 0.5) & self.possible  # a part never clashes with itself
-        open_[n, codes] = False
-        return np.asarray(open_)
+        staying[rows, codes] = 1
+        reachable = (staying @ self.blocking < 0.5) & self.possible  # a part never clashes with itself
+        reachable[rows, codes] = False
+        return np.asarray(reachable)
 
-    def move(self, unprotected: Floats, codes: Codes, level: Codes) -> tuple[Floats, Codes]:
-        """Return profiles (n, U) with codes (n, parts) after moving to a level each (n,), and their codes."""
+    def move(self, unprotected: Floats, codes: Integers, level: Integers) -> tuple[Floats, Integers]:
+        """Move profiles (n, U) with codes (n, parts) to one level each (n,). Return the profiles and their codes."""
         rows, codes, parts = unprotected.copy(), codes.copy(), self.part[level]
-        n = np.arange(len(rows))
-        codes[n, parts] = level
-        changes = [(n, parts)]
-        # What stands beside the new value moves along only where it would clash with it.
+        every = np.arange(len(rows))
+        codes[every, parts] = level
+        changes = [(every, parts)]
+        # A dependent part moves only if its level clashes with the new one.
         for other in np.flatnonzero((self.along >= 0).any(axis=0)).tolist():
             target = self.along[level, other]
-            where = np.flatnonzero((target >= 0) & (self.clash[codes[:, other], level] > 0))
-            codes[where, other] = target[where]
-            changes.append((where, np.full(len(where), other)))
+            clashing = np.flatnonzero((target >= 0) & (self.clash[codes[:, other], level] > 0))
+            codes[clashing, other] = target[clashing]
+            changes.append((clashing, np.full(len(clashing), other)))
         for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
-            for which, part in changes:
-                where = which[part == i]
-                if len(where):
-                    rows[np.ix_(where, columns)] = levels[codes[where, i] - self.start[i]]
+            for changed, part in changes:
+                selected = changed[part == i]
+                if len(selected):
+                    rows[np.ix_(selected, columns)] = levels[codes[selected, i] - self.start[i]]
         return rows, codes
 
-    def list_profiles(self, most: int) -> Codes | None:
-        """Everybody without a clash, shape (n, parts); None where there are more than ``most``, or too many values."""
+    def list_profiles(self, most: int) -> Integers | None:
+        """List all profiles without a clash, shape (n, parts). None if there are more than ``most``."""
         if not self.complete:
             return None
         codes = np.empty((1, 0), dtype=np.int64)
         for i, levels in enumerate(self.levels):
             options = self.start[i] + np.arange(len(levels))
             options = options[self.possible[options]]
-            good = np.ones((len(codes), len(options)), dtype=np.bool_)
-            for before in codes.T:
-                good &= self.clash[before][:, options] == 0
-            which, option = np.nonzero(good)
-            if len(which) > most:
+            allowed = np.ones((len(codes), len(options)), dtype=np.bool_)
+            for column in codes.T:
+                allowed &= self.clash[column][:, options] == 0
+            profile, option = np.nonzero(allowed)
+            if len(profile) > most:
                 return None
-            codes = np.concatenate([codes[which], options[option][:, None]], axis=1)
+            codes = np.concatenate([codes[profile], options[option][:, None]], axis=1)
         return codes
 
 
 def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
-    if attribute.size is not None and attribute.size <= LEVELS:
+    if attribute.size is not None and attribute.size <= MAX_LEVELS:
         return attribute.domain()[:, None]
     if entries is None:
-        values = np.linspace(attribute.first, attribute.last, LEVELS)
+        values = np.linspace(attribute.first, attribute.last, MAX_LEVELS)
         values = np.round(values) if attribute.size is not None else values
     else:
         values = np.unique(entries)
-        if len(values) > LEVELS:
-            values = np.quantile(entries, np.linspace(0, 1, LEVELS), method="nearest")
+        if len(values) > MAX_LEVELS:
+            values = np.quantile(entries, np.linspace(0, 1, MAX_LEVELS), method="nearest")
     return np.unique(values)[:, None]
 
 
-def _clash_matrix(space: ProfileSpace, columns: list[Codes], levels: list[Floats], part: Codes) -> NDArray[np.float32]:
-    """1 where two levels never occur together; on the diagonal, where a level cannot occur at all. Shape (V, V)."""
+def _clash_matrix(
+    space: ProfileSpace, parts: list[Integers], levels: list[Floats], part: Integers
+) -> NDArray[np.float32]:
+    """Mark levels that never occur together with 1, and on the diagonal levels that cannot occur, shape (V, V)."""
     if space.allow_infeasible or space.pairs is None:
         return np.zeros((len(part), len(part)), dtype=np.float32)
     pairs, moved = space.pairs, set(space.moved)
@@ -173,31 +172,30 @@ def _clash_matrix(space: ProfileSpace, columns: list[Codes], levels: list[Floats
     apart = 1 - np.unpackbits(bits, axis=1, bitorder="little", count=cells).astype(np.float32)
     held = np.zeros((len(part), cells), dtype=np.float32)
     at = 0
-    for each, entries in zip(columns, levels, strict=True):
+    for columns, entries in zip(parts, levels, strict=True):
         rows = np.tile(space.lower, (len(entries), 1))
-        rows[:, each] = entries
+        rows[:, columns] = entries
         people = space.rows_as(rows, np.zeros(len(rows), dtype=np.int64))
-        # What moves along has several values: whether they occur with the rest is seen when somebody is there.
-        if not moved & set(each.tolist()):
-            for cell in pairs.cells(people)[:, np.array(space.columns)[each]].T:
+        # A linked attribute has several values: whether they occur with the rest is checked for each person.
+        if not moved & set(columns.tolist()):
+            for cell in pairs.cells(people)[:, np.array(space.columns)[columns]].T:
                 held[at + np.arange(len(entries)), cell] = 1
         at += len(entries)
     return np.asarray(held @ apart @ held.T > 0, dtype=np.float32)
 
 
-def _find_along(clash: NDArray[np.float32], possible: Booleans, part: Codes, start: Codes) -> Codes:
-    """See ``Moves.along``: found from which levels occur together."""
-    parts = len(start)
+def _find_dependent_levels(clash: NDArray[np.float32], possible: Booleans, part: Integers, parts: int) -> Integers:
+    """Find ``Moves.along`` from the levels that occur together."""
     along = np.full((len(part), parts), -1, dtype=np.int64)
     together = (clash == 0) & possible & possible[:, None]
-    for one in range(parts):
+    for source in range(parts):
         check_time()
-        mine = np.flatnonzero((part == one) & possible)
-        for other in range(parts):
-            theirs = np.flatnonzero(part == other)
-            if other == one or possible[theirs].sum() < 2 or len(mine) < 2:
+        source_levels = np.flatnonzero((part == source) & possible)
+        for target in range(parts):
+            target_levels = np.flatnonzero(part == target)
+            if target == source or possible[target_levels].sum() < 2 or len(source_levels) < 2:
                 continue
-            single = together[np.ix_(mine, theirs)]
-            if (single.sum(axis=1) == 1).all():
-                along[mine, other] = theirs[np.argmax(single, axis=1)]
+            occurring = together[np.ix_(source_levels, target_levels)]
+            if (occurring.sum(axis=1) == 1).all():
+                along[source_levels, target] = target_levels[np.argmax(occurring, axis=1)]
     return along

@@ -39,8 +39,8 @@ def estimate_flip_rates(
     """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
 
     With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
-    the domain. Without data, it is the latter only. Individuals are drawn independently. Those with missing values,
-    those who break a rule and those without a plausible counterpart are left out.
+    the domain. Without data, it is the latter only. Individuals are drawn independently. Individuals with
+    missing values, with a broken rule or without a plausible counterpart are left out.
 
     Args:
         oracle: Oracle whose space contains all profiles that obey the rules, plausible in the data or not.
@@ -53,7 +53,7 @@ def estimate_flip_rates(
     """
     populations: list[Population] = [uniform_population(oracle.space.schema)]
     if isinstance(source, People):
-        # With passthrough columns, the search queries people with other values than those of their own row.
+        # With passthrough columns, people in a search have the values of another row.
         own = [] if source.schema.carries_rows else [DataPopulation(source)]
         populations = [product_of_marginals(source), *own, *populations]
     if oracle.ledger.budget is not None:

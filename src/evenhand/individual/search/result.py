@@ -70,7 +70,7 @@ class SearchResult(Result):
         examples: Most severe profiles, in order.
         reading: Attributes that matter, and kinds of people. None without findings.
         representatives: One profile of each kind of ``reading.kinds``.
-        interrupted: Whether an interrupt stopped the search. The result contains what was found before.
+        interrupted: Whether an interrupt stopped the search. The result is incomplete.
         stopped_by: Reason for the end of the search: its plan was complete, a limit, or an interrupt.
         remembered: Number of answers read from the file of answers.
         asked: Scorer of the queries: the model, or its white box, which leaves close decisions to the model. Labels and
@@ -184,7 +184,7 @@ def build_examples(
         distance: Distance to the nearest person in the data, shape (n,).
         nearest: Unprotected part of that person, shape (n, U).
     """
-    profiles, schema, names = table.found, table.schema, table.unprotected_names
+    profiles, schema, names = table.profiles, table.schema, table.unprotected_names
     people = [table.people(rows, np.full(len(rows), which)) for which in range(len(table.assignments))]
 
     def text(name: str, entry: float) -> str:

@@ -1,4 +1,4 @@
-"""What stays of a search: a table of all pairs, and tests that ask a new model about them again."""
+"""Saved findings: tables of pairs, and tests that query a new model about them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from evenhand import models
 from evenhand.core.files import write_atomically
+from evenhand.core.typing import Integers
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
@@ -32,21 +33,21 @@ if TYPE_CHECKING:
 
 
 TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
-"""Kinds of tables that can be written, by their ending."""
+"""Endings of tables that can be written."""
 
 IMPORTS = {"datetime": "import datetime\n", "decimal": "from decimal import Decimal\n"}
-"""What a file of tests imports, by the module of the types that it writes down."""
+"""Imports of a file of tests, by module of the types that it contains."""
 
-MOST = 100
-"""Profiles that become tests unless more are asked for."""
+MAX_TESTS = 100
+"""Default maximum number of profiles in tests."""
 
 
 def save_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table of pairs as CSV or Parquet, by the file's ending.
+    """Write a table of pairs as CSV or Parquet, by the ending of the file.
 
     Raises:
-        OptionError: another ending, or the file cannot be written.
-        MissingExtraError: Parquet is wanted and not installed.
+        OptionError: The ending is unknown, or the file cannot be written.
+        MissingExtraError: A package for this format is not installed.
     """
     check_table(path)
     try:
@@ -55,44 +56,43 @@ def save_table(frame: pd.DataFrame, path: Path) -> None:
         else:
             frame.to_csv(path, index=False)
     except ImportError as error:
-        missing = "zstandard" if path.suffix == ".zst" else "pyarrow"
-        extra = "zstd" if path.suffix == ".zst" else "parquet"
-        raise MissingExtraError(missing, extra=extra, purpose=f"to write {path.suffix}") from error
+        package, extra = ("zstandard", "zstd") if path.suffix == ".zst" else ("pyarrow", "parquet")
+        raise MissingExtraError(package, extra=extra, purpose=f"to write {path.suffix}") from error
     except OSError as error:
         raise OptionError(f"the table cannot be written: {error.strerror or error}", location=str(path)) from None
 
 
 def check_table(path: Path) -> None:
-    """Refuse a table's file name before any work is done.
+    """Check the file name of a table before the analysis.
 
     Raises:
-        OptionError: its ending names no known format.
+        OptionError: The ending is unknown.
     """
     if not path.name.lower().endswith(TABLES):
         raise OptionError(f"a table is written as {', '.join(TABLES)}, by the ending of its name", location=str(path))
 
 
-def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
-    """Write a pytest file that asks a new model about the profiles found; each that still flips fails.
+def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> int:
+    """Write a pytest file that queries a new model about the profiles found. A test fails if the label still flips.
 
-    It holds the profiles in the data's own words, with the passthrough columns that they were found with, and the
-    schema; needs Evenhand and pytest and no other file, and takes the model from the environment variable
-    ``EVENHAND_MODEL`` or as the argument of the file run as a program.
+    The file contains the profiles with values as in the data, their passthrough values, and the schema. It needs
+    Evenhand and pytest and no other file. It takes the model from the environment variable ``EVENHAND_MODEL``, or as an
+    argument if it is run as a program.
 
     Args:
-        result: of ``search`` in this process (all profiles do not travel as JSON).
-        most: profiles, plausible profiles and with the widest gaps first. Records of people are not among them unless
-            people are shown.
+        result: Result of ``search`` in this process, since the JSON does not contain all profiles.
+        path: The file.
+        most: Maximum number of profiles. Plausible ones and those with the widest gaps come first. Records of people
+            are included only if people are shown.
 
     Returns:
-        How many profiles became tests.
+        The number of profiles in tests.
 
     Raises:
-        OptionError: nothing was found, the result came from JSON, a passthrough column holds what a program cannot
-            write down, or the file cannot be written.
+        OptionError: There is no profile, the result was read from JSON, a passthrough value has no literal, or the file
+            cannot be written.
     """
-    table = result.table
-    if not isinstance(table, ProfileTable):
+    if not isinstance(result.table, ProfileTable):
         raise OptionError(
             "a result read from JSON has no longer all profiles", hint="save the tests where the search is run"
         )
@@ -100,12 +100,12 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
     if len(table) == 0:
         hint = "set `show_people=` to write records of real people too" if result.profiles else None
         raise OptionError("no profile was found that can be written as a test", location="save_tests", hint=hint)
-    order = np.lexsort((-table.gap, ~table.found.valid))[:most]
-    names = table.unprotected_names
+    order = np.lexsort((-table.gap, ~table.profiles.valid))[:most]
     carried = {name: _require_literal(name, value) for name, value in table.carried.items()}
-    profiles = [dict(zip(names, row, strict=True)) | carried for row in _profile_values(table, order)]
+    profiles = [profile | carried for profile in _profile_values(table, order)]
     protected = " x ".join(result.protected)
-    schema = pprint.pformat(_describe_model(table), width=118, sort_dicts=False)
+    schema = pprint.pformat(_describe_schema(table), width=118, sort_dicts=False)
+    modules = sorted({type(value).__module__ for value in carried.values()} & IMPORTS.keys())
     program = _PROGRAM.format(
         title=f"People whom a model decided differently when nothing but {protected} changed: does it still?",
         found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
@@ -115,79 +115,24 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         replay="replay_profiles",
         data=f"PROTECTED = {list(result.protected)}\n\nSCHEMA = {schema}\n\n"
         f"CASES = {pprint.pformat(profiles, width=118, sort_dicts=False)}",
-        imports="".join(
-            IMPORTS[one] for one in sorted(IMPORTS) if one in {type(x).__module__ for x in carried.values()}
-        ),
+        imports="".join(IMPORTS[module] for module in modules),
         arguments="SCHEMA, CASES, PROTECTED",
         labels="decisions()[number].values()",
     )
-    write_program(program, path)
+    _write_program(program, path)
     return len(order)
 
 
-def _require_literal(name: str, value: Any) -> Any:
-    """Return a cell of a passthrough column as what a program can write down.
-
-    Raises:
-        OptionError: it is of another type.
-    """
-    if is_missing(value):
-        return None
-    value = getattr(value, "to_pydatetime", lambda: value)()
-    plain = (str, bool, int, Decimal, dt.date, dt.time)
-    if isinstance(value, plain) and getattr(value, "tzinfo", None) is None:
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    raise OptionError(
-        f"expected a text, a finite number or a date without time zone in the passthrough column {name!r}, "
-        f"got {value!r}",
-        location="save_tests",
-        hint="leave the tests out, or that column",
-    )
-
-
-def write_program(program: str, path: Path) -> None:
-    """Write a program's text.
-
-    Raises:
-        OptionError: the file cannot be written.
-    """
-    try:
-        write_atomically(path, program)
-    except OSError as error:
-        raise OptionError(f"the tests cannot be written: {error.strerror or error}", location=str(path)) from None
-
-
-def _describe_model(table: ProfileTable) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads(table.schema.model_dump_json(exclude_none=True))
-    described["target"]["values"] = list(table.classes)
-    return described
-
-
-def _profile_values(table: ProfileTable, order: np.ndarray[Any, np.dtype[np.int64]]) -> list[list[Any]]:
-    """Return profiles as plain values that ``encode`` reads back to the same entries."""
-    rows = np.zeros((len(order), len(table.schema.attributes)))
-    for i, attribute in enumerate(table.schema.attributes):
-        rows[:, i] = attribute.first
-    columns = table.schema.positions(table.unprotected_names)
-    rows[:, columns] = table.found.unprotected[order]
-    frame = decode(table.schema, rows)
-    plain = table.schema.model_copy(update={"passthrough": ()})
-    assert (encode(plain, frame).individuals[:, : rows.shape[1]] == rows).all()
-    return [list(row) for row in zip(*(frame[name].tolist() for name in table.unprotected_names), strict=True)]
-
-
 def save_text_tests(result: TextSearchResult, path: Path) -> int:
-    """Write a pytest file that asks a new model about the examples; each pair that still differs fails.
+    """Write a pytest file that queries a new model about the examples. A test fails if the two labels still differ.
 
-    The model comes from the environment variable ``EVENHAND_MODEL`` or is the argument of the file run as a program.
+    It takes the model from the environment variable ``EVENHAND_MODEL``, or as an argument if it is run as a program.
 
     Returns:
-        How many pairs became tests.
+        The number of pairs in tests.
 
     Raises:
-        OptionError: nothing was found, or the file cannot be written.
+        OptionError: There is no example, or the file cannot be written.
     """
     if not result.examples:
         raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
@@ -203,8 +148,55 @@ def save_text_tests(result: TextSearchResult, path: Path) -> int:
         arguments="CASES",
         labels="decisions()[number]",
     )
-    write_program(program, path)
+    _write_program(program, path)
     return len(pairs)
+
+
+def _require_literal(name: str, value: Any) -> Any:
+    """Convert a passthrough value to a value with a Python literal.
+
+    Raises:
+        OptionError: It has another type.
+    """
+    if is_missing(value):
+        return None
+    value = getattr(value, "to_pydatetime", lambda: value)()
+    types = (str, bool, int, Decimal, dt.date, dt.time)
+    if isinstance(value, types) and getattr(value, "tzinfo", None) is None:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise OptionError(
+        f"expected a text, a finite number or a date without time zone in the passthrough column {name!r}, "
+        f"got {value!r}",
+        location="save_tests",
+        hint="leave the tests out, or that column",
+    )
+
+
+def _write_program(program: str, path: Path) -> None:
+    try:
+        write_atomically(path, program)
+    except OSError as error:
+        raise OptionError(f"the tests cannot be written: {error.strerror or error}", location=str(path)) from None
+
+
+def _describe_schema(table: ProfileTable) -> dict[str, Any]:
+    description: dict[str, Any] = json.loads(table.schema.model_dump_json(exclude_none=True))
+    description["target"]["values"] = list(table.classes)
+    return description
+
+
+def _profile_values(table: ProfileTable, order: Integers) -> list[dict[str, Any]]:
+    """Convert profiles to plain values that ``encode`` converts to the same entries."""
+    schema, names = table.schema, table.unprotected_names
+    rows = np.tile(np.array([attribute.first for attribute in schema.attributes], dtype=np.float64), (len(order), 1))
+    rows[:, schema.positions(names)] = table.profiles.unprotected[order]
+    frame = decode(schema, rows)
+    without_passthrough = schema.model_copy(update={"passthrough": ()})
+    assert (encode(without_passthrough, frame).individuals[:, : rows.shape[1]] == rows).all()
+    columns = (frame[name].tolist() for name in names)
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 _PROGRAM = '''"""{title}
@@ -248,10 +240,7 @@ if __name__ == "__main__":
         os.environ["EVENHAND_MODEL"] = sys.argv[1]
     sys.exit(pytest.main([__file__, *sys.argv[2:]]))
 '''
-"""The file that both write."""
-
-
-# Ask another model about what was found before.
+"""Template of a file of tests."""
 
 
 def replay_profiles(
@@ -262,21 +251,21 @@ def replay_profiles(
     *,
     trust: bool = False,
 ) -> list[dict[str, str]]:
-    """Return what a model decides about profiles under every protected assignment.
+    """Query a model about profiles under every protected assignment.
 
     Args:
-        model: anything that ``evenhand.models.load_model`` takes.
-        schema: what the columns mean, as a ``Schema`` or as plain data.
-        profiles: one row per profile: unprotected attribute or passthrough column -> value, as in the data.
-        protected: attributes whose joint assignments are compared.
-        trust: allow model files that can run code when loaded.
+        model: Anything that ``evenhand.models.load_model`` accepts.
+        schema: Schema of the columns, or its description as plain data.
+        profiles: Unprotected attributes and passthrough columns of each profile, with values as in the data.
+        protected: Attributes whose joint assignments are compared.
+        trust: Whether to load model files that can run code.
 
     Returns:
-        For each profile: assignment in words, like ``"sex=Female, race=Black"`` -> label, for those under which it is a
-        person who obeys the rules of the schema.
+        The label of each profile by assignment, such as ``"sex=Female, race=Black"``. Assignments without a person who
+        obeys the rules of the schema are left out.
 
     Raises:
-        EvenhandError: a profile is outside the schema's domain, or the model cannot be asked.
+        EvenhandError: A profile is outside the domain, or the model cannot be queried.
     """
     import pandas as pd
 
@@ -285,32 +274,33 @@ def replay_profiles(
     space = ProfileSpace(schema, protected)
     unprotected = schema.without_rules().model_copy(update={"attributes": space.attributes})
     frame = pd.DataFrame(list(profiles))
-    found = encode(Schema.parse(unprotected.model_dump()), frame, location="profiles").individuals[:, : space.width]
-    compared, rows, like = space.compared(found), space.rows(found), None
-    if schema.passthrough:  # everybody carries the row of their profile
+    entries = encode(Schema.parse(unprotected.model_dump()), frame, location="profiles").individuals[:, : space.width]
+    compared, rows, like = space.compared(entries), space.rows(entries), None
+    if schema.passthrough:  # each individual has the passthrough values of its profile
         like = decode(schema, rows[:: compared.shape[1]]).assign(**{name: frame[name] for name in schema.passthrough})
-        rows = np.column_stack([rows, np.repeat(np.arange(len(found)), compared.shape[1])])
+        rows = np.column_stack([rows, np.repeat(np.arange(len(entries)), compared.shape[1])])
     scorer = open_model(model, LoadRequest(schema, like, trust, confirm=False))
     labels = models.predict_labels(scorer, rows).reshape(compared.shape)
-    words = [
+    names = [
         ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))
         for assignment in space.assignments
     ]
     return [
-        {word: str(scorer.classes[label]) for word, label, kept in zip(words, row, possible, strict=True) if kept}
-        for row, possible in zip(labels, compared, strict=True)
+        {name: str(scorer.classes[label]) for name, label, kept in zip(names, row, plausible, strict=True) if kept}
+        for row, plausible in zip(labels, compared, strict=True)
     ]
 
 
 def replay_texts(model: Any, pairs: Sequence[Sequence[str]], *, trust: bool = False) -> list[tuple[str, str]]:
-    """Return what a model decides about pairs of texts: the two labels of each.
+    """Query a model about pairs of texts. Return the two labels of each.
 
     Args:
-        model: see ``search_texts``.
-        pairs: texts that differ in identity terms alone.
-        trust: allow model files that can run code when loaded.
+        model: See ``search_texts``.
+        pairs: Texts that differ in identity terms only.
+        trust: Whether to load model files that can run code.
     """
-    asked = models.load_text_model(model, trust=trust)
-    reply, classes, _ = interpret_replies(asked.replies([text for pair in pairs for text in pair]), asked, None, None)
+    loaded = models.load_text_model(model, trust=trust)
+    replies = loaded.replies([text for pair in pairs for text in pair])
+    reply, classes, _ = interpret_replies(replies, loaded, None, None)
     labels = [str(classes[label]) for label in reply.labels]
     return list(zip(labels[::2], labels[1::2], strict=True))

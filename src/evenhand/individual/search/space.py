@@ -1,4 +1,4 @@
-"""Where a search moves: the unprotected part of individuals, what is legal there, and which profiles are plausible."""
+"""Space of a search: unprotected parts of individuals that are legal and plausible, and moves between them."""
 
 from __future__ import annotations
 
@@ -18,52 +18,57 @@ from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
-Keys: TypeAlias = Integers
 Sampler: TypeAlias = Callable[[int], Floats]
+"""Function that draws n profiles, (n, U)."""
 
 STEPS = 100
-"""A number with more values than this moves by about a hundredth of its range at a time."""
+"""Number of moves across the range of a number with more values than this."""
 
-CLUSTERED = 10_000
-"""People on whom the clusters of the seeds are fitted, at most."""
+MAX_CLUSTERED = 10_000
+"""Maximum number of people for fitting the clusters of the seeds."""
 
-DRAWN = 65_536
-"""Profiles drawn at a time, at most."""
+MAX_DRAWN = 65_536
+"""Maximum number of profiles drawn at a time."""
 
-PEOPLE = 65_536
-"""People of profiles that are looked at together."""
+PEOPLE_BATCH = 65_536
+"""People of profiles that are checked at a time."""
 
-MOST_DRAWN = 200 * DRAWN
-"""Profiles drawn for a sample, at most, while hardly any is admissible."""
+MAX_SAMPLE_DRAWS = 200 * MAX_DRAWN
+"""Maximum number of profiles drawn for a sample if few are admissible."""
 
 SPARSE = 0.001
-"""With a smaller admissible share than this, random walks replace drawing."""
+"""Admissible share below which random walks replace drawing."""
 
-PROFILES = 1 << 62
-"""With fewer unprotected parts than this in the domain, each has a key of its own; else keys are 64-bit hashes."""
+WALK_ROUNDS = 10
+"""Rounds of a random walk. Each round redraws every attribute once."""
+
+MAX_KEYED_PROFILES = 1 << 62
+"""Number of profiles in the domain below which keys are unique. Otherwise, keys are 64-bit hashes."""
 
 
 class ProfileSpace:
-    """The unprotected attributes of individuals, as rows of shape (n, U) in schema order.
+    """Unprotected attributes of individuals, as rows of shape (n, U) in the order of the schema.
 
-    A row here is a profile: one person, whatever their protected values. Under each protected assignment it stands for
-    one person, with linked attributes moved along; of profiles that stand for the same people the first one is taken.
-    It is *legal* inside the domain where two of its people or more obey every rule of the schema and every constraint,
-    and *valid* where besides every pair of their values occurs together in the data (2-way occurrence, see
-    ``ValuePairs``). Moves and samples stay *admissible*: legal, and valid too unless anything goes or there
-    are no data. Only those people are compared who make a profile so.
+    A row is a profile: one person without protected values. Under each protected assignment it represents one person,
+    with changed linked attributes. If several profiles represent the same people, only the first counts. A profile is
+    *legal* if it is inside the domain and at least two of its people obey every rule of the schema and every
+    constraint. It is *valid* if, in addition, every pair of their values occurs together in the data (2-way occurrence,
+    see ``ValuePairs``). Moves and samples are *admissible*: legal, and valid unless infeasible profiles are allowed or
+    there are no data. Only those people of a profile are compared.
 
     Attributes:
-        schema: all attributes, and which people can exist.
-        protected: names of those whose change must not matter, jointly.
-        moved: which of the U unprotected attributes move along with them.
-        allow_infeasible: whether profiles that are not valid are wanted too.
-        columns, protected_columns: positions in the schema of the U unprotected and of the protected attributes.
-        assignments: every joint protected value, shape (A, protected).
-        lower, upper, step: shape (U,): the domain's ends, and how far one move goes.
-        people: the unprotected parts in the data without repetition and without missing values, shape (n, U); None
-            without data.
-        constraints: what must hold besides.
+        schema: Schema of the individuals.
+        protected: Names of the attributes that vary jointly.
+        moved: Positions among the U unprotected attributes that are linked to protected ones.
+        allow_infeasible: Whether profiles that are not valid are admissible.
+        columns: Positions of the U unprotected attributes in the schema.
+        protected_columns: Positions of the protected attributes in the schema.
+        assignments: Joint protected values, shape (A, protected).
+        lower: Lower end of each attribute, shape (U,).
+        upper: Upper end of each attribute, shape (U,).
+        step: Size of one move of each attribute, shape (U,).
+        people: Distinct unprotected parts in the data without missing values, shape (n, U). None without data.
+        constraints: Constraints.
     """
 
     def __init__(
@@ -75,18 +80,19 @@ class ProfileSpace:
         allow_infeasible: bool = False,
         as_published: bool = False,
     ) -> None:
-        """Where to search.
+        """Build a space.
 
         Args:
-            source: the people (what is known of which profiles are plausible), or their schema alone.
-            protected: by default those that the schema marks.
-            constraints: see ``parse_constraint``.
-            allow_infeasible: also look at implausible profiles.
-            as_published: change the protected attributes alone: the rules of the schema are left out, constraints do
-                not name protected attributes, and data say only which other values occur together.
+            source: People, whose values show which profiles are plausible, or their schema only.
+            protected: Protected attributes. Default: those of the schema.
+            constraints: Constraints (see ``parse_constraint``).
+            allow_infeasible: Whether implausible profiles are admissible.
+            as_published: Whether only the protected attributes change: the rules of the schema are ignored, constraints
+                must not name protected attributes, and data show only which other values occur together.
 
         Raises:
-            OptionError: nothing is protected or everything is, an attribute is unknown, or a constraint makes no sense.
+            OptionError: No attribute or every attribute is protected, an attribute is unknown, or a constraint is
+                invalid.
         """
         self.schema = source.schema if isinstance(source, People) else source
         if as_published:
@@ -108,9 +114,9 @@ class ProfileSpace:
             for text in constraints
         )
         self.groups = tuple(
-            np.array([self.columns.index(i) for i in self.schema.positions(found.group)])
-            for found in self.constraints
-            if found.group and not set(found.group) & set(self.protected)
+            np.array([self.columns.index(i) for i in self.schema.positions(constraint.group)])
+            for constraint in self.constraints
+            if constraint.group and not set(constraint.group) & set(self.protected)
         )
         self.allow_infeasible = allow_infeasible
         self._as_published = as_published
@@ -122,21 +128,21 @@ class ProfileSpace:
         if isinstance(source, People):
             entries = source.individuals[
                 :, : len(self.schema.attributes)
-            ]  # everybody carries the first row of the data
-            known = entries[~np.isnan(entries).any(axis=1)]
-            if len(known) == 0:
+            ]  # without the position of the passthrough row
+            complete = entries[~np.isnan(entries).any(axis=1)]
+            if len(complete) == 0:
                 raise OptionError("everybody in the data lacks some value, so no one can be a start of the search")
-            self._known = known
-            self.people = np.unique(self._normal_profiles(known[:, self.columns]), axis=0)
+            self._complete = complete
+            self.people = np.unique(self._normalize_profiles(complete[:, self.columns]), axis=0)
 
     @property
     def width(self) -> int:
-        """How many attributes are unprotected."""
+        """Number of unprotected attributes."""
         return len(self.columns)
 
     @cached_property
     def shown_attributes(self) -> tuple[Attribute, ...]:
-        """The unprotected attributes for readers: values that stand for each other have one name, Wife or Husband."""
+        """Unprotected attributes for readers. Values that represent the same people share a name: Wife or Husband."""
         shown = list(self.attributes)
         for i in self.moved:
             attribute = self.attributes[i]
@@ -144,144 +150,141 @@ class ProfileSpace:
                 continue
             profiles = np.tile(self.lower, (len(attribute.values), 1))
             profiles[:, i] = attribute.domain()
-            people, found = self._counterparts.assign(self._individuals(profiles))
+            people, plausible = self._counterparts.assign(self._individuals(profiles))
             texts = (
-                dict.fromkeys(attribute.text(entry) for entry in entries[there])
-                for entries, there in zip(people[:, :, self.columns[i]], found, strict=True)
+                dict.fromkeys(attribute.text(entry) for entry in entries[kept])
+                for entries, kept in zip(people[:, :, self.columns[i]], plausible, strict=True)
             )
             shown[i] = attribute.model_copy(update={"values": tuple(" or ".join(names) for names in texts)})
         return tuple(shown)
 
     @cached_property
     def pairs(self) -> ValuePairs | None:
-        """Which values of individuals occur together in the data; None without data."""
+        """Values of individuals that occur together in the data. None without data."""
         if self.people is None:
             return None
-        known = self._individuals(self.people) if self._as_published else self._known
-        return ValuePairs.of(self.schema.attributes, known, self.protected_columns, as_published=self._as_published)
+        complete = self._individuals(self.people) if self._as_published else self._complete
+        return ValuePairs.of(self.schema.attributes, complete, self.protected_columns, as_published=self._as_published)
 
     @cached_property
     def free(self) -> bool:
-        """Whether everything inside the domain is admissible."""
-        unbound = not self.constraints and not self.schema.constrains_people
-        return unbound and (self.allow_infeasible or self.people is None)
-
-    def is_legal(self, unprotected: Floats) -> Booleans:
-        """Return which profiles (n, U) lie in the domain and have two people or more who may exist, shape (n,).
-
-        These obey the rules of the schema and every constraint.
-        """
-        return self._are_possible(unprotected, by_data=False)
-
-    def valid(self, unprotected: Floats) -> Booleans:
-        """Return which profiles inside the domain (n, U) have only pairs of values that occur in the data, shape (n,).
-
-        Two of their people or more have, and obey rules and constraints. Without data nothing speaks against anybody.
-        """
-        return self._are_compared(unprotected, by_data=True)
-
-    def is_admissible(self, unprotected: Floats) -> Booleans:
-        """Return which profiles (n, U) a search may report, shape (n,)."""
-        return self._are_possible(unprotected, by_data=not self.allow_infeasible)
-
-    def normalize(self, individuals: Floats) -> Floats:
-        """Return individuals (n, attributes) with the unprotected part that stands for all their counterparts."""
-        if not self.moved:
-            return individuals
-        normal = individuals.copy()
-        normal[:, self.columns] = self._normal_profiles(individuals[:, self.columns])
-        return normal
-
-    def _normal_profiles(self, unprotected: Floats) -> Floats:
-        """Return profiles (n, U) as the first of those that stand for the same people, (n, U)."""
-        if not self.moved:
-            return unprotected
-        people, found = self._counterparts.assign(self._individuals(unprotected))
-        return np.asarray(people[np.arange(len(people)), np.argmax(found, axis=1)][:, self.columns])
-
-    def compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Return which assignments make a plausible person of profiles inside the domain (n, U), shape (n, A).
-
-        Args:
-            by_data: whether values must occur together in the data; by default unless anything goes.
-        """
-        good = np.ones((len(unprotected), len(self.assignments)), dtype=np.bool_)
-        pairs = self.pairs if (not self.allow_infeasible if by_data is None else by_data) else None
-        if pairs is not None:
-            fixed = [column for i, column in enumerate(self.columns) if i not in self.moved]
-            good &= pairs.all_pairs_occur(self._individuals(unprotected), fixed)[:, None]
-        if not self.varies:
-            pairs = None
-            if self.constraints:
-                good &= self._obey(self._individuals(unprotected))[:, None]
-            return good
-        each = max(1, PEOPLE // len(self.assignments))
-        for at in range(0, len(unprotected), each):
-            alive = at + np.flatnonzero(good[at : at + each, 0])
-            people, found = self._counterparts.assign(self._individuals(unprotected[alive]))
-            found[found] = self._obey(people[found])
-            if pairs is not None:
-                found[found] = pairs.all_pairs_occur(people[found])
-            good[alive] = found
-        return good
+        """Whether the whole domain is admissible."""
+        unconstrained = not self.constraints and not self.schema.constrains_people
+        return unconstrained and (self.allow_infeasible or self.people is None)
 
     @cached_property
     def varies(self) -> bool:
-        """Whether people of a profile are left out of its comparison, or are moved."""
-        about = {column for found in self.constraints for column in found.columns}
-        if self.schema.constrains_people or about & set(self.protected_columns):
+        """Whether some people of a profile are not compared, or have changed linked attributes."""
+        constrained = {column for constraint in self.constraints for column in constraint.columns}
+        if self.schema.constrains_people or constrained & set(self.protected_columns):
             return True
         if self.pairs is None or self._as_published:
             return False
         return not self.pairs.always_occur(self.protected_columns)
 
+    @cached_property
+    def parts(self) -> list[Integers]:
+        """Columns that move as a whole: one-hot groups, and single attributes."""
+        grouped = {int(i) for group in self.groups for i in group}
+        return [*self.groups, *(np.array([i]) for i in range(self.width) if i not in grouped)]
+
+    def is_legal(self, unprotected: Floats) -> Booleans:
+        """Check which profiles (n, U) are legal: inside the domain, with two people who may exist, shape (n,)."""
+        return self._are_possible(unprotected, by_data=False)
+
+    def valid(self, unprotected: Floats) -> Booleans:
+        """Check which profiles inside the domain (n, U) are valid, shape (n,). Without data, all legal ones are."""
+        return self._are_compared(unprotected, by_data=True)
+
+    def is_admissible(self, unprotected: Floats) -> Booleans:
+        """Check which profiles (n, U) a search may report, shape (n,)."""
+        return self._are_possible(unprotected, by_data=not self.allow_infeasible)
+
+    def normalize(self, individuals: Floats) -> Floats:
+        """Replace the unprotected part of individuals (n, attributes) by the first profile of all counterparts."""
+        if not self.moved:
+            return individuals
+        normal = individuals.copy()
+        normal[:, self.columns] = self._normalize_profiles(individuals[:, self.columns])
+        return normal
+
+    def _normalize_profiles(self, unprotected: Floats) -> Floats:
+        """Replace profiles (n, U) by the first profile with the same people, (n, U)."""
+        if not self.moved:
+            return unprotected
+        people, plausible = self._counterparts.assign(self._individuals(unprotected))
+        return np.asarray(people[np.arange(len(people)), np.argmax(plausible, axis=1)][:, self.columns])
+
+    def compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
+        """Check which assignments give a plausible person of profiles inside the domain (n, U), shape (n, A).
+
+        Args:
+            unprotected: The profiles.
+            by_data: Whether values must occur together in the data. Default: unless infeasible profiles are allowed.
+        """
+        plausible = np.ones((len(unprotected), len(self.assignments)), dtype=np.bool_)
+        pairs = self.pairs if (not self.allow_infeasible if by_data is None else by_data) else None
+        if pairs is not None:
+            fixed = [column for i, column in enumerate(self.columns) if i not in self.moved]
+            plausible &= pairs.all_pairs_occur(self._individuals(unprotected), fixed)[:, None]
+        if not self.varies:
+            if self.constraints:
+                plausible &= self._obey(self._individuals(unprotected))[:, None]
+            return plausible
+        step = max(1, PEOPLE_BATCH // len(self.assignments))
+        for at in range(0, len(unprotected), step):
+            alive = at + np.flatnonzero(plausible[at : at + step, 0])
+            people, possible = self._counterparts.assign(self._individuals(unprotected[alive]))
+            possible[possible] = self._obey(people[possible])
+            if pairs is not None:
+                possible[possible] = pairs.all_pairs_occur(people[possible])
+            plausible[alive] = possible
+        return plausible
+
     def _are_possible(self, unprotected: Floats, *, by_data: bool) -> Booleans:
         inside = [attribute.contains(unprotected[:, i]) for i, attribute in enumerate(self.attributes)]
-        good = np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
-        good[good] = self._are_compared(unprotected[good], by_data=by_data)
-        return good
+        possible = np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
+        possible[possible] = self._are_compared(unprotected[possible], by_data=by_data)
+        return possible
 
     def _are_compared(self, unprotected: Floats, *, by_data: bool) -> Booleans:
-        """Return which profiles inside the domain (n, U) have two people who may be compared, and stand for them."""
-        good = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
+        """Check which profiles inside the domain (n, U) have two people to compare, and are the first with these."""
+        kept = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
-            good[good] = (self._normal_profiles(unprotected[good]) == unprotected[good]).all(axis=1)
-        return good
+            kept[kept] = (self._normalize_profiles(unprotected[kept]) == unprotected[kept]).all(axis=1)
+        return kept
 
     def _obey(self, individuals: Floats) -> Booleans:
-        """Return which individuals (n, attributes) obey the rules of the schema and every constraint, shape (n,)."""
-        held = [self.schema.obeys_rules(individuals), *(found.holds(individuals) for found in self.constraints)]
-        return np.asarray(np.logical_and.reduce(held))
+        """Check which individuals (n, attributes) obey the rules of the schema and every constraint, shape (n,)."""
+        constraints = (constraint.holds(individuals) for constraint in self.constraints)
+        return np.asarray(np.logical_and.reduce([self.schema.obeys_rules(individuals), *constraints]))
 
     def _individuals(self, unprotected: Floats) -> Floats:
-        """Return profiles (n, U) as individuals (n, attributes) with the first protected assignment as it stands."""
+        """Build individuals (n, attributes) from profiles (n, U) with the first protected assignment."""
         rows = np.empty((len(unprotected), len(self.schema.attributes)))
         rows[:, self.columns] = unprotected
         rows[:, self.protected_columns] = self.assignments[0]
         return rows
 
     def substitutes(self, unprotected: Floats) -> Integers:
-        """Return which assignment is asked about in place of each, shape (n, A): itself where it is compared.
+        """Return the assignment that is queried for each, shape (n, A): itself if it is compared.
 
-        Where an assignment makes no plausible person, the first that does stands in, so that it brings no flip.
+        An implausible assignment is replaced by the first plausible one, so that it causes no flip.
         """
         every = np.arange(len(self.assignments))
         if not self.varies:
             return np.broadcast_to(every, (len(unprotected), len(every)))
-        good = self.compared(unprotected)
-        first = np.argmax(good, axis=1)[:, None]
-        return np.where(good | ~good.any(axis=1, keepdims=True), every, first)
+        compared = self.compared(unprotected)
+        first = np.argmax(compared, axis=1)[:, None]
+        return np.where(compared | ~compared.any(axis=1, keepdims=True), every, first)
 
     def rows(self, unprotected: Floats) -> Floats:
-        """Return every profile (n, U) under every assignment, profile by profile: individuals (n * A, attributes).
-
-        Under an assignment that makes no plausible person it is that of its stand-in.
-        """
+        """Build individuals of every profile (n, U) under every assignment or its substitute: (n * A, attributes)."""
         which = self.substitutes(unprotected)
         return self.rows_as(np.repeat(unprotected, len(self.assignments), axis=0), which.ravel())
 
     def rows_as(self, unprotected: Floats, which: Integers) -> Floats:
-        """Return profile i under assignment ``which[i]``: individuals (n, attributes), linked values moved."""
+        """Build individuals (n, attributes) of profile i under assignment ``which[i]``, with linked values."""
         rows = self._individuals(unprotected)
         if self.moved:
             return self._counterparts.assign_each(rows, which)
@@ -289,103 +292,121 @@ class ProfileSpace:
         return rows
 
     def split(self, individuals: Floats) -> tuple[Floats, Integers]:
-        """Return profiles (n, U) and the number of each individual's own assignment (n,)."""
+        """Split individuals into profiles (n, U) and the number of each one's own assignment (n,)."""
         own = individuals[:, self.protected_columns]
         first = np.array([self.schema[name].first for name in self.protected])
         sizes = [self.schema[name].size or 1 for name in self.protected]
         which = np.ravel_multi_index(tuple((own - first).astype(np.int64).T), sizes)
         return np.ascontiguousarray(individuals[:, self.columns]), np.asarray(which, dtype=np.int64)
 
-    def keys(self, unprotected: Floats) -> Keys:
-        """Return one number per profile, the same for the same profile, shape (n,).
+    def keys(self, unprotected: Floats) -> Integers:
+        """Return a key of each profile, equal for equal profiles, shape (n,).
 
-        With finitely many profiles and fewer than 2**62 no two share one; else it is a hash, by which two of a million
-        are taken for one with probability below one in ten million.
+        If there are fewer than 2**62 profiles, keys are distinct. Otherwise they are hashes: the probability that two
+        of a million profiles have the same hash is below one in ten million.
         """
         first, factors, reals = self._hash_tables
         codes = (unprotected - first).astype(np.int64)
         if len(reals):
-            codes[:, reals] = np.ascontiguousarray(unprotected[:, reals] + 0.0).view(np.int64)  # -0.0 is 0.0
+            codes[:, reals] = np.ascontiguousarray(unprotected[:, reals] + 0.0).view(np.int64)  # -0.0 equals 0.0
             codes[:, reals] ^= (codes[:, reals] >> 32) * 0x5851F42D4C957F2D
         return np.asarray(codes @ factors)
 
     @cached_property
-    def _hash_tables(self) -> tuple[Floats, Keys, Integers]:
+    def _hash_tables(self) -> tuple[Floats, Integers, Integers]:
         sizes = [attribute.size for attribute in self.attributes]
         reals = np.flatnonzero([size is None for size in sizes])
         factors, count = [], 1
         for size in sizes:
             factors.append(count)
-            count *= size or PROFILES
+            count *= size or MAX_KEYED_PROFILES
         first = np.where([size is None for size in sizes], 0.0, self.lower)
-        if count < PROFILES:
+        if count < MAX_KEYED_PROFILES:
             return first, np.array(factors, dtype=np.int64), reals
         odd = np.random.default_rng(0).integers(-(2**62), 2**62, size=len(sizes)) * 2 + 1
         return first, odd, reals
 
     def uniform(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return admissible profiles drawn uniformly from the domain, (m, U) with m at most n.
+        """Draw admissible profiles uniformly from the domain, (m, U) with m at most n.
 
-        They are drawn until enough are admissible; where less than one in a thousand is, a random walk from people in
-        the data finds them instead.
+        Profiles are drawn until enough are admissible. If fewer than one in a thousand are, random walks from people in
+        the data replace drawing.
         """
-        return self._draw_admissible(lambda m: self._flat(m, rng), n, rng, walk=True)
+        return self._draw_admissible(lambda m: self.draw_anywhere(m, rng), n, rng, walk=True)
 
     def draw_anywhere(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return profiles drawn uniformly from the domain, admissible or not, (n, U)."""
-        return self._flat(n, rng)
+        """Draw profiles uniformly from the domain, admissible or not, (n, U)."""
+        whole = np.array([attribute.kind != "real" for attribute in self.attributes])
+        rows = rng.random((n, self.width))
+        rows *= self.upper - self.lower + whole
+        np.floor(rows, out=rows, where=whole)
+        rows += self.lower
+        return self._draw_one_hot(rows, rng)
 
     def draw_near(self, n: int, rng: np.random.Generator, *, changes: int = 1) -> Floats:
-        """Draw admissible profiles near people in the data: up to ``changes`` attributes redrawn, (m, U), m at most n.
+        """Draw admissible profiles near people in the data, (m, U) with m at most n.
+
+        Args:
+            n: Number of profiles.
+            rng: Source of randomness.
+            changes: Number of attributes that are redrawn.
 
         Raises:
-            OptionError: there are no data.
+            OptionError: There are no data.
         """
         people = self._require_people()
 
         def draw(m: int) -> Floats:
             rows = people[rng.integers(0, len(people), size=m)]
-            fresh = self._draw_independent(self._data_marginals, m, rng)
+            values = np.stack([marginal.sample(m, rng) for marginal in self._marginals], axis=1)
+            values = self._draw_one_hot(values, rng)
             for _ in range(changes):
                 column = rng.integers(0, self.width, size=m)
-                rows[np.arange(m), column] = fresh[np.arange(m), column]
+                rows[np.arange(m), column] = values[np.arange(m), column]
             return rows
 
         return self._draw_admissible(draw, n, rng, walk=False)
 
-    def seeds(self, n: int, rng: np.random.Generator, *, clusters: int = 4) -> Floats:
-        """Draw individuals to start from, (m, attributes), m at most n: people in turns from k-means clusters.
+    @cached_property
+    def _marginals(self) -> tuple[Marginal | UniformMarginal, ...]:
+        """Marginal distribution of each unprotected attribute in the data."""
+        assert isinstance(self._source, People)
+        marginals = product_of_marginals(self._source).marginals
+        return tuple(marginals[i] for i in self.columns)
 
-        Without data: admissible profiles drawn uniformly, under assignments drawn uniformly.
+    def seeds(self, n: int, rng: np.random.Generator, *, clusters: int = 4) -> Floats:
+        """Draw seeds (m, attributes), m at most n: people in the data, in turn from k-means clusters.
+
+        Without data, seeds are admissible profiles drawn uniformly, under assignments drawn uniformly.
         """
         if self.people is None:
             rows = self.uniform(n, rng)
             return self.rows_as(rows, rng.integers(0, len(self.assignments), size=len(rows)))
-        # Clusters are found among many people once; later seeds come from a few of them.
-        few = CLUSTERED if self._kmeans is None else 10 * n
-        known = self._known[rng.choice(len(self._known), size=min(len(self._known), max(few, 10 * n)), replace=False)]
-        known = self.normalize(known)
+        # Clusters are fitted once, on many people. Later seeds come from few people.
+        size = max(MAX_CLUSTERED if self._kmeans is None else 10 * n, 10 * n)
+        people = self._complete[rng.choice(len(self._complete), size=min(len(self._complete), size), replace=False)]
+        people = self.normalize(people)
         if self.constraints or self.schema.constrains_people:
-            known = known[self.is_legal(known[:, self.columns])]
-        if len(known) == 0:
-            return known
-        return known[_take_in_turns(self._cluster_rows(clusters, known, rng), n)]
+            people = people[self.is_legal(people[:, self.columns])]
+        if len(people) == 0:
+            return people
+        return people[_take_in_turns(self._assign_clusters(clusters, people, rng), n)]
 
-    def _cluster_rows(self, clusters: int, rows: Floats, rng: np.random.Generator) -> Integers:
-        """Return the k-means cluster of each row (n, attributes), shape (n,). The clusters are made once."""
+    def _assign_clusters(self, clusters: int, rows: Floats, rng: np.random.Generator) -> Integers:
+        """Return the k-means cluster of each row (n, attributes), shape (n,). The clusters are fitted once."""
         if self._kmeans is None:
             from sklearn.cluster import KMeans
 
-            few = rows[:CLUSTERED]
-            clusters = min(clusters, len(np.unique(few, axis=0)))
-            self._kmeans = KMeans(n_clusters=clusters, n_init=1, random_state=int(rng.integers(0, 2**31))).fit(few)
+            sample = rows[:MAX_CLUSTERED]
+            clusters = min(clusters, len(np.unique(sample, axis=0)))
+            self._kmeans = KMeans(n_clusters=clusters, n_init=1, random_state=int(rng.integers(0, 2**31))).fit(sample)
         return np.asarray(self._kmeans.predict(rows), dtype=np.int64)
 
     def move(self, unprotected: Floats, directions: Floats, rng: np.random.Generator) -> Floats:
-        """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, as far as it stays admissible.
+        """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, as far as they stay admissible.
 
-        All attributes move at once, up to the domain's ends; a one-hot group moves as a whole. Where the outcome is
-        not admissible, the attributes move one by one in random order and those that lead outside stay.
+        All attributes move at once, up to the ends of the domain. A one-hot group moves as a whole. If the result is
+        not admissible, the attributes move one by one in random order, except for moves that lead outside.
         """
         target = self._step_along(unprotected, directions)
         if self.free:
@@ -393,164 +414,126 @@ class ProfileSpace:
         outside = ~self._check_admissible(target)
         if not outside.any():
             return target
-        several = outside & ((target != unprotected).sum(axis=1) > self._largest_move)
+        several = outside & ((target != unprotected).sum(axis=1) > (2 if self.groups else 1))
         target[outside & ~several] = unprotected[outside & ~several]
-        bad = np.flatnonzero(several)
-        rows = unprotected[bad].copy()
-        wanted = target[bad]
-        parts = self._parts
-        for part in rng.permutation(len(parts)):
-            columns = parts[part]
+        retried = np.flatnonzero(several)
+        rows = unprotected[retried].copy()
+        wanted = target[retried]
+        for part in rng.permutation(len(self.parts)):
+            columns = self.parts[part]
             changed = (rows[:, columns] != wanted[:, columns]).any(axis=1)
             if not changed.any():
                 continue
             trial = rows[changed]
             trial[:, columns] = wanted[changed][:, columns]
-            good = self._check_admissible(trial)
-            rows[np.flatnonzero(changed)[good]] = trial[good]
-        target[bad] = rows
+            admissible = self._check_admissible(trial)
+            rows[np.flatnonzero(changed)[admissible]] = trial[admissible]
+        target[retried] = rows
         return target
-
-    def neighbours(self, unprotected: Floats) -> Floats:
-        """Return every admissible profile one change away from these (n, U), without repetition, (m, U).
-
-        An attribute or one-hot group changes to any other value; a number with more than 64 values by one step up or
-        down.
-        """
-        found = [changed for columns in self._parts for changed in self._single_changes(unprotected, columns)]
-        if not found:
-            return np.empty((0, self.width))
-        rows = np.concatenate(found)
-        _, first = np.unique(self.keys(rows), return_index=True)
-        rows = rows[np.sort(first)]
-        return rows[self.is_admissible(rows)]
-
-    @cached_property
-    def _parts(self) -> list[Integers]:
-        """What moves as a whole: a one-hot group, or one attribute."""
-        grouped = {int(i) for group in self.groups for i in group}
-        return [*self.groups, *(np.array([i]) for i in range(self.width) if i not in grouped)]
-
-    @cached_property
-    def _largest_move(self) -> int:
-        """How many entries one move of one part changes, at most."""
-        return 2 if self.groups else 1
-
-    def _check_admissible(self, inside: Floats) -> Booleans:
-        """Return which profiles (n, U), all inside the domain, are admissible, shape (n,)."""
-        if self.constraints or self.schema.constrains_people:
-            return self.is_admissible(inside)
-        return self.valid(inside)
-
-    def _single_changes(self, rows: Floats, columns: Integers) -> list[Floats]:
-        if len(columns) > 1:
-            shifts = [np.roll(rows[:, columns], shift, axis=1) for shift in range(1, len(columns))]
-            return [self._replace_columns(rows, columns, values) for values in shifts]
-        column = int(columns[0])
-        attribute = self.attributes[column]
-        if attribute.size is not None and attribute.size <= DISTINCT:
-            low, size = self.lower[column], attribute.size
-            places = rows[:, columns] - low
-            return [
-                self._replace_columns(rows, columns, low + np.mod(places + shift, size)) for shift in range(1, size)
-            ]
-        found = []
-        for sign in (-1.0, 1.0):
-            values = np.clip(rows[:, columns] + sign * self.step[column], self.lower[column], self.upper[column])
-            changed = values[:, 0] != rows[:, column]
-            found.append(self._replace_columns(rows[changed], columns, values[changed]))
-        return found
-
-    @staticmethod
-    def _replace_columns(rows: Floats, columns: Integers, values: Floats) -> Floats:
-        changed = rows.copy()
-        changed[:, columns] = values
-        return changed
 
     def _step_along(self, unprotected: Floats, directions: Floats) -> Floats:
         target: Floats = unprotected + directions * self.step
         np.minimum(target, self.upper, out=target)
         np.maximum(target, self.lower, out=target)
         for group in self.groups:
-            here, there = unprotected[:, group], directions[:, group]
-            on = np.argmax(here, axis=1)
-            # The value with a push towards it takes over; a value pushed away from gives way to the next one.
-            pushed = np.where(here > 0, -np.inf, there)
+            directed = directions[:, group]
+            current = np.argmax(unprotected[:, group], axis=1)
+            # A value with a push towards it replaces the current one. A push away leads to the next value.
+            pushed = np.where(unprotected[:, group] > 0, -np.inf, directed)
             best = np.argmax(pushed, axis=1)
-            away = there[np.arange(len(on)), on] < 0
-            towards = pushed[np.arange(len(on)), best] > 0
-            new = np.where(towards, best, np.where(away, (on + 1) % len(group), on))
-            target[:, group] = new[:, None] == np.arange(len(group))
+            rows = np.arange(len(current))
+            away = np.where(directed[rows, current] < 0, (current + 1) % len(group), current)
+            value = np.where(pushed[rows, best] > 0, best, away)
+            target[:, group] = value[:, None] == np.arange(len(group))
         return target
 
+    def neighbours(self, unprotected: Floats) -> Floats:
+        """Return the distinct admissible profiles one change away from profiles (n, U), (m, U).
+
+        An attribute or one-hot group changes to any other value, a number with more than 64 values by one step.
+        """
+        changes = [rows for columns in self.parts for rows in self._single_changes(unprotected, columns)]
+        if not changes:
+            return np.empty((0, self.width))
+        rows = np.concatenate(changes)
+        _, first = np.unique(self.keys(rows), return_index=True)
+        rows = rows[np.sort(first)]
+        return rows[self.is_admissible(rows)]
+
+    def _single_changes(self, rows: Floats, columns: Integers) -> list[Floats]:
+        if len(columns) > 1:
+            shifts = [np.roll(rows[:, columns], shift, axis=1) for shift in range(1, len(columns))]
+            return [_replace_columns(rows, columns, values) for values in shifts]
+        column = int(columns[0])
+        attribute, lower, upper = self.attributes[column], self.lower[column], self.upper[column]
+        if attribute.size is not None and attribute.size <= DISTINCT:
+            size, places = attribute.size, rows[:, columns] - lower
+            shifts = [lower + np.mod(places + shift, size) for shift in range(1, size)]
+            return [_replace_columns(rows, columns, values) for values in shifts]
+        changes = []
+        for sign in (-1.0, 1.0):
+            values = np.clip(rows[:, columns] + sign * self.step[column], lower, upper)
+            changed = values[:, 0] != rows[:, column]
+            changes.append(_replace_columns(rows[changed], columns, values[changed]))
+        return changes
+
+    def _check_admissible(self, inside: Floats) -> Booleans:
+        """Check which profiles inside the domain (n, U) are admissible, shape (n,)."""
+        if self.constraints or self.schema.constrains_people:
+            return self.is_admissible(inside)
+        return self.valid(inside)
+
     def _draw_admissible(self, draw: Sampler, n: int, rng: np.random.Generator, *, walk: bool) -> Floats:
-        """The first n admissible ones among profiles drawn from a product of distributions, (m, U) with m at most n.
+        """Draw admissible profiles from a product of distributions, (m, U) with m at most n.
 
         Args:
-            walk: where less than one in a thousand is admissible, walk instead (see ``_random_walk``).
+            draw: Draws profiles.
+            n: Number of profiles.
+            rng: Source of randomness.
+            walk: Whether to use random walks if fewer than one in a thousand profiles are admissible.
         """
         if self.free:
             return draw(n)
         walk = walk and self.people is not None
-        found: list[Floats] = [np.empty((0, self.width))]
-        count, tried = 0, 0
-        while count < n and tried < MOST_DRAWN and not (walk and tried >= DRAWN and count < SPARSE * tried):
-            share = max(count / tried if tried else 1.0, 0.01)
-            rows = self._normal_profiles(draw(min(int(1.2 * (n - count) / share) + 16, DRAWN)))
-            tried += len(rows)
+        parts = [np.empty((0, self.width))]
+        count, drawn = 0, 0
+        while count < n and drawn < MAX_SAMPLE_DRAWS and not (walk and drawn >= MAX_DRAWN and count < SPARSE * drawn):
+            share = max(count / drawn if drawn else 1.0, 0.01)
+            rows = self._normalize_profiles(draw(min(int(1.2 * (n - count) / share) + 16, MAX_DRAWN)))
+            drawn += len(rows)
             rows = rows[self._check_admissible(rows)]
-            found.append(rows)
+            parts.append(rows)
             count += len(rows)
         if walk and count < n:
-            found.append(self._random_walk(draw, n - count, rng))
-        return np.concatenate(found)[:n]
+            parts.append(self._random_walk(draw, n - count, rng))
+        return np.concatenate(parts)[:n]
 
     def _random_walk(self, draw: Sampler, n: int, rng: np.random.Generator) -> Floats:
-        """Profiles after a random walk from people in the data: ten times per attribute one of a profile's values is
-        redrawn and kept if that is admissible. What the walk tends to is the same product of distributions, limited
-        to admissible profiles (those that such changes lead to).
+        """Walk from people in the data: redraw one value at a time, and keep it if the profile is admissible.
+
+        The limit of the walk is the same product of distributions, restricted to admissible profiles that such changes
+        reach.
         """
         people = self._require_people()
         people = people[self.is_legal(people)]
         if len(people) == 0:
             return people
         rows = people[rng.integers(0, len(people), size=n)]
-        parts = self._parts
-        for _ in range(10):
-            fresh = draw(n)
-            for part in rng.permutation(len(parts)):
+        for _ in range(WALK_ROUNDS):
+            values = draw(n)
+            for part in rng.permutation(len(self.parts)):
                 trial = rows.copy()
-                trial[:, parts[part]] = fresh[:, parts[part]]
-                good = self._check_admissible(trial)
-                rows[good] = trial[good]
+                trial[:, self.parts[part]] = values[:, self.parts[part]]
+                admissible = self._check_admissible(trial)
+                rows[admissible] = trial[admissible]
         return rows
 
-    def _draw_independent(
-        self, each: tuple[Marginal | UniformMarginal, ...], n: int, rng: np.random.Generator
-    ) -> Floats:
-        return self._one_hot(np.stack([marginal.sample(n, rng) for marginal in each], axis=1), rng)
-
-    def _one_hot(self, rows: Floats, rng: np.random.Generator) -> Floats:
-        """Return the same rows (n, U) with one column of each one-hot group at 1, uniformly at random."""
+    def _draw_one_hot(self, rows: Floats, rng: np.random.Generator) -> Floats:
+        """Set one random column of each one-hot group in rows (n, U) to 1, in place."""
         for group in self.groups:
-            on = rng.integers(0, len(group), size=len(rows))
-            rows[:, group] = on[:, None] == np.arange(len(group))
+            value = rng.integers(0, len(group), size=len(rows))
+            rows[:, group] = value[:, None] == np.arange(len(group))
         return rows
-
-    def _flat(self, n: int, rng: np.random.Generator) -> Floats:
-        whole = np.array([attribute.kind != "real" for attribute in self.attributes])
-        rows = rng.random((n, self.width))
-        rows *= self.upper - self.lower + whole
-        np.floor(rows, out=rows, where=whole)
-        rows += self.lower
-        return self._one_hot(rows, rng)
-
-    @cached_property
-    def _data_marginals(self) -> tuple[Marginal | UniformMarginal, ...]:
-        self._require_people()
-        assert isinstance(self._source, People)
-        each = product_of_marginals(self._source).marginals
-        return tuple(each[i] for i in self.columns)
 
     def _require_people(self) -> Floats:
         if self.people is None:
@@ -558,18 +541,24 @@ class ProfileSpace:
         return self.people
 
 
+def _replace_columns(rows: Floats, columns: Integers, values: Floats) -> Floats:
+    changed = rows.copy()
+    changed[:, columns] = values
+    return changed
+
+
 def _step_size(attribute: Attribute) -> float:
-    """Return how far one move goes: to the next value, or about a hundredth of a long range."""
+    """Return the size of one move: to the next value, or about a hundredth of a long range."""
     span = attribute.last - attribute.first
     if attribute.kind == "real":
         return span / STEPS
     return 1.0 if span <= STEPS else float(round(span / STEPS))
 
 
-def _take_in_turns(member: Integers, n: int) -> Integers:
-    """The first n rows, taking one of each cluster in turn, from the cluster of each row: shape (m,), m at most n."""
-    turn = np.empty(len(member), dtype=np.int64)
-    for cluster in np.unique(member):
-        inside = np.flatnonzero(member == cluster)
-        turn[inside] = np.arange(len(inside))
-    return np.asarray(np.lexsort((member, turn))[:n], dtype=np.int64)
+def _take_in_turns(cluster: Integers, n: int) -> Integers:
+    """Return the positions of n rows, one of each cluster in turn: shape (m,), m at most n."""
+    turn = np.empty(len(cluster), dtype=np.int64)
+    for number in np.unique(cluster):
+        members = np.flatnonzero(cluster == number)
+        turn[members] = np.arange(len(members))
+    return np.asarray(np.lexsort((cluster, turn))[:n], dtype=np.int64)

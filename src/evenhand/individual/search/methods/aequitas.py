@@ -1,14 +1,15 @@
-"""AEQUITAS: random global search, then local walks whose directions and attributes are learnt from success.
+"""AEQUITAS: random global search, then local walks with learnt directions and attributes.
 
-Global phase: profiles are drawn uniformly from the domain, one per seed. Local phase: from every one that discriminates
-a walk of single steps; a step that loses the discrimination is taken back to where the walk began. A success makes its
-direction and its attribute likelier, by a thousandth, a failure less likely, for all walks.
+Global phase: one profile per seed is drawn uniformly from the domain. Local phase: a walk of single steps starts from
+every profile that discriminates. After a step to a profile that does not discriminate, the walk returns to its start. A
+success increases the probability of its direction and attribute by a thousandth, a failure decreases it, for all walks.
 
-Source: Udeshi, Arora and Chattopadhyay, "Automated directed fairness testing" (ASE 2018), sections 3.2 and 3.3: the
-variants "random", "semi-directed" and "fully-directed". Their program leaves a lost discrimination behind with the
-probability of basin hopping; going back to the beginning is what the comparison in Wang et al. (MAFT, ICSE 2024) ran,
-and finds about one and a half times as many. Unlike both programs it does not move protected attributes, which finds
-the same profiles again, and learns nothing from a step that leads nowhere (the domain ends, or no such person exists).
+Source: Udeshi, Arora and Chattopadhyay, "Automated directed fairness testing" (ASE 2018), sections 3.2 and 3.3, with
+the variants "random", "semi-directed" and "fully-directed". Their program continues after a failure with the
+probability of basin hopping. The comparison in Wang et al. (MAFT, ICSE 2024) returned to the start, which finds about
+one and a half times as many profiles. Unlike both programs, this one does not change protected attributes, which finds
+the same profiles again, and learns nothing from a step without effect (at the end of the domain, or to an implausible
+profile).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions, cut_into_waves
 from evenhand.individual.search.oracle import Oracle
 
-LEARNING = 0.001
-"""By how much one outcome changes the probability of a direction or an attribute."""
+LEARNING_RATE = 0.001
+"""Change of the probability of a direction or an attribute per step."""
 
 
 def random_walk(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
@@ -48,55 +49,56 @@ def _walk_from_seeds(
     attributes: bool,
 ) -> None:
     space = oracle.space
-    learnt = StepChances(space.width, directions=directions, attributes=attributes)
+    chances = StepChances(space.width, directions=directions, attributes=attributes)
     for wave in cut_into_waves(oracle, n, len(space.assignments)):
-        drawn = space.uniform(wave.stop - wave.start, rng)
-        starts = drawn[oracle.ask(drawn).flips]
+        profiles = space.uniform(wave.stop - wave.start, rng)
+        starts = profiles[oracle.ask(profiles).flips]
         _, first = np.unique(space.keys(starts), return_index=True)
-        _walk(oracle, starts[np.sort(first)], rng, options.local, learnt)
+        _walk(oracle, starts[np.sort(first)], rng, options.local, chances)
 
 
-def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, learnt: StepChances) -> None:
-    """Walk from profiles that discriminate (n, U), all at the same time."""
-    space, everyone = oracle.space, np.arange(len(starts))
+def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, chances: StepChances) -> None:
+    """Walk from profiles that discriminate (n, U), all in parallel."""
+    space, rows = oracle.space, np.arange(len(starts))
     current = starts
     for _ in range(moves if len(starts) else 0):
-        attribute, downwards = learnt.draw(len(starts), rng)
-        # At an end of the domain both directions are equally likely, as in the published program.
-        here = current[everyone, attribute]
-        ends = (here == space.lower[attribute]) | (here == space.upper[attribute])
+        attribute, downwards = chances.draw(len(starts), rng)
+        # At the ends of the domain, both directions are equally likely, as in the published program.
+        entries = current[rows, attribute]
+        ends = (entries == space.lower[attribute]) | (entries == space.upper[attribute])
         downwards = np.where(ends, rng.random(len(starts)) < 0.5, downwards)
         steps = np.zeros(current.shape)
-        steps[everyone, attribute] = np.where(downwards, -1.0, 1.0)
+        steps[rows, attribute] = np.where(downwards, -1.0, 1.0)
         moved = space.move(current, steps, rng)
         flips = oracle.ask(moved).flips
-        went = (moved != current).any(axis=1)
-        learnt.learn(attribute[went], downwards[went], flips[went])
+        changed = (moved != current).any(axis=1)
+        chances.learn(attribute[changed], downwards[changed], flips[changed])
         current = np.where(flips[:, None], moved, starts)
 
 
 class StepChances:
-    """How likely each attribute is chosen, and each direction along it; all walks learn into the same numbers."""
+    """Probability of each attribute, and of each direction along it, learnt from all walks."""
 
     def __init__(self, width: int, *, directions: bool, attributes: bool) -> None:
-        """Begin with equal chances; what is not learnt stays so."""
+        """Start with equal probabilities. Those that are not learnt stay equal."""
         self._down = np.full(width, 0.5)
         self._chance = np.full(width, 1 / width)
         self._directions, self._attributes = directions, attributes
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Integers, Booleans]:
-        """Draw attributes (n,) and whether they go down (n,)."""
+        """Draw attributes (n,) and whether they decrease (n,)."""
         attribute = rng.choice(len(self._chance), size=n, p=self._chance)
         return attribute, rng.random(n) < self._down[attribute]
 
     def learn(self, attribute: Integers, downwards: Booleans, flips: Booleans) -> None:
-        """Learn from steps (n,), as if they had been taken one after the other."""
+        """Learn from steps (n,) as if they had been taken in sequence."""
         width = len(self._chance)
         if self._directions:
-            self._down += LEARNING * np.bincount(attribute, np.where(flips == downwards, 1.0, -1.0), minlength=width)
+            outcomes = np.where(flips == downwards, 1.0, -1.0)
+            self._down += LEARNING_RATE * np.bincount(attribute, outcomes, minlength=width)
             np.clip(self._down, 0.0, 1.0, out=self._down)
         if self._attributes:
-            self._chance += LEARNING * np.bincount(attribute, np.where(flips, 1.0, -1.0), minlength=width)
+            self._chance += LEARNING_RATE * np.bincount(attribute, np.where(flips, 1.0, -1.0), minlength=width)
             np.maximum(self._chance, 0.0, out=self._chance)
             total = self._chance.sum()
             self._chance = self._chance / total if total > 0 else np.full(width, 1 / width)

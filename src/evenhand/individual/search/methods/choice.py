@@ -1,4 +1,4 @@
-"""Search methods by name, and what they have in common."""
+"""Search methods by name, and their common options."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ METHODS = {
 }
 """Module and function of each method."""
 
+WAVE_SHARE = 0.1
+"""Maximum fraction of the budget for the global phase of one wave of more than one seed."""
+
 
 @dataclass(frozen=True)
 class MethodOptions:
     """Settings of a method.
 
     Attributes:
-        local: moves of the local phase around each profile found by the global one.
-        most_moves: moves of the global phase per seed, at most.
-        h: for MAFT (either schedule), how far apart two questions lie for a slope, in steps of the attribute.
+        local: Moves of the local phase around each profile of the global phase.
+        most_moves: Maximum number of moves of the global phase per seed.
+        h: For MAFT (either schedule), distance between two queries for a slope, in steps of the attribute.
     """
 
     local: int = 100
@@ -54,10 +57,10 @@ class MethodOptions:
 
 
 class SearchMethod(Protocol):
-    """A method: ask the oracle until its plan is carried out. Whatever the oracle is asked about is recorded.
+    """Method that queries the oracle according to its plan. The oracle records all answers.
 
-    It may be called again with further seeds while budget is left, unless it returns False: nothing more can be found
-    so. The end of the budget comes as ``BudgetExhausted``, which it lets through.
+    It may be called again with further seeds while budget is left, unless it returns False: it cannot find more. The
+    end of the budget is raised as ``BudgetExhausted``, which the method does not catch.
     """
 
     def __call__(
@@ -66,37 +69,30 @@ class SearchMethod(Protocol):
 
 
 def load_method(name: str) -> SearchMethod:
-    """Return the search of this name.
+    """Import the method of this name.
 
     Raises:
-        OptionError: there is none.
+        OptionError: There is no such method.
     """
     if name not in METHODS:
         raise OptionError(f"there is no method {name!r}", location="`method=`", hint=f"one of: {', '.join(METHODS)}")
     module, function = METHODS[name].split(":")
-    found: SearchMethod = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    return found
+    method: SearchMethod = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return method
 
 
-# How many seeds a method takes at a time, so that a budget pays for all that it does with them.
+def cut_into_waves(oracle: Oracle, n: int, cost: int) -> Iterator[slice]:
+    """Yield the seeds in waves. Without a budget, all seeds form one wave.
 
-
-SHARE = 0.1
-"""Of a budget, the global phase of one wave costs no more than this, unless the wave is of one seed."""
-
-
-def cut_into_waves(oracle: Oracle, n: int, each: int) -> Iterator[slice]:
-    """Yield which of n seeds come next: without a budget all of them, as one call to the model takes them.
-
-    The published programs carry the global phase of all their seeds out first, however many questions that takes. Under
-    a budget that could be all of it, and nothing would be found around what was found. Waves do not depend on what is
-    left of the budget: a search that goes on from a file of answers would cut them otherwise.
+    The published programs complete the global phase of all seeds first. With a budget, this could spend all of it,
+    without a local phase. Waves do not depend on the remaining budget: otherwise, a search that continues from a file
+    of answers would cut them differently.
 
     Args:
-        oracle: its budget says how large a wave is.
-        n: the number of seeds.
-        each: what the global phase of one seed costs, at most.
+        oracle: Oracle with the budget.
+        n: Number of seeds.
+        cost: Maximum number of queries of the global phase per seed.
     """
-    size = n if oracle.budget is None else max(1, int(SHARE * oracle.budget / each))
+    size = n if oracle.budget is None else max(1, int(WAVE_SHARE * oracle.budget / cost))
     for first in range(0, n, max(1, size)):
         yield slice(first, min(first + size, n))

@@ -1,78 +1,90 @@
-"""Best-first search along the decision boundary, among plausible profiles: the default method.
+"""Best-first search along the decision boundary among plausible profiles: the default method.
 
-It asks about some people in the data and then, again and again, about those neighbours of promising profiles whose
-decision most likely flips. A profile is promising where two assignments are decided differently, or nearly so. How
-likely a neighbour flips is told by a surrogate (see ``Surrogate``) without asking: the parent's answers, shifted by
-what the move brings on average, against how far such guesses were off. Every move stays among pairs of values that
-occur in the data, no individual is asked about twice, and a share of the questions goes to fresh people, so that other
-places are found too. Of three or more assignments only the two that should lie furthest apart are asked about first: if
-they are decided differently, that is enough, and the others are asked when the profile is verified. With labels alone
-the same arithmetic prefers moves that seldom change a label.
+The search queries some people in the data, and then repeatedly those neighbours of promising profiles whose label is
+most likely to flip. A profile is promising if two assignments get different labels, or nearly so. The probability of a
+flip is estimated without a query by a surrogate (see ``Surrogate``): the parent's answers plus the average effect of
+the move, compared with the errors of earlier estimates. Moves lead only to pairs of values that occur in the data, no
+individual is queried twice, and a fraction of the queries is for new people, so that other regions are found too. With
+three or more assignments, only the two with the most different estimates are queried first. If their labels differ,
+that is enough, and the others are queried at confirmation. For models that return labels only, the same formulas prefer
+moves that seldom change a label.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions
-from evenhand.individual.search.moves import Codes, Moves
+from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
-FEWEST, MOST = 16, 256
-"""Profiles asked about in one step at the beginning; in between, a fortieth of what the budget pays for."""
+MIN_STEP, MAX_FIRST_STEP = 16, 256
+"""Bounds of the number of profiles in a first step, which is 1/40 of the profiles that the budget covers."""
 
 GROWTH = 40
-"""Later, a step asks about a fortieth of what was asked so far."""
+"""Later steps query 1/40 of the number of profiles queried before."""
 
-START = 0.03
-"""Share of the budget for people in the data, before anything is known."""
+START_SHARE = 0.03
+"""Fraction of the budget for people in the data, before other profiles are queried."""
 
-EXPLORE = 0.05
-"""Share of every step for fresh people."""
+EXPLORE_SHARE = 0.05
+"""Fraction of every step for new people."""
 
-PARENTS = 4096
-"""Profiles whose neighbours are looked at in one step, at most."""
+MAX_PARENTS = 4096
+"""Maximum number of profiles whose neighbours are added in one step."""
 
-NEAR = 8
-"""Besides the profiles found, one in so many of a step's others becomes a parent: those nearest to the boundary."""
+NEAR_SHARE = 8
+"""One in eight profiles without a flip becomes a parent: those nearest to the boundary."""
 
-LISTED = 100_000
-"""No more admissible profiles than this are listed, so that none is left out."""
+MAX_LISTED = 100_000
+"""Maximum number of admissible profiles that are enumerated, so that none is missed."""
 
-DRAWS = 5
-"""After so many draws in a row that brought no new individual, the profiles are taken to be exhausted."""
+MAX_IDLE_DRAWS = 5
+"""Number of consecutive draws without a new individual after which the profiles count as exhausted."""
+
+CLIP = 1e-12
+"""Scores are clipped to at least this distance from 0 and 1, so that log-odds are finite."""
+
+LABEL_CLIP = 0.02
+"""The same for models that return labels only, so that log-odds of labels are as large as other errors."""
+
+PRIOR_WEIGHT = 20.0
+"""Number of observations of a level that weighs as much as the spread over the whole attribute."""
+
+RIDGE = 1.0
+"""Penalty of the ridge regression."""
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> bool:
-    """Ask until the budget is spent or no profile is left; without a budget, ``local`` profiles for every seed."""
+    """Query until the budget is spent or no profile is left. Without a budget, ``local`` profiles for every seed."""
     plan = len(seeds) * max(1, options.local) if oracle.budget is None else oracle.affordable_profiles
     BoundarySearch(oracle, seeds, rng, plan).run(np.inf if oracle.budget is not None else plan)
     return False
 
 
 @dataclass(frozen=True)
-class NeighbourGuess:
-    """What is guessed about neighbours: answers (n, outputs), and the levels moved from and to (n,)."""
+class NeighbourEstimate:
+    """Estimated answers about neighbours (n, outputs), and the levels that they moved from and to (n,)."""
 
     answers: Floats
-    before: Codes
-    level: Codes
+    before: Integers
+    level: Integers
 
 
 @dataclass(frozen=True)
 class ParentProfiles:
-    """Profiles whose neighbours wait: rows (n, U), codes (n, parts), answers (n, outputs)."""
+    """Profiles whose neighbours are in the queue: rows (n, U), codes (n, parts), answers (n, outputs)."""
 
     rows: Floats
-    codes: Codes
+    codes: Integers
     answers: Floats
 
-    def and_also(self, rows: Floats, codes: Codes, answers: Floats) -> ParentProfiles:
-        """Append more of them."""
+    def append(self, rows: Floats, codes: Integers, answers: Floats) -> ParentProfiles:
+        """Append profiles."""
         return ParentProfiles(
             np.concatenate([self.rows, rows]),
             np.concatenate([self.codes, codes]),
@@ -82,73 +94,69 @@ class ParentProfiles:
 
 @dataclass(frozen=True)
 class NeighbourQueue:
-    """Neighbours not asked about yet, each once, all of shape (n,).
+    """Distinct neighbours that were not queried yet, all of shape (n,).
 
     Attributes:
-        chance: how likely the decision flips.
-        mark: who it is.
-        parent: whose neighbour, by number.
-        level: where to it moves.
+        chance: Probability of a flip.
+        mark: Hash of the neighbour.
+        parent: Number of its parent.
+        level: Level that it moves to.
     """
 
     chance: Floats
     mark: Integers
-    parent: Codes
-    level: Codes
+    parent: Integers
+    level: Integers
 
     def __len__(self) -> int:
         return len(self.mark)
 
     def __getitem__(self, which: Integers | Booleans) -> NeighbourQueue:
-        return NeighbourQueue(self.chance[which], self.mark[which], self.parent[which], self.level[which])
+        return NeighbourQueue(*(getattr(self, column.name)[which] for column in fields(self)))
 
     @classmethod
-    def none(cls) -> NeighbourQueue:
-        """Return a queue without entries."""
+    def empty(cls) -> NeighbourQueue:
+        """Build a queue without entries."""
         none = np.empty(0, dtype=np.int64)
         return cls(np.empty(0), none, none, none)
 
     def best(self, n: int) -> NeighbourQueue:
-        """Return the likeliest n, of equals those who come first here."""
+        """Return the n neighbours with the highest probability, in order."""
         able = np.arange(len(self))
-        if n < len(self):  # sorting all of them for a few would take longer than asking about these
+        if n < len(self):  # sorting all of them would take longer than the queries
             able = np.flatnonzero(self.chance >= -np.partition(-self.chance, max(0, n - 1))[max(0, n - 1)])
         return self[able[np.argsort(-self.chance[able], kind="stable")[:n]]]
 
-    def without(self, others: NeighbourQueue) -> NeighbourQueue:
-        """Return all but some."""
-        return self[~np.isin(self.mark, others.mark)]
+    def without(self, neighbours: NeighbourQueue) -> NeighbourQueue:
+        """Return the queue without some neighbours."""
+        return self[~np.isin(self.mark, neighbours.mark)]
 
-    def and_also(self, more: NeighbourQueue, *, most: int) -> NeighbourQueue:
-        """With more of them, the likeliest parent of each; only the likeliest are kept if there are many."""
-        if len(self) + len(more) > 2 * most:
-            both = self._join_queues(more, np.full(len(more), len(self)))
+    def append(self, neighbours: NeighbourQueue, *, most: int) -> NeighbourQueue:
+        """Add neighbours, each with its likeliest parent. A long queue keeps only the likeliest."""
+        if len(self) + len(neighbours) > 2 * most:
+            both = self._insert(neighbours, np.full(len(neighbours), len(self)))
             return both[np.argpartition(-both.chance, most)[:most]]._distinct()
-        # Those who wait are sorted by mark, each once: a few more are sorted in, and nothing else is sorted again.
-        more = more._distinct()
-        place = np.searchsorted(self.mark, more.mark)
-        known = np.zeros(len(more), dtype=np.bool_)
+        # The queue is sorted by mark without duplicates, so the new neighbours are inserted at their places.
+        neighbours = neighbours._distinct()
+        place = np.searchsorted(self.mark, neighbours.mark)
+        duplicate = np.zeros(len(neighbours), dtype=np.bool_)
         inside = place < len(self)
-        known[inside] = self.mark[place[inside]] == more.mark[inside]
-        likelier = known.copy()
-        likelier[known] = more.chance[known] > self.chance[place[known]]
-        rest = np.ones(len(self), dtype=np.bool_)
-        rest[place[likelier]] = False
-        taken = likelier | ~known
-        kept = np.cumsum(np.append(0, rest))  # how many stay before each place
-        return self[rest]._join_queues(more[taken], kept[place[taken]])
+        duplicate[inside] = self.mark[place[inside]] == neighbours.mark[inside]
+        likelier = duplicate.copy()
+        likelier[duplicate] = neighbours.chance[duplicate] > self.chance[place[duplicate]]
+        kept = np.ones(len(self), dtype=np.bool_)
+        kept[place[likelier]] = False
+        inserted = likelier | ~duplicate
+        shifted = np.cumsum(np.append(0, kept))  # number of kept entries before each place
+        return self[kept]._insert(neighbours[inserted], shifted[place[inserted]])
 
-    def _join_queues(self, more: NeighbourQueue, place: Integers) -> NeighbourQueue:
-        """Return both, each of the others in front of the one at its place (n,)."""
-        return NeighbourQueue(
-            np.insert(self.chance, place, more.chance),
-            np.insert(self.mark, place, more.mark),
-            np.insert(self.parent, place, more.parent),
-            np.insert(self.level, place, more.level),
-        )
+    def _insert(self, neighbours: NeighbourQueue, place: Integers) -> NeighbourQueue:
+        """Insert neighbours (n,) before the entries at places (n,)."""
+        pairs = ((getattr(self, column.name), getattr(neighbours, column.name)) for column in fields(self))
+        return NeighbourQueue(*(np.insert(column, place, new) for column, new in pairs))
 
     def _distinct(self) -> NeighbourQueue:
-        """Return each once, with its likeliest parent, sorted by mark."""
+        """Keep each neighbour with its likeliest parent, sorted by mark."""
         order = np.lexsort((-self.chance, self.mark))
         first = np.ones(len(order), dtype=np.bool_)
         first[1:] = np.diff(self.mark[order]) != 0
@@ -156,30 +164,30 @@ class NeighbourQueue:
 
 
 class FreshProfiles:
-    """Starts that no neighbour led to: the seeds, the people in the data, then all profiles if few, else draws.
+    """Profiles that are not neighbours: seeds, people in the data, then all profiles if they are few, else random ones.
 
     Attributes:
-        over: whether every profile was handed out.
+        over: Whether all profiles were returned.
     """
 
     def __init__(self, space: ProfileSpace, moves: Moves, seeds: Floats, rng: np.random.Generator) -> None:
         self._space, self._moves, self._rng = space, moves, rng
-        known = [np.ascontiguousarray(seeds[:, space.columns])]
+        parts = [np.ascontiguousarray(seeds[:, space.columns])]
         if space.people is not None:
-            known.append(space.people[rng.permutation(len(space.people))])
-        self._queue = np.concatenate(known)
+            parts.append(space.people[rng.permutation(len(space.people))])
+        self._queue = np.concatenate(parts)
         self._queue = self._queue[space.is_admissible(self._queue)]
         self._listed = False
         self._draws = False
         self.over = False
 
     def take(self, n: int) -> Floats:
-        """Return up to n profiles, shape (m, U); they may have been handed out before."""
+        """Return up to n profiles, shape (m, U). They may have been returned before."""
         if n <= 0:
             return np.empty((0, self._space.width))
         if len(self._queue) == 0 and not self._listed:
             self._listed = True
-            codes = self._moves.list_profiles(LISTED)
+            codes = self._moves.list_profiles(MAX_LISTED)
             self._draws = codes is None
             if codes is not None:
                 rows = self._moves.rows(codes[self._rng.permutation(len(codes))])
@@ -189,13 +197,13 @@ class FreshProfiles:
             if self._space.people is None:
                 return half
             return np.concatenate([half, self._space.draw_near(n - len(half), self._rng, changes=3)])
-        taken, self._queue = self._queue[:n], self._queue[n:]
+        profiles, self._queue = self._queue[:n], self._queue[n:]
         self.over = self._listed and len(self._queue) == 0
-        return taken
+        return profiles
 
 
 class BoundarySearch:
-    """The state of one search: who was asked, who is worth a question, what was learnt."""
+    """State of a search: queried profiles, the queue, and the surrogate."""
 
     def __init__(self, oracle: Oracle, seeds: Floats, rng: np.random.Generator, plan: float) -> None:
         space = oracle.space
@@ -204,177 +212,160 @@ class BoundarySearch:
         assignments, classes = len(space.assignments), len(oracle.scorer.classes)
         self._surrogate = Surrogate(self._moves, assignments, classes, label_only=oracle.scorer.label_only)
         self._fresh = FreshProfiles(space, self._moves, seeds, rng)
-        self._marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.part), dtype=np.int64)
-        self._known = np.empty(0, dtype=np.int64)
+        self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.part), dtype=np.int64)
+        self._queried_marks = np.empty(0, dtype=np.int64)
         outputs = assignments * (1 if classes == 2 else classes)
         parts = len(self._moves.start)
         self._parents = ParentProfiles(
             np.empty((0, space.width)), np.empty((0, parts), dtype=np.int64), np.empty((0, outputs))
         )
-        self._waiting = NeighbourQueue.none()
-        self._half: list[Floats] = []
+        self._queue = NeighbourQueue.empty()
+        self._partial: list[Floats] = []
         self._assignments = assignments
-        self._asked = 0
+        self._queried = 0
 
     def run(self, most: float) -> None:
-        """Ask step by step until about ``most`` profiles were asked about or none is left."""
-        first = np.clip(self._plan / GROWTH, FEWEST, MOST)
+        """Query step by step until about ``most`` profiles were queried or none is left."""
+        first_step = np.clip(self._plan / GROWTH, MIN_STEP, MAX_FIRST_STEP)
         step = idle = 0
-        while self._asked < most and idle < DRAWS:
-            size = int(min(max(first, self._asked // GROWTH), most - self._asked))
-            exploring = self._asked < START * min(self._plan, 1e6) and not self._fresh.over
-            picked = self._waiting.best(0 if exploring else int(np.ceil((1 - EXPLORE) * size)))
-            neighbours, guessed = self._neighbours(picked)
-            fresh = self._select_unknown(self._fresh.take(size - len(neighbours)))
+        while self._queried < most and idle < MAX_IDLE_DRAWS:
+            size = int(min(max(first_step, self._queried // GROWTH), most - self._queried))
+            exploring = self._queried < START_SHARE * min(self._plan, 1e6) and not self._fresh.over
+            picked = self._queue.best(0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size)))
+            neighbours, estimate = self._neighbours(picked)
+            fresh = self._select_new(self._fresh.take(size - len(neighbours)))
             if len(neighbours) + len(fresh) == 0:
                 if len(picked) == 0:
-                    idle = DRAWS if self._fresh.over else idle + 1
-                if idle == DRAWS and self._half:
+                    idle = MAX_IDLE_DRAWS if self._fresh.over else idle + 1
+                if idle == MAX_IDLE_DRAWS and self._partial:
                     idle = 0
-                    self._query_remaining()
+                    self._query_partial()
                 continue
             idle = 0
-            self._ask(neighbours, fresh, guessed)
+            self._query(neighbours, fresh, estimate)
             step += 1
             if step < 20 or step % 5 == 0:
                 self._surrogate.fit()
 
-    def _neighbours(self, picked: NeighbourQueue) -> tuple[Floats, NeighbourGuess]:
-        """Return the rows of the neighbours picked that are admissible and new, and what is guessed about them."""
+    def _neighbours(self, picked: NeighbourQueue) -> tuple[Floats, NeighbourEstimate]:
+        """Return the rows of the picked neighbours that are admissible and new, and their estimated answers."""
         parents = self._parents
         codes = parents.codes[picked.parent]
         before = codes[np.arange(len(codes)), self._moves.part[picked.level]]
         rows, codes = self._moves.move(parents.rows[picked.parent], codes, picked.level)
-        self._waiting = self._waiting.without(picked)
+        self._queue = self._queue.without(picked)
         marks = self._hash_profiles(codes)
-        # What moved along can make it somebody else than the mark says.
-        good = np.zeros(len(marks), dtype=np.bool_)
-        good[np.unique(marks, return_index=True)[1]] = True
-        good &= ~self._is_known(marks)
-        self._remember(np.concatenate([marks[good], picked.mark[marks != picked.mark]]))
-        good &= self._space.is_admissible(rows)
-        before, level = before[good], picked.level[good]
-        return rows[good], NeighbourGuess(
-            self._surrogate.guess_answers(parents.answers[picked.parent[good]], before, level), before, level
-        )
+        # With a dependent move, the neighbour has another mark than in the queue.
+        selected = np.zeros(len(marks), dtype=np.bool_)
+        selected[np.unique(marks, return_index=True)[1]] = True
+        selected &= ~self._is_queried(marks)
+        self._remember(np.concatenate([marks[selected], picked.mark[marks != picked.mark]]))
+        selected &= self._space.is_admissible(rows)
+        before, level = before[selected], picked.level[selected]
+        answers = self._surrogate.guess_answers(parents.answers[picked.parent[selected]], before, level)
+        return rows[selected], NeighbourEstimate(answers, before, level)
 
-    def _ask(self, neighbours: Floats, fresh: Floats, guessed: NeighbourGuess) -> None:
-        """Ask, learn from the answers, and let the neighbours of promising profiles wait."""
+    def _query(self, neighbours: Floats, fresh: Floats, estimate: NeighbourEstimate) -> None:
+        """Query profiles, learn from the answers, and add the neighbours of promising profiles to the queue."""
         if len(fresh):
-            said = self._oracle.ask(fresh)
-            self._queue_if_promising(fresh, said.flips, self._surrogate.answers(said.scores, said.labels))
+            replies = self._oracle.ask(fresh)
+            self._queue_if_promising(fresh, replies.flips, self._surrogate.answers(replies.scores, replies.labels))
         if len(neighbours) == 0:
             return
         if self._assignments == 2:
-            said = self._oracle.ask(neighbours)
-            answers = self._surrogate.answers(said.scores, said.labels)
-            off = answers - guessed.answers
+            replies = self._oracle.ask(neighbours)
+            answers = self._surrogate.answers(replies.scores, replies.labels)
+            errors = answers - estimate.answers
         else:
-            # The two assignments that lie furthest apart tell; the others are asked where they may say otherwise.
-            margins = self._surrogate.margins(guessed.answers)
+            # Two assignments are queried. The others are queried if their labels may differ.
+            margins = self._surrogate.margins(estimate.answers)
             which = np.stack([np.argmin(margins, axis=1), np.argmax(margins, axis=1)], axis=1)
             which[:, 1] += which[:, 0] == which[:, 1]
             which %= self._assignments
-            said = self._oracle.compare(neighbours, which)
-            answers, off = self._surrogate.complete_answers(guessed.answers, which, said.scores, said.labels)
-            self._half.append(neighbours[~said.flips])
-        self._surrogate.learn_errors(guessed.before, guessed.level, off)
-        self._queue_if_promising(neighbours, said.flips, answers)
+            replies = self._oracle.compare(neighbours, which)
+            answers, errors = self._surrogate.complete_answers(estimate.answers, which, replies.scores, replies.labels)
+            self._partial.append(neighbours[~replies.flips])
+        self._surrogate.learn_errors(estimate.before, estimate.level, errors)
+        self._queue_if_promising(neighbours, replies.flips, answers)
 
-    def _query_remaining(self) -> None:
-        """Ask about all assignments of those whom two assignments decided alike: no other profile is left."""
-        rows, self._half = np.concatenate(self._half), []
-        for i in range(0, len(rows), PARENTS):
-            said = self._oracle.ask(rows[i : i + PARENTS])
-            answers = self._surrogate.answers(said.scores, said.labels)
-            self._queue_if_promising(rows[i : i + PARENTS], said.flips, answers)
+    def _query_partial(self) -> None:
+        """Query all assignments of the profiles with two equal labels, since no other profile is left."""
+        rows, self._partial = np.concatenate(self._partial), []
+        for i in range(0, len(rows), MAX_PARENTS):
+            part = rows[i : i + MAX_PARENTS]
+            replies = self._oracle.ask(part)
+            self._queue_if_promising(part, replies.flips, self._surrogate.answers(replies.scores, replies.labels))
 
     def _queue_if_promising(self, rows: Floats, flips: Booleans, answers: Floats) -> None:
-        self._asked += len(rows)
+        self._queried += len(rows)
         codes = self._moves.codes(rows)
         self._surrogate.learn_answers(codes, answers)
-        near = np.abs(self._surrogate.margins(answers)).min(axis=1)
-        order = np.lexsort((near, ~flips))
-        parents = order[: min(PARENTS, int(flips.sum()) + max(FEWEST, len(rows) // NEAR))]
+        distance = np.abs(self._surrogate.margins(answers)).min(axis=1)
+        order = np.lexsort((distance, ~flips))
+        parents = order[: min(MAX_PARENTS, int(flips.sum()) + max(MIN_STEP, len(rows) // NEAR_SHARE))]
         self._queue_neighbours(rows[parents], codes[parents], answers[parents])
 
-    def _queue_neighbours(self, rows: Floats, codes: Codes, answers: Floats) -> None:
-        """Let the neighbours of profiles wait for a question."""
+    def _queue_neighbours(self, rows: Floats, codes: Integers, answers: Floats) -> None:
+        """Add the neighbours of profiles to the queue."""
         first = len(self._parents.rows)
-        self._parents = self._parents.and_also(rows, codes, answers)
+        self._parents = self._parents.append(rows, codes, answers)
         parent, level = np.nonzero(self._moves.open(codes))
         before = codes[parent, self._moves.part[level]]
-        marks = self._hash_profiles(codes)[parent] ^ self._marks[before] ^ self._marks[level]
-        new = ~self._is_known(marks)
+        marks = self._hash_profiles(codes)[parent] ^ self._level_marks[before] ^ self._level_marks[level]
+        new = ~self._is_queried(marks)
         parent, level, before, marks = parent[new], level[new], before[new], marks[new]
         margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], before, level))
         spreads = self._surrogate.spread()
         spread = np.sqrt((spreads[level] ** 2 + spreads[before] ** 2) / 2)
         chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
-        size = max(MOST, self._asked // GROWTH)
-        self._waiting = self._waiting.and_also(
-            NeighbourQueue(chance, marks, parent + first, level), most=20_000 + 20 * size
-        )
+        size = max(MAX_FIRST_STEP, self._queried // GROWTH)
+        neighbours = NeighbourQueue(chance, marks, parent + first, level)
+        self._queue = self._queue.append(neighbours, most=20_000 + 20 * size)
 
-    def _select_unknown(self, rows: Floats) -> Floats:
-        """Return the profiles (n, U) not asked about before, and remember them."""
+    def _select_new(self, rows: Floats) -> Floats:
+        """Return the profiles (n, U) that were not queried before, and mark them as queried."""
         marks = self._hash_profiles(self._moves.codes(rows))
         _, first = np.unique(marks, return_index=True)
         first = np.sort(first)
-        first = first[~self._is_known(marks[first])]
+        first = first[~self._is_queried(marks[first])]
         self._remember(marks[first])
         return rows[first]
 
-    def _hash_profiles(self, codes: Codes) -> Integers:
-        """Return a hash of profiles (n, parts) that a move changes by two exclusive ors, shape (n,)."""
-        return np.asarray(np.bitwise_xor.reduce(self._marks[codes], axis=1))
+    def _hash_profiles(self, codes: Integers) -> Integers:
+        """Hash profiles (n, parts), shape (n,). A move changes the hash by two exclusive ors."""
+        return np.asarray(np.bitwise_xor.reduce(self._level_marks[codes], axis=1))
 
-    def _is_known(self, marks: Integers) -> Booleans:
-        if len(self._known) == 0:
+    def _is_queried(self, marks: Integers) -> Booleans:
+        queried = self._queried_marks
+        if len(queried) == 0:
             return np.zeros(len(marks), dtype=np.bool_)
-        at = np.minimum(np.searchsorted(self._known, marks), len(self._known) - 1)
-        return np.asarray(self._known[at] == marks)
+        return np.asarray(queried[np.minimum(np.searchsorted(queried, marks), len(queried) - 1)] == marks)
 
     def _remember(self, marks: Integers) -> None:
-        self._known = np.sort(np.concatenate([self._known, marks]), kind="stable")
-
-
-# What a model would answer, guessed from what it answered: to tell before asking whose decision may flip.
-
-
-CLIPPED = 1e-12
-"""Scores nearer to 0 or 1 than this count as this near: log-odds stay finite."""
-
-CLIPPED_LABELS = 0.02
-"""The same where a model gives labels only, so that a label's log-odds are about as large as other errors."""
-
-PRIOR = 20.0
-"""How many observations of a level the spread seen over the whole attribute weighs."""
-
-RIDGE = 1.0
+        self._queried_marks = np.sort(np.concatenate([self._queried_marks, marks]), kind="stable")
 
 
 class Surrogate:
-    """Log-odds of a neighbour: its parent's answer plus what the move brings on average, with the spread seen so far.
+    """Estimate of a neighbour's log-odds: its parent's answer plus the average effect of the move, with its error.
 
-    What a level contributes on average is a ridge regression of all answers on the levels. How far the guess is off is
-    learnt level by level from those who were guessed at and then asked.
+    The average effect of each level is a ridge regression of all answers on the levels. The error is learnt by level
+    from neighbours that were estimated and then queried.
     """
 
     def __init__(self, moves: Moves, assignments: int, classes: int, *, label_only: bool) -> None:
         self._moves = moves
         self._assignments = assignments
         self._width = 1 if classes == 2 else classes
-        self._clip = CLIPPED_LABELS if label_only else CLIPPED
+        self._clip = LABEL_CLIP if label_only else CLIP
         levels, outputs = len(moves.part), assignments * self._width
         self._gram = np.eye(levels) * RIDGE
         self._moment = np.zeros((levels, outputs))
         self._effects: Floats = np.zeros((levels, outputs))
-        self._squares, self._seen = np.zeros(levels), np.zeros(levels)
+        self._squares, self._counts = np.zeros(levels), np.zeros(levels)
         self._lowest, self._highest = -np.inf, np.inf
 
     def answers(self, scores: Floats, labels: Integers) -> Floats:
-        """Scores (n, A, classes) as log-odds, of the second of two classes or of each of more, shape (n, outputs)."""
+        """Convert scores (n, A, classes) to log-odds of the second of two classes, or of each of more: (n, outputs)."""
         inside = np.clip(scores, self._clip, 1 - self._clip)
         odds: Floats = np.log(inside) - np.log1p(-inside)
         if self._width > 1:
@@ -386,65 +377,67 @@ class Surrogate:
         return np.asarray(odds)
 
     def complete_answers(
-        self, guessed: Floats, which: Codes, scores: Floats, labels: Integers
+        self, estimates: Floats, which: Integers, scores: Floats, labels: Integers
     ) -> tuple[Floats, Floats]:
-        """Guessed answers (n, outputs) with those under some assignments (n, k) known; and how far these were off.
+        """Replace estimates (n, outputs) under some assignments (n, k) by answers. Return them and the errors there.
 
-        The other assignments are taken to be off by as much as these on average.
+        The estimates under other assignments are corrected by the mean error.
         """
-        known = self.answers(scores, labels).reshape(*which.shape, self._width)
-        every = guessed.reshape(len(guessed), self._assignments, self._width).copy()
-        off = known - np.take_along_axis(every, which[:, :, None], axis=1)
-        every += off.mean(axis=1, keepdims=True)
-        np.put_along_axis(every, which[:, :, None], known, axis=1)
-        return every.reshape(guessed.shape), off.reshape(len(off), -1)
+        queried = self.answers(scores, labels).reshape(*which.shape, self._width)
+        answers = estimates.reshape(len(estimates), self._assignments, self._width).copy()
+        errors = queried - np.take_along_axis(answers, which[:, :, None], axis=1)
+        answers += errors.mean(axis=1, keepdims=True)
+        np.put_along_axis(answers, which[:, :, None], queried, axis=1)
+        return answers.reshape(estimates.shape), errors.reshape(len(errors), -1)
 
-    def learn_answers(self, codes: Codes, answers: Floats) -> None:
-        """Take in answers (n, outputs) about profiles (n, parts)."""
+    def learn_answers(self, codes: Integers, answers: Floats) -> None:
+        """Add answers (n, outputs) about profiles (n, parts) to the regression."""
         held = np.zeros((len(codes), len(self._gram)))
         held[np.arange(len(codes))[:, None], codes] = 1
         self._gram += held.T @ held
         self._moment += held.T @ answers
 
     def fit(self) -> None:
-        """Fit the model to what was learnt."""
+        """Fit the regression."""
         self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
 
-    def learn_errors(self, before: Codes, level: Codes, errors: Floats) -> None:
-        """Take in how far guesses were off (n, outputs), after moves from one level (n,) to another (n,)."""
+    def learn_errors(self, before: Integers, level: Integers, errors: Floats) -> None:
+        """Add errors of estimates (n, outputs) after moves from one level (n,) to another (n,)."""
         squares = (errors**2).mean(axis=1)
-        for each in (before, level):
-            self._squares += np.bincount(each, squares, minlength=len(self._squares))
-            self._seen += np.bincount(each, minlength=len(self._seen))
+        for levels in (before, level):
+            self._squares += np.bincount(levels, squares, minlength=len(self._squares))
+            self._counts += np.bincount(levels, minlength=len(self._counts))
 
-    def guess_answers(self, answers: Floats, before: Codes, level: Codes) -> Floats:
-        """Return the answers (n, outputs) of neighbours, from their parents' and the levels they moved from and to."""
+    def guess_answers(self, answers: Floats, before: Integers, level: Integers) -> Floats:
+        """Estimate the answers (n, outputs) of neighbours from those of their parents and the levels of the move."""
         return np.asarray(answers + self._effects[level] - self._effects[before])
 
     def spread(self) -> Floats:
-        """Return the standard error of a guess about a move from or to each level, shape (V,)."""
+        """Compute the standard error of an estimate after a move from or to each level, shape (V,)."""
         part = self._moves.part
         squares = np.bincount(part, self._squares) + 1.0
-        seen = np.bincount(part, self._seen) + 1.0
-        return np.asarray(np.sqrt((self._squares + PRIOR * (squares / seen)[part]) / (self._seen + PRIOR)))
+        counts = np.bincount(part, self._counts) + 1.0
+        return np.asarray(
+            np.sqrt((self._squares + PRIOR_WEIGHT * (squares / counts)[part]) / (self._counts + PRIOR_WEIGHT))
+        )
 
     def margins(self, answers: Floats) -> Floats:
-        """By how much each assignment's answer is on one side, shape (n, A): a flip has both signs.
+        """Compute the margin of each assignment, shape (n, A). Both signs occur if a label flips.
 
-        With more than two classes the sides are: the class that is likeliest over all assignments, or any other.
+        With more than two classes, it is the margin between the likeliest class over all assignments and the others.
         """
         if self._width == 1:
             return answers - self._threshold
         odds = answers.reshape(len(answers), self._assignments, self._width)
         top = np.argmax(odds.sum(axis=1), axis=1)[:, None, None]
-        mine = np.take_along_axis(odds, top, axis=2)[..., 0]
+        own = np.take_along_axis(odds, top, axis=2)[..., 0]
         others = odds.copy()
         np.put_along_axis(others, top, -np.inf, axis=2)
-        return np.asarray(mine - others.max(axis=2))
+        return np.asarray(own - others.max(axis=2))
 
     @property
     def _threshold(self) -> float:
-        """The log-odds at which the label changes: 0, unless the answers so far say otherwise."""
+        """Log-odds at which the label changes: 0, unless the answers contradict it."""
         low, high = self._lowest, self._highest
         if low <= 0 <= high or low >= high:
             return 0.0
@@ -452,10 +445,10 @@ class Surrogate:
 
     @staticmethod
     def chance(lowest: Floats, highest: Floats, spread: Floats) -> Floats:
-        """Return how likely the sign differs between assignments, if their common error is normal with this spread."""
+        """Compute the probability of different signs, if the common error is normal with this spread."""
         return _normal_cdf(-lowest / spread) - _normal_cdf(-highest / spread)
 
 
 def _normal_cdf(z: Floats) -> Floats:
-    """Return the normal distribution function, to three digits: it only ranks."""
+    """Approximate the normal distribution function to three digits, which suffices for ranking."""
     return np.asarray(0.5 + 0.5 * np.tanh(0.7978845608 * (z + 0.044715 * z**3)))

@@ -1,32 +1,32 @@
-"""Genetic search: profiles bred for a wide gap between their assignments' scores.
+"""Genetic search for profiles with a wide gap between the scores of their assignments.
 
-The fitness of a profile is the widest difference between two assignments' scores of the same class, plus one if they
-are decided differently. Parents are chosen by tournament, children take every part from either parent and change some
-parts at random; parents and children compete for the next generation. What is bred that way needs no gradient, so it
-gets through where retraining has flattened them.
+The fitness of a profile is the largest difference between two assignments' scores of the same class, plus one if their
+labels differ. Parents are selected by tournament. Children inherit every part from either parent, and some parts
+mutate. Parents and children compete for the next generation. The method needs no gradients, so it also works on models
+that were retrained to flatten them.
 
-Source: Fan et al., "Explanation-guided fairness testing through genetic algorithm" (ICSE 2022), whose fitness this is;
-the explanations that choose the seeds there are left out, and all of a generation is asked about at once.
+Source: Fan et al., "Explanation-guided fairness testing through genetic algorithm" (ICSE 2022), which defines this
+fitness. Its explanations for the selection of seeds are omitted, and a generation is queried in one batch.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenhand.core.typing import Floats
+from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions
-from evenhand.individual.search.moves import Codes, Moves
+from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
 
-CROSSED = 0.9
-"""Share of children with two parents."""
+CROSSOVER_RATE = 0.9
+"""Fraction of children with two parents."""
 
-CHANGED = 1.5
-"""Parts that change at random in a child, on average."""
+MUTATIONS = 1.5
+"""Mean number of mutated parts per child."""
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
-    """Breed from seeds (n, attributes) for ``local`` generations, each as large as the seeds."""
+    """Breed ``local`` generations from seeds (n, attributes), each as large as the seeds."""
     space = oracle.space
     moves = Moves.of(space)
     people = np.ascontiguousarray(seeds[:, space.columns])
@@ -36,41 +36,40 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: Met
     if len(people) == 0:
         return
     size = len(people)
-    codes, fit = moves.codes(people), score_fitness(oracle.ask(people))
+    codes, fitness = moves.codes(people), score_fitness(oracle.ask(people))
     for _ in range(options.local):
-        children = breed_children(moves, codes, fit, size, rng)
+        children = breed_children(moves, codes, fitness, size, rng)
         rows = moves.rows(children)
-        good = space.is_admissible(rows)
-        if not good.any():
+        admissible = space.is_admissible(rows)
+        if not admissible.any():
             continue
-        children = children[good]
-        codes = np.concatenate([codes, children])
-        fit = np.concatenate([fit, score_fitness(oracle.ask(rows[good]))])
-        # No individual occurs twice in a generation: else the fittest one soon fills it.
+        codes = np.concatenate([codes, children[admissible]])
+        fitness = np.concatenate([fitness, score_fitness(oracle.ask(rows[admissible]))])
+        # Individuals are distinct. Otherwise, the fittest one would soon fill a generation.
         codes, first = np.unique(codes, axis=0, return_index=True)
-        fit = fit[first]
-        best = np.argsort(-fit, kind="stable")[:size]
-        codes, fit = codes[best], fit[best]
+        fitness = fitness[first]
+        best = np.argsort(-fitness, kind="stable")[:size]
+        codes, fitness = codes[best], fitness[best]
 
 
-def score_fitness(said: ModelAnswers) -> Floats:
-    """Return how differently profiles are treated, shape (n,)."""
-    gaps = said.scores.max(axis=1) - said.scores.min(axis=1)
-    return np.asarray(gaps.max(axis=1) + said.flips)
+def score_fitness(answers: ModelAnswers) -> Floats:
+    """Compute the fitness of profiles, shape (n,)."""
+    gaps = answers.scores.max(axis=1) - answers.scores.min(axis=1)
+    return np.asarray(gaps.max(axis=1) + answers.flips)
 
 
-def breed_children(moves: Moves, codes: Codes, fit: Floats, n: int, rng: np.random.Generator) -> Codes:
-    """Return children (n, parts) of a generation (m, parts) of this fitness (m,)."""
-    mother, father = (_tournament_winners(fit, n, rng) for _ in range(2))
+def breed_children(moves: Moves, codes: Integers, fitness: Floats, n: int, rng: np.random.Generator) -> Integers:
+    """Breed children (n, parts) of a generation (m, parts) with this fitness (m,)."""
+    mother, father = (_tournament_winners(fitness, n, rng) for _ in range(2))
     inherited = rng.random((n, codes.shape[1])) < 0.5
-    crossed = rng.random(n) < CROSSED
+    crossed = rng.random(n) < CROSSOVER_RATE
     children = np.where(inherited & crossed[:, None], codes[father], codes[mother])
     sizes = np.array([len(levels) for levels in moves.levels])
-    changed = rng.random(children.shape) < CHANGED / children.shape[1]
-    drawn = moves.start + np.floor(rng.random(children.shape) * sizes).astype(np.int64)
-    return np.asarray(np.where(changed, drawn, children))
+    mutated = rng.random(children.shape) < MUTATIONS / children.shape[1]
+    levels = moves.start + np.floor(rng.random(children.shape) * sizes).astype(np.int64)
+    return np.asarray(np.where(mutated, levels, children))
 
 
-def _tournament_winners(fit: Floats, n: int, rng: np.random.Generator) -> Codes:
-    pairs = rng.integers(0, len(fit), size=(2, n))
-    return np.asarray(np.where(fit[pairs[0]] >= fit[pairs[1]], pairs[0], pairs[1]))
+def _tournament_winners(fitness: Floats, n: int, rng: np.random.Generator) -> Integers:
+    pairs = rng.integers(0, len(fitness), size=(2, n))
+    return np.asarray(np.where(fitness[pairs[0]] >= fitness[pairs[1]], pairs[0], pairs[1]))

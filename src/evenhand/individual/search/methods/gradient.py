@@ -1,20 +1,20 @@
-"""ADF, EIDIG and MAFT: a search in two phases with three kinds of slopes, towards the boundary and along it.
+"""ADF, EIDIG and MAFT: a search in two phases, towards the decision boundary and along it, by three kinds of slopes.
 
-Global phase: every seed x moves at most ten times. Its partner x' is the assignment whose score differs most; every
-unprotected attribute whose slopes at x and x' agree in sign takes a step against it, so that both come closer to the
+Global phase: every seed x moves at most ten times. Its partner x' is the assignment whose score differs most. Every
+unprotected attribute whose slopes at x and x' have the same sign takes a step against it, so that both approach the
 boundary and one crosses it first. Local phase: around every profile found, one attribute at a time takes a step up or
-down. It is drawn with weight 1 / (abs(slope at x) + abs(slope at x') + 1e-6), so that decisions tend to stay.
+down. It is drawn with weight 1 / (abs(slope at x) + abs(slope at x') + 1e-6), so that labels tend to stay.
 
-Seeds move in lock-step, one call to the model per move: all of them without a budget, as published, and otherwise as
-many at a time as the budget pays for in both phases. Unlike the published programs the outcome of every move is asked
-about, the last included, and the local phase never leaves the domain.
+All seeds move in parallel, with one call to the model per move: all of them without a budget, as published, otherwise
+as many at a time as the budget covers in both phases. Unlike in the published programs, the result of every move is
+queried, including the last, and the local phase never leaves the domain.
 
 Sources: Zhang et al., "White-box fairness testing through adversarial sampling" (ICSE 2020: ADF, algorithms 1 and 2);
 Zhang, Zhang and Zhang, "Efficient white-box fairness testing through gradient search" (ISSTA 2021: EIDIG); Wang et al.,
 "MAFT: Efficient model-agnostic fairness testing for deep neural networks via zero-order gradient search" (ICSE 2024:
 slopes by section 3.1 and algorithm 1, global phase by algorithm 3, local phase by algorithm 4, settings by section 4.1:
 four clusters, ten moves, steps of 1, decay 0.5, h of 1, and 1000 seeds x 1000 local moves, or 100 x 100). EIDIG was
-published with new local weights every 5 successes, and with those of the walk's beginning throughout ("EIDIG-INF").
+published with new local weights every 5 successes, and with the weights of the walk's start throughout ("EIDIG-INF").
 """
 
 from __future__ import annotations
@@ -30,21 +30,30 @@ from evenhand.individual.search.methods.choice import MethodOptions, cut_into_wa
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 
 Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
-"""(profiles (n, U), assignment of each (n,), scores there (n, classes)) -> slopes along the attributes (n, U)."""
+"""Function of profiles (n, U), their assignments (n,) and scores (n, classes): slopes of the attributes (n, U)."""
 
 EPSILON = 1e-6
-"""Keeps the weight of an attribute without any slope finite."""
+"""Keeps the weight of an attribute with slope 0 finite."""
+
+DECAY = 0.5
+"""Fraction of earlier slopes kept in the global phase of EIDIG and MAFT."""
+
+UPDATE = 5
+"""Consecutive successes after which EIDIG and MAFT compute new local weights."""
+
+MAX_ENTRIES = 4_000_000
+"""Maximum number of entries of the profiles queried for slopes at a time."""
 
 
 @dataclass(frozen=True)
 class SlopePlan:
-    """How a method uses slopes.
+    """Use of slopes by a method.
 
     Attributes:
-        slopes: of the predicted label's probability; those of its loss have the opposite sign.
-        cost: questions to the model for the slopes of one profile under one assignment.
-        decay: share of the sum of former slopes that is kept in the global phase (momentum).
-        update: successes in a row after which the local weights are recomputed; None: never.
+        slopes: Slopes of the predicted label's probability. Those of its loss have the opposite sign.
+        cost: Queries for the slopes of one profile under one assignment.
+        decay: Fraction of the sum of earlier slopes kept in the global phase (momentum).
+        update: Consecutive successes after which the local weights are recomputed. None keeps them.
     """
 
     slopes: Slopes
@@ -58,47 +67,52 @@ def search_two_phases(
 ) -> None:
     """Run both phases from seeds (n, attributes), wave by wave."""
     profiles, which = oracle.space.split(seeds)
-    each = options.most_moves * (len(oracle.space.assignments) + 2 * plan.cost)
-    for wave in cut_into_waves(oracle, len(profiles), each):
-        starts, under = move_to_boundary(oracle, profiles[wave], which[wave], rng, options.most_moves, plan)
-        move_along_boundary(oracle, starts, under, rng, options.local, plan)
+    cost = options.most_moves * (len(oracle.space.assignments) + 2 * plan.cost)
+    for wave in cut_into_waves(oracle, len(profiles), cost):
+        starts, assignments = move_to_boundary(oracle, profiles[wave], which[wave], rng, options.most_moves, plan)
+        move_along_boundary(oracle, starts, assignments, rng, options.local, plan)
 
 
 def move_to_boundary(
     oracle: Oracle, profiles: Floats, which: Integers, rng: np.random.Generator, most_moves: int, plan: SlopePlan
 ) -> tuple[Floats, Integers]:
-    """Return the global phase.
+    """Run the global phase.
 
     Args:
-        profiles: seeds (n, U); which: the assignment of each (n,).
+        oracle: Queries the model.
+        profiles: Seeds, shape (n, U).
+        which: Assignment of each, shape (n,).
+        rng: Source of randomness.
+        most_moves: Maximum number of moves per seed.
+        plan: Use of slopes.
 
     Returns:
-        The distinct profiles that it found, and the assignment each arrived with.
+        The distinct profiles found, and the assignment of each.
     """
     space = oracle.space
-    former = np.zeros((2, *profiles.shape))
-    found: list[tuple[Floats, Integers]] = [(profiles[:0], which[:0])]
+    momentum = np.zeros((2, *profiles.shape))
+    discriminating: list[tuple[Floats, Integers]] = [(profiles[:0], which[:0])]
     for move in range(most_moves + 1):
         answers = oracle.ask(profiles)
-        found.append((profiles[answers.flips], which[answers.flips]))
-        on = np.flatnonzero(~answers.flips)[: _affordable_pairs(oracle, plan)]
-        if move == most_moves or len(on) == 0:
+        discriminating.append((profiles[answers.flips], which[answers.flips]))
+        rest = np.flatnonzero(~answers.flips)[: _affordable_pairs(oracle, plan)]
+        if move == most_moves or len(rest) == 0:
             break
-        profiles, which, former = profiles[on], which[on], former[:, on]
-        scores = answers.scores[on]
+        profiles, which, momentum = profiles[rest], which[rest], momentum[:, rest]
+        scores = answers.scores[rest]
         partner = farthest_assignment(scores, which)
-        former = plan.decay * former + _pair_slopes(plan, profiles, which, partner, scores)
-        signs = np.sign(former)
+        momentum = plan.decay * momentum + _pair_slopes(plan, profiles, which, partner, scores)
+        signs = np.sign(momentum)
         directions = np.where(signs[0] == signs[1], -signs[0], 0.0)
         moved = space.move(profiles, directions, rng)
         stuck = (moved == profiles).all(axis=1)
         if stuck.any():
             moved[stuck] = space.move(profiles[stuck], random_step(int(stuck.sum()), space.width, rng), rng)
         profiles = moved
-    starts, under = (np.concatenate(each) for each in zip(*found, strict=True))
+    starts, assignments = (np.concatenate(parts) for parts in zip(*discriminating, strict=True))
     _, first = np.unique(space.keys(starts), return_index=True)
     first.sort()
-    return starts[first], under[first]
+    return starts[first], assignments[first]
 
 
 def move_along_boundary(
@@ -112,85 +126,77 @@ def move_along_boundary(
         raise BudgetExhausted
     starts, which = starts[:affordable], which[:affordable]
     n = len(starts)
-    first = _attribute_weights(plan, starts, which, oracle.ask(starts))
-    weights = first.copy()
+    start_weights = _attribute_weights(plan, starts, which, oracle.ask(starts))
+    weights = start_weights.copy()
     current = starts.copy()
     successes = np.zeros(n, dtype=np.int64)
-    everyone = np.arange(n)
+    rows = np.arange(n)
     answers: ModelAnswers | None = None
     for _ in range(moves):
-        # The weights are slopes where they were taken; after some successes the profile has moved away from there.
-        often = np.inf if plan.update is None else plan.update
-        due = np.flatnonzero(successes >= often)[: _affordable_pairs(oracle, plan)]
+        # Weights are slopes at an earlier profile. After some successes, the current profile is far from it.
+        required = np.inf if plan.update is None else plan.update
+        due = np.flatnonzero(successes >= required)[: _affordable_pairs(oracle, plan)]
         if answers is not None and len(due):
             chosen = ModelAnswers(answers.scores[due], answers.labels[due], answers.flips[due])
             weights[due] = _attribute_weights(plan, current[due], which[due], chosen)
             successes[due] = 0
         draw = rng.random((2, n))
-        # The weights are cumulated, so that a uniform number picks an attribute with probability as its weight.
+        # Weights are cumulative, so that a uniform number selects an attribute with probability by its weight.
         attribute = (weights < (draw[0] * weights[:, -1])[:, None]).sum(axis=1)
         directions = np.zeros(current.shape)
-        directions[everyone, attribute] = np.where(draw[1] < 0.5, -1.0, 1.0)
+        directions[rows, attribute] = np.where(draw[1] < 0.5, -1.0, 1.0)
         moved = oracle.space.move(current, directions, rng)
         answers = oracle.ask(moved)
-        flips = answers.flips
-        successes = np.where(flips, successes + 1, 0)
-        back = ~flips
-        moved[back] = starts[back]
-        weights[back] = first[back]
+        successes = np.where(answers.flips, successes + 1, 0)
+        failed = ~answers.flips
+        moved[failed] = starts[failed]
+        weights[failed] = start_weights[failed]
         current = moved
 
 
 def farthest_assignment(scores: Floats, which: Integers) -> Integers:
-    """The assignment whose score for the own predicted label differs most, from scores (n, A, classes): shape (n,)."""
-    n = np.arange(len(which))
-    predicted = np.argmax(scores[n, which], axis=1)
-    of_label = scores[n, :, predicted]
-    differences = np.abs(of_label - of_label[n, which][:, None])
-    differences[n, which] = -1.0
+    """Find the assignment whose score of the predicted label differs most in scores (n, A, classes): shape (n,)."""
+    rows = np.arange(len(which))
+    predicted = np.argmax(scores[rows, which], axis=1)
+    of_label = scores[rows, :, predicted]
+    differences = np.abs(of_label - of_label[rows, which][:, None])
+    differences[rows, which] = -1.0
     return np.asarray(np.argmax(differences, axis=1), dtype=np.int64)
 
 
 def flipping_assignment(labels: Integers, which: Integers) -> Integers:
-    """Return the first assignment with another label than the own, from labels (n, A): shape (n,)."""
+    """Return the first assignment with another label than the profile's own, from labels (n, A): shape (n,)."""
     own = labels[np.arange(len(which)), which][:, None]
     return np.asarray(np.argmax(labels != own, axis=1), dtype=np.int64)
 
 
 def random_step(n: int, width: int, rng: np.random.Generator) -> Floats:
-    """Return one attribute up or down, at random, shape (n, width)."""
+    """Draw steps of one random attribute up or down, shape (n, width)."""
     directions = np.zeros((n, width))
     directions[np.arange(n), rng.integers(0, width, size=n)] = rng.choice((-1.0, 1.0), size=n)
     return directions
 
 
 def _affordable_pairs(oracle: Oracle, plan: SlopePlan) -> int:
-    """For how many profiles the budget pays for the slopes under both assignments."""
+    """Return the number of profiles whose slopes under both assignments the budget covers."""
     return int(min(oracle.queries_left / (2 * plan.cost), np.iinfo(np.int64).max))
 
 
 def _pair_slopes(plan: SlopePlan, profiles: Floats, which: Integers, partner: Integers, scores: Floats) -> Floats:
-    """Return the slopes at the profiles under both assignments, shape (2, n, U)."""
-    n = np.arange(len(profiles))
+    """Compute the slopes of the profiles under both assignments, shape (2, n, U)."""
+    rows = np.arange(len(profiles))
     slopes = plan.slopes(
         np.concatenate([profiles, profiles]),
         np.concatenate([which, partner]),
-        np.concatenate([scores[n, which], scores[n, partner]]),
+        np.concatenate([scores[rows, which], scores[rows, partner]]),
     )
     return slopes.reshape(2, *profiles.shape)
 
 
 def _attribute_weights(plan: SlopePlan, profiles: Floats, which: Integers, answers: ModelAnswers) -> Floats:
-    """Return cumulated weights of the attributes for the local phase, shape (n, U)."""
+    """Compute cumulative weights of the attributes for the local phase, shape (n, U)."""
     slopes = _pair_slopes(plan, profiles, which, flipping_assignment(answers.labels, which), answers.scores)
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))
-
-
-DECAY = 0.5
-UPDATE = 5
-
-NUMBERS = 4_000_000
-"""Entries of the questions for slopes that are held at a time."""
 
 
 def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
@@ -208,7 +214,7 @@ def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: Meth
 
 
 def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
-    """EIDIG-INF (same source): as EIDIG, with the weights of a local walk's beginning throughout."""
+    """EIDIG-INF (same source): as EIDIG, with the weights of a local walk's start throughout."""
     search_two_phases(oracle, seeds, rng, options, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
 
 
@@ -219,7 +225,7 @@ def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: Metho
 
 
 def maft_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
-    """MAFT with the schedule of EIDIG-INF: under a budget the better one, since every new weight costs questions."""
+    """MAFT with the schedule of EIDIG-INF, which is better with a budget, since every new weight costs queries."""
     slopes = estimate_slopes(oracle, options.h)
     search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, oracle.space.width, DECAY, None))
 
@@ -229,37 +235,36 @@ def _output_slopes(oracle: Oracle) -> Slopes:
 
 
 def estimate_slopes(oracle: Oracle, h: float) -> Slopes:
-    """Return difference quotients of the predicted label's score over ``h`` steps of each attribute, one question each.
+    """Estimate slopes by difference quotients of the predicted label's score over ``h`` steps, one query per attribute.
 
-    They are forward, backward at the domain's upper end, and never leave the domain. Attributes of which the model
-    cannot be asked about values between (categories; whole numbers, unless they enter a network affinely) take a whole
-    number of steps, at least one.
+    Quotients are forward, backward at the domain's upper end, and never leave the domain. Attributes without values
+    between whole numbers (categories; integers, unless they enter a network affinely) take a whole number of steps, at
+    least one.
     """
     space = oracle.space
-    whole = max(1.0, float(round(h)))
-    width = space.step * np.where(oracle.fractions, h, whole)
-    each = max(1, NUMBERS // space.width**2)
+    distance = space.step * np.where(oracle.fractions, h, max(1.0, float(round(h))))
+    batch = max(1, MAX_ENTRIES // space.width**2)
 
     def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
         parts = [
-            part(profiles[i : i + each], which[i : i + each], scores[i : i + each])
-            for i in range(0, len(profiles), each)
+            estimate(profiles[i : i + batch], which[i : i + batch], scores[i : i + batch])
+            for i in range(0, len(profiles), batch)
         ]
         return np.concatenate(parts)
 
-    def part(profiles: Floats, which: Integers, scores: Floats) -> Floats:
+    def estimate(profiles: Floats, which: Integers, scores: Floats) -> Floats:
         n, u = profiles.shape
-        ahead = np.minimum(profiles + width, space.upper)
-        # At the upper end of an attribute the quotient is taken backward.
-        there = np.where(ahead > profiles, ahead, np.maximum(profiles - width, space.lower))
-        questions = np.repeat(profiles, u, axis=0).reshape(n, u, u)
+        forward = np.minimum(profiles + distance, space.upper)
+        # At the upper end of an attribute, the quotient is backward.
+        shifted = np.where(forward > profiles, forward, np.maximum(profiles - distance, space.lower))
+        queries = np.repeat(profiles, u, axis=0).reshape(n, u, u)
         diagonal = np.arange(u)
-        questions[:, diagonal, diagonal] = there
-        answered = oracle.scores_at(questions.reshape(n * u, u), np.repeat(which, u))
+        queries[:, diagonal, diagonal] = shifted
+        answers = oracle.scores_at(queries.reshape(n * u, u), np.repeat(which, u))
         predicted = np.argmax(scores, axis=1)
-        rise = answered[np.arange(n * u), np.repeat(predicted, u)].reshape(n, u)
+        rise = answers[np.arange(n * u), np.repeat(predicted, u)].reshape(n, u)
         rise -= scores[np.arange(n), predicted][:, None]
-        distance = there - profiles
-        return np.asarray(np.divide(rise, distance, out=np.zeros_like(rise), where=distance != 0))
+        run = shifted - profiles
+        return np.asarray(np.divide(rise, run, out=np.zeros_like(rise), where=run != 0))
 
     return slopes

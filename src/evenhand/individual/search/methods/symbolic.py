@@ -1,15 +1,15 @@
-"""SG, symbolic generation: a local decision tree stands in for the model, and its path conditions are negated.
+"""SG, symbolic generation: path conditions of a local decision tree that approximates the model are negated.
 
-Around a profile the model's label (under the profile's own assignment) is explained by a small tree. Negating one
-condition of the path that leads to the profile gives the next ones to ask about: every one of them around a profile
-that discriminates (local search), and the first ones, as long as the tree is sure of them, around any other (global
-search). Waiting profiles are taken in the paper's order: local ones first, then seeds, then global ones.
+Around a profile, a small tree approximates the model's label (under the profile's own assignment). Negating one
+condition of the profile's path gives the next profiles to query: every condition of a profile that discriminates (local
+search), and the first ones, while the tree is sure of them, of any other (global search). Profiles are taken from the
+queue in the order of the paper: local ones first, then seeds, then global ones.
 
 Source: Agarwal et al., "Automated test generation to detect individual discrimination in AI models" (2018); Aggarwal et
-al., "Black box fairness testing of machine learning models" (ESEC/FSE 2019), whose ranks 1, 5 and 10 and threshold 0.3
-these are. Instead of a solver, the conditions on a path leave an interval of every attribute, and its nearest point is
-taken, or a random one where the nearest is known. The published program ends when no profile waits any more; with a
-budget the search goes on from other seeds.
+al., "Black box fairness testing of machine learning models" (ESEC/FSE 2019), with its ranks 1, 5 and 10 and its
+threshold 0.3. The conditions on a path are an interval of every attribute, so no solver is needed: the nearest point is
+taken, or a random one if the nearest is already in the queue. The published program ends when the queue is empty. With
+a budget, this search continues from other seeds.
 """
 
 from __future__ import annotations
@@ -25,85 +25,93 @@ from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
-AROUND = 8
-"""Questions to the model per tree. The published program asks 5,000, of which a budget pays for hardly a tree; among 8,
-16, 32, 64 and 128 this few find most at equal budgets, and no less per profile asked about."""
+TREE_QUERIES = 8
+"""Queries per tree. The published program uses 5,000, so that a budget covers hardly a tree. Among 8, 16, 32, 64 and
+128, this number finds most profiles with equal budgets, and no fewer per queried profile."""
 
-TOGETHER = 16
-"""Profiles taken at a time, so that the model is asked about all of them at once."""
+BATCH = 16
+"""Profiles taken at a time, so that they are queried in one batch."""
 
-CERTAINTY_BAR = 0.3
-"""Global search goes down a path as long as the tree gives the label at least this share."""
+MIN_CERTAINTY = 0.3
+"""Share of the label in the tree below which global search does not continue along a path."""
+
+CANDIDATES = 8
+"""Random profiles that are tried if the nearest one is already in the queue."""
 
 LOCAL, SEED, GLOBAL = 1.0, 5.0, 10.0
+"""Ranks of profiles in the queue."""
 
 
 @dataclass(frozen=True)
 class PathCondition:
-    """One decision on a path: an attribute is at most a threshold, or above it; sure of the label by a share."""
+    """Condition on a path of a tree.
+
+    Attributes:
+        attribute: Position of the attribute.
+        threshold: Threshold.
+        below: Whether the attribute is at most the threshold, instead of above it.
+        certainty: Share of the label among the profiles that satisfy the path up to here.
+    """
 
     attribute: int
     threshold: float
     below: bool
-    sure: float
+    certainty: float
 
     def negate(self) -> PathCondition:
-        """Return the other way."""
-        return PathCondition(self.attribute, self.threshold, not self.below, 1 - self.sure)
+        """Return the opposite condition."""
+        return PathCondition(self.attribute, self.threshold, not self.below, 1 - self.certainty)
 
 
 class _ProfileQueue:
-    """Profiles to be asked about, the most promising first; each once."""
+    """Priority queue of profiles. Each profile enters it once."""
 
     def __init__(self, space: ProfileSpace) -> None:
         self._space = space
         self._heap: list[tuple[float, int, Floats, int]] = []
         self._count = itertools.count()
-        self._known: set[int] = set()
+        self._seen: set[int] = set()
 
-    def is_known(self, profile: Floats) -> bool:
-        return int(self._space.keys(profile[None])[0]) in self._known
+    def has_seen(self, profile: Floats) -> bool:
+        return int(self._space.keys(profile[None])[0]) in self._seen
 
     def put(self, rank: float, profile: Floats, which: int) -> None:
         key = int(self._space.keys(profile[None])[0])
-        if key not in self._known:
-            self._known.add(key)
+        if key not in self._seen:
+            self._seen.add(key)
             heapq.heappush(self._heap, (rank, next(self._count), profile, which))
 
     def take(self, most: int) -> tuple[Floats, Integers]:
-        taken = [heapq.heappop(self._heap) for _ in range(min(most, len(self._heap)))]
-        profiles = np.array([profile for _, _, profile, _ in taken]).reshape(len(taken), self._space.width)
-        return profiles, np.array([which for *_, which in taken], dtype=np.int64)
+        entries = [heapq.heappop(self._heap) for _ in range(min(most, len(self._heap)))]
+        profiles = np.array([profile for _, _, profile, _ in entries]).reshape(len(entries), self._space.width)
+        return profiles, np.array([which for *_, which in entries], dtype=np.int64)
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
-    """Ask about at most ``local`` profiles per seed."""
+    """Query at most ``local`` profiles per seed."""
     space = oracle.space
-    waiting = _ProfileQueue(space)
+    queue = _ProfileQueue(space)
     for profile, which in zip(*space.split(seeds), strict=True):
-        waiting.put(SEED, profile, int(which))
-    asked, most = 0, len(seeds) * max(1, options.local)
-    while asked < most:
-        profiles, under = waiting.take(min(TOGETHER, most - asked))
+        queue.put(SEED, profile, int(which))
+    queried, most = 0, len(seeds) * max(1, options.local)
+    while queried < most:
+        profiles, assignments = queue.take(min(BATCH, most - queried))
         if len(profiles) == 0:
             return
-        asked += len(profiles)
+        queried += len(profiles)
         answers = oracle.ask(profiles)
-        # At the very end the budget pays for fewer trees, or for none: then those who wait are still asked about.
-        explained = int(min(len(profiles), oracle.queries_left / AROUND))
-        surroundings, labels = _sample_around(oracle, profiles[:explained], under[:explained], rng)
-        for i in range(explained):
-            own = int(answers.labels[i, under[i]])
-            around = np.concatenate([surroundings[i], profiles[i : i + 1]])
-            # A tree fitted to labels around the profile stands for the model's path: its conditions are what can be
-            # negated.
-            path = path_conditions(around, np.append(labels[i], own), own)
-            _enqueue_negations(space, waiting, path, profiles[i], int(under[i]), rng, flips=bool(answers.flips[i]))
+        # At the end, the budget covers fewer trees or none. The queue is then still processed.
+        n = int(min(len(profiles), oracle.queries_left / TREE_QUERIES))
+        samples, labels = _sample_around(oracle, profiles[:n], assignments[:n], rng)
+        for i in range(n):
+            own = int(answers.labels[i, assignments[i]])
+            path = path_conditions(np.concatenate([samples[i], profiles[i : i + 1]]), np.append(labels[i], own), own)
+            _enqueue_negations(space, queue, path, profiles[i], int(assignments[i]), rng, flips=bool(answers.flips[i]))
 
 
 def _enqueue_negations(
     space: ProfileSpace,
-    waiting: _ProfileQueue,
+    queue: _ProfileQueue,
     path: list[PathCondition],
     profile: Floats,
     which: int,
@@ -111,61 +119,60 @@ def _enqueue_negations(
     *,
     flips: bool,
 ) -> None:
-    """Let those wait to whom the path of a profile (U,), with one of its conditions negated, leads."""
-    # Local: negating one condition and keeping the others stays near a profile that discriminates.
+    """Add profiles that satisfy the path of a profile (U,) with one of its conditions negated."""
+    # Local: negating one condition and keeping all others stays near a profile that discriminates.
     for j in range(len(path) if flips else 0):
-        wanted = [*path[:j], path[j].negate(), *path[j + 1 :]]
-        _enqueue_profile(space, waiting, LOCAL + _mean_certainty(wanted), profile, which, wanted, rng)
-    # Global: a prefix of the path, its last condition negated, leads elsewhere; below an unsure one nothing is known.
+        conditions = [*path[:j], path[j].negate(), *path[j + 1 :]]
+        _enqueue_profile(space, queue, LOCAL + _mean_certainty(conditions), profile, which, conditions, rng)
+    # Global: a prefix of the path with its last condition negated leads elsewhere. It ends at an uncertain condition.
     for j in range(len(path)):
-        if path[j].sure < CERTAINTY_BAR:
+        if path[j].certainty < MIN_CERTAINTY:
             break
-        wanted = [*path[:j], path[j].negate()]
-        _enqueue_profile(space, waiting, GLOBAL - _mean_certainty(wanted), profile, which, wanted, rng)
+        conditions = [*path[:j], path[j].negate()]
+        _enqueue_profile(space, queue, GLOBAL - _mean_certainty(conditions), profile, which, conditions, rng)
 
 
-def path_conditions(around: Floats, labels: Integers, own: int) -> list[PathCondition]:
-    """The conditions that a tree fitted to labels (n,) of profiles (n, U) puts on the last of them, root first."""
+def path_conditions(profiles: Floats, labels: Integers, own: int) -> list[PathCondition]:
+    """Fit a tree to labels (n,) of profiles (n, U), and return the path of the last profile, root first."""
     if (labels == labels[0]).all():
         return []
     from sklearn.tree import DecisionTreeClassifier
 
-    tree = DecisionTreeClassifier(random_state=0).fit(around, labels == own)
-    inside = tree.tree_
+    tree = DecisionTreeClassifier(random_state=0).fit(profiles, labels == own).tree_
     path, node = [], 0
-    while inside.children_left[node] != -1:
-        attribute, threshold = int(inside.feature[node]), float(inside.threshold[node])
-        below = bool(np.float32(around[-1, attribute]) <= threshold)
-        node = int(inside.children_left[node] if below else inside.children_right[node])
-        shares = inside.value[node][0]
+    while tree.children_left[node] != -1:
+        attribute, threshold = int(tree.feature[node]), float(tree.threshold[node])
+        below = bool(np.float32(profiles[-1, attribute]) <= threshold)
+        node = int(tree.children_left[node] if below else tree.children_right[node])
+        shares = tree.value[node][0]
         path.append(PathCondition(attribute, threshold, below, float(shares[-1] / shares.sum())))
     return path
 
 
 def _sample_around(
-    oracle: Oracle, profiles: Floats, under: Integers, rng: np.random.Generator
+    oracle: Oracle, profiles: Floats, which: Integers, rng: np.random.Generator
 ) -> tuple[Floats, Integers]:
-    """Return profiles around each (n, AROUND, U) and the model's label for them under its assignment (n, AROUND)."""
+    """Draw profiles around each (n, TREE_QUERIES, U), and query their labels under its assignment (n, TREE_QUERIES)."""
     n, u = profiles.shape
-    around = np.repeat(profiles, AROUND, axis=0)
-    drawn = oracle.space.draw_anywhere(len(around), rng)
-    # How many attributes are redrawn is random, so that both near and far profiles occur.
-    changed = rng.random(around.shape) < rng.random((len(around), 1))
-    around = np.where(changed, drawn, around)
-    labels = np.argmax(oracle.scores_at(around, np.repeat(under, AROUND)), axis=1)
-    return around.reshape(n, AROUND, u), np.asarray(labels, dtype=np.int64).reshape(n, AROUND)
+    samples = np.repeat(profiles, TREE_QUERIES, axis=0)
+    redrawn = oracle.space.draw_anywhere(len(samples), rng)
+    # The number of redrawn attributes is random, so that samples are near and far.
+    changed = rng.random(samples.shape) < rng.random((len(samples), 1))
+    samples = np.where(changed, redrawn, samples)
+    labels = np.argmax(oracle.scores_at(samples, np.repeat(which, TREE_QUERIES)), axis=1)
+    return samples.reshape(n, TREE_QUERIES, u), np.asarray(labels, dtype=np.int64).reshape(n, TREE_QUERIES)
 
 
 def _enqueue_profile(
     space: ProfileSpace,
-    waiting: _ProfileQueue,
+    queue: _ProfileQueue,
     rank: float,
     profile: Floats,
     which: int,
     conditions: list[PathCondition],
     rng: np.random.Generator,
 ) -> None:
-    """Let a profile wait that satisfies the conditions, if there is one that may be reported and was not known."""
+    """Add a new admissible profile that satisfies the conditions, if there is one."""
     low, high = space.lower.copy(), space.upper.copy()
     for condition in conditions:
         i, step = condition.attribute, float(space.step[condition.attribute])
@@ -176,19 +183,18 @@ def _enqueue_profile(
             low[i] = max(low[i], np.floor(condition.threshold) + 1 if whole else condition.threshold + step / 2)
     if (low > high).any():
         return
-    # The nearest profile that meets all conditions; where that is known or may not be reported, one with other values
-    # of the attributes that conditions are about.
+    # The nearest profile. If it is not new or not admissible, the attributes of the conditions are drawn at random.
     nearest = np.clip(profile, low, high)
-    trials = [nearest]
-    if waiting.is_known(nearest) or not space.is_admissible(nearest[None])[0]:
-        named = sorted({condition.attribute for condition in conditions})
-        drawn = np.clip(space.draw_anywhere(8, rng), low, high)
-        others = np.repeat(nearest[None], 8, axis=0)
-        others[:, named] = drawn[:, named]
-        trials = [each for each in others[space.is_admissible(others)] if not waiting.is_known(each)][:1]
-    for trial in trials:
-        waiting.put(rank, trial, which)
+    candidates = [nearest]
+    if queue.has_seen(nearest) or not space.is_admissible(nearest[None])[0]:
+        columns = sorted({condition.attribute for condition in conditions})
+        values = np.clip(space.draw_anywhere(CANDIDATES, rng), low, high)
+        random = np.repeat(nearest[None], CANDIDATES, axis=0)
+        random[:, columns] = values[:, columns]
+        candidates = [row for row in random[space.is_admissible(random)] if not queue.has_seen(row)][:1]
+    for candidate in candidates:
+        queue.put(rank, candidate, which)
 
 
 def _mean_certainty(conditions: list[PathCondition]) -> float:
-    return sum(condition.sure for condition in conditions) / len(conditions)
+    return sum(condition.certainty for condition in conditions) / len(conditions)

@@ -1,4 +1,4 @@
-"""Methods that learn nothing from the answers: random sampling, THEMIS, and everybody's neighbours."""
+"""Methods that do not learn from the answers: random sampling, THEMIS, and neighbours of people in the data."""
 
 from __future__ import annotations
 
@@ -14,55 +14,54 @@ from evenhand.individual.search.oracle import Oracle
 BATCH = 16_384
 """Profiles drawn at a time."""
 
+MARGIN = 0.01
+"""Half-width of the score's interval at which THEMIS stops."""
+
+QUANTILE = 2.5758293035489004
+"""Normal quantile of an interval with 99 % confidence."""
+
+THEMIS_BATCH = 256
+"""Profiles that THEMIS draws at a time."""
+
+MIN_SAMPLE = 512
+"""Minimum sample size of THEMIS."""
+
+PEOPLE_BATCH = 1024
+"""People whose neighbours are queried at a time."""
+
 
 def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
-    """Ask about as many profiles as the other methods would: ``local`` for every seed."""
-    space = oracle.space
-    wanted = len(seeds) * max(1, options.local)
-    while wanted > 0:
-        rows = space.uniform(min(wanted, BATCH), rng)
+    """Query as many random profiles as the other methods would: ``local`` for every seed."""
+    left = len(seeds) * max(1, options.local)
+    while left > 0:
+        rows = oracle.space.uniform(min(left, BATCH), rng)
         if len(rows) == 0:
             return
-        wanted -= len(rows)
+        left -= len(rows)
         oracle.ask(rows)
 
 
-MARGIN = 0.01
-"""Half the width of the score's interval at which sampling stops."""
-
-QUANTILE = 2.5758293035489004
-"""Of the normal distribution, for an interval of 99 % confidence."""
-
-THEMIS_BATCH = 256
-FEWEST = 512
-
-
 def sample_until_known(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
-    """Ask about admissible profiles drawn uniformly until the score's normal interval is at most a percent each way.
+    """Query uniform admissible profiles until the normal interval of the score is at most one point each way.
 
     THEMIS (Galhotra, Brun and Meliou, "Fairness testing: testing software for discrimination", ESEC/FSE 2017). The
-    score is looked at again and again, so its interval is not a statement; the counterfactual flip rates are.
+    score is checked repeatedly, so its interval has no guarantee. The counterfactual flip rates have one.
     """
-    space = oracle.space
     flips = n = 0
     while True:
-        rows = space.uniform(THEMIS_BATCH, rng)
+        rows = oracle.space.uniform(THEMIS_BATCH, rng)
         flips += int(oracle.ask(rows).flips.sum())
         n += len(rows)
         share = flips / max(n, 1)
-        if len(rows) == 0 or (n >= FEWEST and QUANTILE * math.sqrt(share * (1 - share) / n) <= MARGIN):
+        if len(rows) == 0 or (n >= MIN_SAMPLE and QUANTILE * math.sqrt(share * (1 - share) / n) <= MARGIN):
             return
 
 
-PEOPLE_AT_ONCE = 1024
-"""People whose neighbours are asked about at a time."""
-
-
 def ask_neighbours(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> bool:
-    """Ask about every admissible neighbour (see ``ProfileSpace.neighbours``) of everybody in the data, in random order.
+    """Query every admissible neighbour (see ``ProfileSpace.neighbours``) of all people in the data, in random order.
 
     Raises:
-        OptionError: there are no data.
+        OptionError: There are no data.
     """
     space = oracle.space
     if space.people is None:
@@ -70,6 +69,6 @@ def ask_neighbours(oracle: Oracle, seeds: Floats, rng: np.random.Generator, opti
             "neighbours are people in the data, and there is no data", location="`method=`", hint="give the people"
         )
     people = space.people[rng.permutation(len(space.people))]
-    for i in range(0, len(people), PEOPLE_AT_ONCE):
-        oracle.ask(space.neighbours(people[i : i + PEOPLE_AT_ONCE]))
+    for i in range(0, len(people), PEOPLE_BATCH):
+        oracle.ask(space.neighbours(people[i : i + PEOPLE_BATCH]))
     return False
