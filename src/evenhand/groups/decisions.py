@@ -199,32 +199,35 @@ def tabulate(
         counts: Number of people that each entry represents, shape (n,). None means one.
         why_no_scores: Reason why there are no scores.
     """
-    tenth = np.zeros(len(selected), dtype=np.int64)
-    if scores is not None:
-        tenth = np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1)
-    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
     columns = [(part.codes, len(part.labels)) for part in memberships]
-    columns += [(tenth, TENTHS), (selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)]
-    kind, keys = number_combinations(columns)
+    if scores is not None:
+        columns.append((np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1), TENTHS))
+    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
+    kind, keys = number_combinations([*columns, (selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)])
 
-    def add(values: Floats) -> Floats:
+    def add(values: Floats | Integers | None) -> Floats:
         return np.asarray(np.bincount(kind, weights=values, minlength=len(keys)), dtype=np.float64)
 
-    n = np.ones(len(selected)) if counts is None else counts.astype(np.float64)
-    w, w2 = (n, n) if weights is None else (weights, weights**2)
-    x = np.zeros(len(selected)) if scores is None else scores
-    squares, squares_scored = add(w2), add(w2 * x)
-    # A second pass over the distances: sums of squares would cancel for similar scores.
-    centre = squares_scored / np.where(squares > 0, squares, 1)
-    sums = WeightSums(add(w), squares, add(w * x), squares_scored, add(w2 * (x - centre[kind]) ** 2))
+    n = total = squares = add(counts)
+    scored = squares_scored = spread = np.zeros(len(keys))
+    if weights is not None:
+        total, squares = add(weights), add(weights**2)
+    if scores is not None:
+        scored = squares_scored = add(scores)
+        if weights is not None:
+            scored, squares_scored = add(weights * scores), add(weights**2 * scores)
+        # A second pass over the distances: sums of squares would cancel for similar scores.
+        centre = squares_scored / np.where(squares > 0, squares, 1)
+        distances = (scores - centre[kind]) ** 2
+        spread = add(distances if weights is None else weights**2 * distances)
     attributes = len(memberships)
     return DecisionSample(
         memberships=tuple(Membership(m.name, keys[:, i], m.labels, m.unknown) for i, m in enumerate(memberships)),
-        tenth=keys[:, attributes],
+        tenth=np.zeros(len(keys), dtype=np.int64) if scores is None else keys[:, attributes],
         selected=keys[:, -2] == 1,
         true_labels=None if true_labels is None else keys[:, -1] + UNKNOWN_LABEL,
-        n=add(n).astype(np.int64),
-        sums=sums,
+        n=n.astype(np.int64),
+        sums=WeightSums(total, squares, scored, squares_scored, spread),
         weighted=weights is not None,
         why_no_scores=why_no_scores if scores is None else "",
     )

@@ -49,7 +49,8 @@ class GroupComparison(NamedTuple):
 
     def left_out(self, n: Floats | Integers, compared: Integers) -> dict[str, int]:
         """Return the denominators of the groups that are not compared."""
-        return {self.labels[i]: int(n[i]) for i in np.setdiff1d(np.arange(len(n)), compared).tolist()}
+        included = set(compared.tolist())
+        return {self.labels[i]: int(size) for i, size in enumerate(n.tolist()) if i not in included}
 
 
 def describe_simultaneity(comparisons: int, correction: str = " (Bonferroni)") -> str:

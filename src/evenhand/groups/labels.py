@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -170,7 +170,7 @@ class LabelSample(Sample):
             group, groups, self.decided, self.names, None if self.truth is None else self.truth >= 0
         )
         size = tables.size
-        return GroupCounts(size, size, False, tables.estimators(), coverage, tables.gaps, details=tables.details)
+        return GroupCounts(size, size, False, tables.estimators, coverage, tables.gaps, details=tables.details)
 
 
 class LabelTables:
@@ -213,8 +213,9 @@ class LabelTables:
             }
         return {name: _rate(name, *pair) for name, pair in counts.items()}
 
+    @cached_property
     def estimators(self) -> dict[str, Estimator]:
-        """Build the estimators over all labels; none without true labels."""
+        """Estimators over all labels; none without true labels."""
         confused, labelled, kinds = self.confused, self.labelled, len(self.names)
         if confused is None:
             return {}
@@ -281,7 +282,7 @@ class LabelTables:
     def gaps(self, comparison: GroupComparison) -> Iterator[Gap]:
         """Yield the gaps between groups; gaps of rates first as the largest over all labels, then for each label."""
         kinds = len(self.names)
-        gaps = {name: [gap] for name, gap in registered_gaps(LABEL_GAP_TITLES, self.estimators(), comparison).items()}
+        gaps = {name: [gap] for name, gap in registered_gaps(LABEL_GAP_TITLES, self.estimators, comparison).items()}
         for name, metric in LABEL_RATE_GAPS.items():
             rates = {label: columns[metric] for label, columns in self.rates.items() if metric in columns}
             gaps[name] = _compare_each(name, rates, comparison, kinds if kinds > 2 else 1)

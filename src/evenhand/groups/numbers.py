@@ -164,7 +164,8 @@ class NumberSample(Sample):
             size = np.bincount(group[rows], minlength=groups)
             reach = float(np.ptp(values[rows])) if size.any() else 0.0
             estimators[metric] = SkewedMean(metric, size, moments.n, moments, reach, weighting=weighting)
-        n = estimators["mean"].n
+        means = [estimator for estimator in estimators.values() if isinstance(estimator, SkewedMean)]
+        n = means[0].n
         parts = OrderedParts.of(self, group, people)
         for metric, share in QUANTILES.items():
             compute = parts.quantile(share, people, weighting)
@@ -186,8 +187,9 @@ class NumberSample(Sample):
                 )
                 return [(distance, BOOTSTRAP + weighting, "") for distance in distances]
 
-            means = number_moments(self.decided, group, groups, self.weights).mean
-            yield from compare_distributions(DISTANCES, "distribution", (people, n), comparison, measure, means)
+            yield from compare_distributions(
+                DISTANCES, "distribution", (people, n), comparison, measure, means[0].values
+            )
 
         coverage = count_labels(group, groups, halves, HALVES, labelled)
         return GroupCounts(people, n, self.weights is not None, estimators, coverage, compare)
