@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats
 from evenhand.groups.membership import Membership
-from evenhand.groups.thresholds import ScoredPeople, choose_thresholds
+from evenhand.groups.thresholds import ScoredPeople, ThresholdCells
 from evenhand.schema.thresholds import Thresholds
-from evenhand.stats.proportion import kish_size
 
 MOST_GROUPS = 12
 """Maximum number of groups of an attribute; the largest are kept."""
@@ -88,45 +87,40 @@ def count_threshold_rates(
         min_size: Minimum size of a group, and minimum denominator of a rate.
         in_force: Thresholds of the audit; None without any.
     """
-    sign = -1 if people.low_is_good else 1
-    scores = sign * people.scores
+    scores = people.sign * people.scores
     if in_force is None:
-        own = _find_threshold(scores, selected)
+        lowest = _find_threshold(scores, selected)
+        own = None if lowest is None else people.sign * lowest
     else:
-        own = None if in_force.uses_protected else sign * in_force.values[0]
-    thresholds, _ = choose_thresholds(scores, [] if own is None else [own])
-    cell = np.searchsorted(thresholds, scores, side="right") - 1
-    weights = np.ones(len(scores)) if people.weights is None else people.weights
-
-    def measure(among: Booleans, by: str = "", group: str = "") -> RatesOfGroup:
-        def rates(chosen: Booleans) -> tuple[int, tuple[float, ...]]:
-            """Compute Kish's effective size, and the share with a score of at least each threshold."""
-            weight = weights[chosen]
-            counts = np.bincount(cell[chosen], weights=weight, minlength=len(thresholds))
-            shares = np.cumsum(counts[::-1])[::-1] / (weight.sum() or 1.0)
-            size = int(kish_size(weight.sum(), (weight**2).sum()))
-            return size, tuple(np.round(shares[::sign], 4).tolist())
-
-        errors: dict[str, Any] = {}
-        if people.true_labels is not None:
-            for name, label in (("true_positive", 1), ("false_positive", 0)):
-                size, shares = rates(among & (people.true_labels == label))
-                errors |= {name: shares} if size >= min_size else {}
-        return RatesOfGroup(by=by, group=group, n=int(among.sum()), selected=rates(among)[1], **errors)
-
-    groups = [measure(np.ones(len(scores), dtype=np.bool_))]
+        own = None if in_force.uses_protected else in_force.values[0]
+    cells = ThresholdCells.of(people, [] if own is None else [own])
+    denominators: dict[str, Booleans | None] = {"selected": None}
+    if people.true_labels is not None:
+        denominators |= {"true_positive": people.true_labels == 1, "false_positive": people.true_labels == 0}
+    groups: list[RatesOfGroup] = []
     left_out: dict[str, tuple[str, ...]] = {}
-    for membership in people.memberships:
-        largest, left_out[membership.name] = _choose_groups(membership, weights, min_size)
-        groups += [measure(membership.codes == i, membership.name, membership.labels[i]) for i in largest]
-    ascending = sign * thresholds[::sign]
-    place = [] if own is None else np.flatnonzero(ascending == sign * own).tolist()
+    for membership in (Membership("", np.zeros(len(scores), dtype=np.int64), ("",)), *people.memberships):
+        labels, codes, known = membership.labels, membership.codes, len(membership.known)
+        curves = {name: cells.count(codes, len(labels), among) for name, among in denominators.items()}
+        n, sizes = np.bincount(codes, minlength=known).tolist(), curves["selected"].effective[:known]
+        largest = sorted(np.argsort(-sizes, kind="stable")[:MOST_GROUPS].tolist())
+        chosen = [i for i in largest if sizes[i] >= min_size or not membership.name]
+        for i in chosen:
+            rates: dict[str, Any] = {
+                name: tuple(np.round(curve.rates[i][:: people.sign], 4).tolist())
+                for name, curve in curves.items()
+                if name == "selected" or curve.effective[i] >= min_size
+            }
+            groups.append(RatesOfGroup(by=membership.name, group=labels[i], n=n[i], **rates))
+        omitted = tuple(labels[i] for i in range(known) if i not in chosen and n[i] > 0)
+        left_out |= {membership.name: omitted} if omitted else {}
+    place = [] if own is None else np.flatnonzero(cells.ascending == own).tolist()
     return ThresholdRates(
-        thresholds=tuple(ascending.tolist()),
+        thresholds=tuple(cells.ascending.tolist()),
         own=place[0] if place else None,
         low_is_good=people.low_is_good,
         groups=tuple(groups),
-        left_out={name: labels for name, labels in left_out.items() if labels},
+        left_out=left_out,
     )
 
 
@@ -138,17 +132,3 @@ def _find_threshold(scores: Floats, selected: Booleans) -> float | None:
     if below >= above:
         return None
     return 0.5 if below < 0.5 <= above else above
-
-
-def _choose_groups(membership: Membership, weights: Floats, min_size: int) -> tuple[list[int], tuple[str, ...]]:
-    """Choose the largest groups that are large enough, in their order, and name the others."""
-    groups, known = len(membership.labels), len(membership.known)
-    total, squares = (
-        np.asarray(np.bincount(membership.codes, weights=column, minlength=groups)[:known], dtype=np.float64)
-        for column in (weights, weights**2)
-    )
-    sizes = kish_size(total, squares)
-    largest: Integers = np.argsort(-sizes, kind="stable")[:MOST_GROUPS]
-    chosen = sorted(i for i in largest.tolist() if sizes[i] >= min_size)
-    people = np.bincount(membership.codes, minlength=known)
-    return chosen, tuple(membership.labels[i] for i in range(known) if i not in chosen and people[i] > 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -113,6 +114,59 @@ class ScoredPeople(NamedTuple):
     weights: Floats | None = None
     low_is_good: bool = False
 
+    @property
+    def sign(self) -> Literal[1, -1]:
+        """Sign of the scores such that people are selected from a threshold on."""
+        return -1 if self.low_is_good else 1
+
+
+@dataclass(frozen=True)
+class ThresholdCells:
+    """People in the cells between thresholds.
+
+    Attributes:
+        people: People with scores.
+        thresholds: Thresholds of the scores in ascending order, of the negative scores if low scores are good.
+        cell: Cell of each person, shape (n,).
+        different: Number of distinct scores.
+    """
+
+    people: ScoredPeople
+    thresholds: Floats
+    cell: Integers
+    different: int
+
+    @classmethod
+    def of(cls, people: ScoredPeople, required: Sequence[float]) -> Self:
+        """Choose the thresholds, some of which are required, and assign the people to cells."""
+        sign = people.sign
+        thresholds, different = choose_thresholds(sign * people.scores, [sign * value for value in required])
+        cell = np.searchsorted(thresholds, sign * people.scores, side="right") - 1
+        return cls(people, thresholds, cell, different)
+
+    @property
+    def ascending(self) -> Floats:
+        """Thresholds of the original scores, in ascending order."""
+        sign = self.people.sign
+        return sign * self.thresholds[::sign]
+
+    def count(self, codes: Integers, groups: int, among: Booleans | None = None) -> RateCurves:
+        """Compute the share of each group, among some people, with a score of at least each threshold."""
+        up = self.add_up(codes, groups, among)
+        none = np.zeros_like(up[0])
+        return RateCurves.count(*up, none, none)
+
+    def add_up(self, codes: Integers, groups: int, among: Booleans | None) -> tuple[Floats, Floats]:
+        """Sum the weights and their squares by group and cell, shape (groups, cells) each."""
+        chosen, cells = slice(None) if among is None else among, len(self.thresholds)
+        place = codes[chosen] * cells + self.cell[chosen]
+        weights = np.ones(len(place)) if self.people.weights is None else self.people.weights[chosen]
+        total, squares = (
+            np.asarray(np.bincount(place, weights=column, minlength=groups * cells), dtype=np.float64)
+            for column in (weights, weights**2)
+        )
+        return total.reshape(groups, cells), squares.reshape(groups, cells)
+
 
 def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Thresholds | None = None) -> ThresholdCurves:
     """Trace accuracy, selection rates and gaps over the threshold.
@@ -126,16 +180,12 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Thresholds
         config: Confidence level, minimum size of a compared group, and random seed.
         in_force: Thresholds of the audit, which are included in the curves.
     """
-    # If low scores are good, negative scores are used, for which people are selected above a threshold.
-    sign = -1 if people.low_is_good else 1
-    own = () if in_force is None else [sign * value for value in in_force.values]
-    thresholds, different = choose_thresholds(sign * people.scores, own)
-    cell = np.searchsorted(thresholds, sign * people.scores, side="right") - 1
-    tracer = _Tracer(people, cell, len(thresholds), config)
+    cells = ThresholdCells.of(people, () if in_force is None else in_force.values)
+    tracer = _Tracer(people, cells, config)
     curves = [*tracer.trace_total(), *(curve for part in people.memberships for curve in tracer.trace_groups(part))]
     return ThresholdCurves(
-        thresholds=tuple((sign * thresholds[::sign]).tolist()),
-        different=different,
+        thresholds=tuple(cells.ascending.tolist()),
+        different=cells.different,
         in_force=in_force,
         low_is_good=people.low_is_good,
         curves=tuple(curve.reversed() if people.low_is_good else curve for curve in curves),
@@ -153,20 +203,20 @@ def choose_thresholds(scores: Floats, required: Sequence[float]) -> tuple[Floats
 
 
 class _Tracer:
-    """Counts people by group, true label and cell of the score, and builds curves from the counts."""
+    """Builds curves from the counts of people by group, true label and cell."""
 
-    def __init__(self, people: ScoredPeople, cell: Integers, cells: int, config: GroupConfig) -> None:
-        self.people, self.cell, self.cells, self.config = people, cell, cells, config
+    def __init__(self, people: ScoredPeople, cells: ThresholdCells, config: GroupConfig) -> None:
+        self.people, self.cells, self.config = people, cells, config
         self.rng = np.random.default_rng(config.seed)
 
     def trace_total(self) -> Iterator[Curve]:
         """Yield the selection rate of all people, and the accuracy over people with a true label."""
-        everyone, labels = np.zeros(len(self.cell), dtype=np.int64), self.people.true_labels
-        yield from self._rates(self._count(everyone, 1), "", ("",))
+        everyone, labels = np.zeros(len(self.people.scores), dtype=np.int64), self.people.true_labels
+        yield from self._rates(self.cells.count(everyone, 1), "", ("",))
         if labels is None:
             return
         # The decision is correct at thresholds up to the score if the true label is favourable, else above the score.
-        up, down = (self._cells(everyone, 1, labels == label) for label in (1, 0))
+        up, down = (self.cells.add_up(everyone, 1, labels == label) for label in (1, 0))
         curves = RateCurves.count(*up, *down)
         low, high = rate_bands(curves, self.config.confidence, self.rng)
         yield self._curve("accuracy", curves.rates[0], (low[0], high[0]), int((labels >= 0).sum()), BOOTSTRAP)
@@ -174,18 +224,18 @@ class _Tracer:
     def trace_groups(self, membership: Membership) -> Iterator[Curve]:
         """Yield the selection rate of each group that is large enough, and the gaps."""
         groups, known, labels = len(membership.labels), np.arange(len(membership.known)), self.people.true_labels
-        selected = _select(self._count(membership.codes, groups), known)
+        selected = _select(self.cells.count(membership.codes, groups), known)
         large = np.flatnonzero(selected.effective >= self.config.min_group_size)
         if len(large):
             yield from self._rates(
                 _select(selected, large), membership.name, [membership.labels[i] for i in large.tolist()]
             )
-        everyone = np.ones(len(self.cell), dtype=np.bool_)
+        everyone = np.ones(len(self.people.scores), dtype=np.bool_)
         yield from self._gap("demographic_parity_difference", membership, selected, everyone)
         if labels is None:
             return
         rates = [
-            (_select(self._count(membership.codes, groups, labels == label), known), labels == label)
+            (_select(self.cells.count(membership.codes, groups, labels == label), known), labels == label)
             for label in (1, 0)
         ]
         yield from self._gap("equal_opportunity_difference", membership, *rates[0])
@@ -268,24 +318,6 @@ class _Tracer:
             confidence=self.config.confidence,
             method=method,
         )
-
-    def _count(self, codes: Integers, groups: int, among: Booleans | None = None) -> RateCurves:
-        """Compute the share of each group, among some people, with a score of at least each threshold."""
-        up = self._cells(codes, groups, among)
-        none = np.zeros_like(up[0])
-        return RateCurves.count(*up, none, none)
-
-    def _cells(self, codes: Integers, groups: int, among: Booleans | None) -> tuple[Floats, Floats]:
-        """Sum the weights and their squares by group and cell, shape (groups, cells) each."""
-        chosen = slice(None) if among is None else among
-        place = codes[chosen] * self.cells + self.cell[chosen]
-        weights = np.ones(len(place)) if self.people.weights is None else self.people.weights[chosen]
-        size, shape = groups * self.cells, (groups, self.cells)
-        total, squares = (
-            np.asarray(np.bincount(place, weights=column, minlength=size), dtype=np.float64).reshape(shape)
-            for column in (weights, weights**2)
-        )
-        return total, squares
 
 
 def _select(curves: RateCurves, groups: Integers) -> RateCurves:
