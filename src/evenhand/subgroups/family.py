@@ -1,4 +1,4 @@
-"""All rule sets over some attributes: every rule on each of them, and their conjunctions."""
+"""Families of rule sets: every rule on each of some attributes, and their conjunctions."""
 
 from __future__ import annotations
 
@@ -14,43 +14,35 @@ from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.rules import Rules
 
 MOST_RULES = 1024
-"""Subsets of one attribute's values, at most: beyond ten values, only subsets of few values and what they leave."""
+"""Maximum number of subsets of one attribute's values. Beyond ten values, only small subsets and their complements."""
 
 
 def rule_incidence(cut: AttributeCut) -> Booleans:
-    """Return every rule on one attribute, shape (rules, cells): contiguous ranges, or subsets, without the full set.
+    """Build every rule on one attribute, shape (rules, cells): contiguous ranges or subsets, except the full set.
 
-    Of more values than 2**values - 2 <= ``MOST_RULES`` allows, the subsets of 1, 2, ... values and their complements
-    that fit. Who misses an ordered attribute is a rule of its own.
+    If there are more than ``MOST_RULES`` subsets, those of 1, 2, ... values and their complements are used as long as
+    they fit. Of an ordered attribute, missing values are a rule of their own.
     """
     cells = len(cut.names)
     rows: list[Booleans] = []
     if cut.ordered:
-        line = cells - cut.missing
-        for first in range(line):
-            for last in range(first, line):
-                row = np.zeros(cells, dtype=bool)
-                row[first : last + 1] = True
-                rows.append(row)
+        positions = np.arange(cells)
+        values = cells - cut.missing
+        rows = [(first <= positions) & (positions <= last) for first in range(values) for last in range(first, values)]
         if cut.missing:
-            rows.append(np.arange(cells) == cells - 1)
+            rows.append(positions == cells - 1)
     else:
-        # All subsets where they are few; else the small ones and their complements, as far as the budget goes.
-        budget = MOST_RULES
+        exhaustive, budget = 2**cells - 2 <= MOST_RULES, MOST_RULES
         for size in range(1, cells):
-            subsets = math.comb(cells, size)
-            if 2**cells - 2 > MOST_RULES:
-                budget -= 2 * subsets
-                if budget < 0 and size > 1:
-                    break
+            budget -= 0 if exhaustive else 2 * math.comb(cells, size)
+            if budget < 0 and size > 1:
+                break
             for chosen in itertools.combinations(range(cells), size):
                 row = np.zeros(cells, dtype=bool)
                 row[list(chosen)] = True
-                rows.append(row)
-                if 2**cells - 2 > MOST_RULES:
-                    rows.append(~row)
-    kept = {row.tobytes(): row for row in rows if not row.all()}
-    return np.array(list(kept.values()), dtype=bool).reshape(len(kept), cells)
+                rows += [row] if exhaustive else [row, ~row]
+    distinct = {row.tobytes(): row for row in rows if not row.all()}
+    return np.array(list(distinct.values()), dtype=bool).reshape(len(distinct), cells)
 
 
 @dataclass(frozen=True)
@@ -58,9 +50,9 @@ class RuleSetFamily:
     """All conjunctions of at most ``depth`` rules over different attributes.
 
     Attributes:
-        cuts: the attributes.
-        rules: per attribute (1 + rules, cells): row 0 is "no rule", everybody; the others are the rules.
-        depth: rules in one rule set, at most.
+        cuts: Attributes.
+        rules: Rules of each attribute, (1 + rules, cells). Row 0 is "no rule", which includes all people.
+        depth: Maximum number of rules in a rule set.
     """
 
     cuts: tuple[AttributeCut, ...]
@@ -69,12 +61,12 @@ class RuleSetFamily:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rules per attribute, "no rule" included."""
+        """Number of rules of each attribute, including "no rule"."""
         return tuple(len(rules) for rules in self.rules)
 
     @property
     def size(self) -> int:
-        """How many rule sets there are, the empty one not counted."""
+        """Number of rule sets, without the empty one."""
         counts = [1]  # rule sets of 0, 1, 2, ... rules
         for rules in self.rules:
             more = len(rules) - 1
@@ -83,11 +75,11 @@ class RuleSetFamily:
 
     @property
     def cube(self) -> int:
-        """How many counts it takes to count them all at once: one per choice of a rule, or none, of every attribute."""
+        """Size of the count cube: one count per choice of a rule, or none, of every attribute."""
         return math.prod(self.shape)
 
     def describe(self, chosen: Sequence[int]) -> Rules:
-        """Return the rules of a rule set, given by its row in each attribute's ``rules``."""
+        """Convert a rule set from the row of each attribute's rules to rules."""
         return {
             cut.attribute: cut.rule(rules[row])
             for cut, rules, row in zip(self.cuts, self.rules, chosen, strict=True)
@@ -96,6 +88,6 @@ class RuleSetFamily:
 
 
 def build_family(cuts: Sequence[AttributeCut], depth: int | None = None) -> RuleSetFamily:
-    """Return the family over these attributes, conjunctions of at most ``depth`` rules (None: of all attributes)."""
+    """Build the family of conjunctions of at most ``depth`` rules over some attributes. None allows all attributes."""
     rules = tuple(np.concatenate([np.ones((1, len(cut.names)), dtype=bool), rule_incidence(cut)]) for cut in cuts)
     return RuleSetFamily(tuple(cuts), rules, min(depth or len(cuts), len(cuts)))

@@ -1,7 +1,7 @@
-"""Rules and rule sets: which people a subgroup is made of, in words.
+"""Rules and rule sets: descriptions of the people in a subgroup.
 
-A rule constrains one attribute: to some of its values, or to a range of numbers. A rule set is a conjunction of rules
-over different attributes (Zhang et al., "TestSGD", ACM TOSEM 2023, section 4.1).
+A rule restricts one attribute to some of its values or to a range of numbers. A rule set is a conjunction of rules over
+different attributes (Zhang et al., "TestSGD", ACM TOSEM 2023, section 4.1).
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from evenhand.core.typing import Booleans, Floats
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
 
+MISSING = "missing"
+"""Name of the cell of missing values."""
+
+MOST_NAMED = 4
+"""Maximum number of values that are named even if fewer are excluded."""
+
 
 class Range(ResultPart):
-    """Numbers between two ends.
+    """A range of numbers.
 
     Attributes:
-        low: the lowest number in it; None without a lower end.
-        high: the upper end; None without one.
-        closed: whether the upper end belongs to it (always for whole numbers).
+        low: Lower end, which belongs to the range. None if there is none.
+        high: Upper end. None if there is none.
+        closed: Whether the upper end belongs to the range (always for integers).
     """
 
     low: float | None = None
@@ -31,7 +37,7 @@ class Range(ResultPart):
     closed: bool = True
 
     def words(self) -> str:
-        """Return the range as one says it: ``40 to 59``, ``60 or more``, ``under 0.4``."""
+        """Describe the range: ``40 to 59``, ``60 or more``, ``under 0.4``."""
         if self.low is None and self.high is None:
             return "any number"
         if self.high is None:
@@ -43,52 +49,54 @@ class Range(ResultPart):
         return f"{self.low:.10g} to {'' if self.closed else 'under '}{self.high:.10g}"
 
     def contains(self, number: float) -> bool:
-        """Return whether a number lies in it."""
-        above = self.low is None or number >= self.low
-        return above and (self.high is None or (number <= self.high if self.closed else number < self.high))
+        """Check whether a number lies in the range."""
+        return bool(self.contains_each(np.array(number)))
+
+    def contains_each(self, numbers: Floats) -> Booleans:
+        """Check which numbers lie in the range."""
+        above = np.ones(numbers.shape, dtype=np.bool_) if self.low is None else numbers >= self.low
+        high = np.inf if self.high is None else self.high
+        return np.asarray(above & (numbers <= high if self.closed else numbers < high))
 
 
 Rule: TypeAlias = tuple[str, ...] | Range
-"""What one attribute may be: values as they are written in the data, or a range."""
+"""Allowed values of one attribute, as in the data, or a range."""
 
 Rules: TypeAlias = dict[str, Rule]
-"""Attribute -> what it may be; for texts category -> the term that the text contains."""
+"""Attribute -> allowed values or range; for texts category -> contained term."""
 
 
 class RuleSet(ResultPart):
     """A conjunction of rules.
 
     Attributes:
-        rules: attribute -> values or range.
+        rules: Attribute -> values or range.
     """
 
     rules: Rules
 
     def words(self, values: Mapping[str, tuple[str, ...]] | None = None) -> str:
-        """Return the rule set in words, see ``words``."""
+        """Describe the rule set, see ``describe_rules``."""
         return describe_rules(self.rules, values)
 
 
-MOST_NAMED = 4
-"""Values that are named one by one even where fewer are left out."""
-
-
 def describe_rules(rules: Mapping[str, Rule], values: Mapping[str, tuple[str, ...]] | None = None) -> str:
-    """Return the rules as one says them: ``race Black or Other, age 40 to 59``.
+    """Describe rules in words: ``race Black or Other, age 40 to 59``.
 
     Args:
-        rules: attribute -> values or range.
-        values: all values of an attribute, so that many can be said by what is left out: ``race all but White``.
+        rules: Attribute -> values or range.
+        values: All values of each attribute, so that many can be described by the excluded ones: ``race all but
+            White``.
     """
-    return ", ".join(f"{name} {_describe_rule(rule, (values or {}).get(name))}" for name, rule in rules.items())
+    return ", ".join(f"{name} {_describe_rule(rule, (values or {}).get(name, ()))}" for name, rule in rules.items())
 
 
-def _describe_rule(rule: Rule, every: tuple[str, ...] | None) -> str:
+def _describe_rule(rule: Rule, values: tuple[str, ...]) -> str:
     if isinstance(rule, Range):
         return rule.words()
-    others = [value for value in every or () if value not in rule]
-    if len(rule) > MOST_NAMED and 0 < len(others) < len(rule):
-        return f"all but {_join(others, 'and')}"
+    excluded = [value for value in values if value not in rule]
+    if len(rule) > MOST_NAMED and 0 < len(excluded) < len(rule):
+        return f"all but {_join(excluded, 'and')}"
     return _join(rule, "or")
 
 
@@ -96,12 +104,8 @@ def _join(values: Sequence[str], last: str) -> str:
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {last} {values[-1]}"
 
 
-MISSING = "missing"
-"""The cell of those whose value is missing."""
-
-
 def refines_rules(rules: Mapping[str, Rule], wider: Mapping[str, Rule]) -> bool:
-    """Return whether every rule of ``wider`` holds for all who satisfy ``rules``."""
+    """Check whether everyone who satisfies ``rules`` satisfies every rule of ``wider``."""
     return all(name in rules and _refines(rules[name], rule) for name, rule in wider.items())
 
 
@@ -112,26 +116,21 @@ def _refines(rule: Rule, wider: Rule) -> bool:
     return not isinstance(rule, Range) and not isinstance(wider, Range) and set(rule) <= set(wider)
 
 
-# Who a rule set holds.
-
-
 def find_members(people: People, rules: Mapping[str, Rule]) -> Booleans:
-    """Return which of the people satisfy every rule, shape (n,).
+    """Find the people who satisfy every rule, shape (n,).
 
     Raises:
-        SchemaError: a rule names an attribute that does not exist.
+        SchemaError: A rule names an attribute that does not exist.
     """
     inside = np.ones(len(people), dtype=np.bool_)
-    for (name, rule), at in zip(rules.items(), people.schema.positions(tuple(rules)), strict=True):
-        inside &= _satisfy_rule(people.schema[name], people.individuals[:, at], rule)
+    for (name, rule), column in zip(rules.items(), people.schema.positions(tuple(rules)), strict=True):
+        inside &= _satisfy_rule(people.schema[name], people.individuals[:, column], rule)
     return inside
 
 
 def _satisfy_rule(attribute: Attribute, entries: Floats, rule: Rule) -> Booleans:
     if isinstance(rule, Range):
-        above = np.ones(len(entries), dtype=np.bool_) if rule.low is None else entries >= rule.low
-        high = np.inf if rule.high is None else rule.high
-        return np.asarray(above & (entries <= high if rule.closed else entries < high))
-    wanted = [i for i, value in enumerate(attribute.values or ()) if str(value) in rule]
-    inside = np.isin(entries, wanted)
+        return rule.contains_each(entries)
+    codes = [i for i, value in enumerate(attribute.values or ()) if str(value) in rule]
+    inside = np.isin(entries, codes)
     return np.asarray(inside | np.isnan(entries)) if MISSING in rule else inside
