@@ -134,11 +134,11 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
         largest = np.maximum(largest, np.abs([shape.z(k + usual)[0] for k in sums[:, members].sum(axis=1)]))
     np.testing.assert_allclose(result.maxima, largest, rtol=1e-5, atol=1e-4)
     # The top list: its scores are the highest, and each is what its description says.
-    np.testing.assert_allclose(result.top.score, sorted(groups.values(), reverse=True)[:7], rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(result.top["score"], sorted(groups.values(), reverse=True)[:7], rtol=1e-7, atol=1e-7)
     listed = list_candidates(rules, table, result)
     for i, chosen in enumerate(map(tuple, listed.chosen.tolist())):
         inside = expected[chosen]
-        assert result.top.score[i] == pytest.approx(abs(numbers(table, inside)[0]), abs=1e-7)
+        assert result.top["score"][i] == pytest.approx(abs(numbers(table, inside)[0]), abs=1e-7)
         assert listed.size[i].sum() == inside.sum()
         assert listed.total[i].sum() == pytest.approx(table.values[inside].sum())
         assert listed.squares[i].sum() == pytest.approx((table.values[inside] ** 2).sum())
@@ -160,7 +160,7 @@ def test_counts_what_is_significant_and_may_be_as_large_as_the_margin(case, marg
     assert len(members) == result.passed
     people = {inside.tobytes(): numbers(table, inside) for inside in members.values()}
     scores = sorted((abs(z) for z, _, _ in people.values()), reverse=True)
-    np.testing.assert_allclose(result.top.score, scores, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result.top["score"], scores, rtol=1e-6, atol=1e-6)
     certainly = sum(abs(z) > 1 + 1e-9 and abs(gap) + error >= margin + 1e-9 for z, gap, error in people.values())
     possibly = sum(abs(z) > 1 - 1e-9 and abs(gap) + error >= margin - 1e-9 for z, gap, error in people.values())
     assert certainly <= result.standing <= possibly
@@ -177,8 +177,8 @@ def test_by_hand():
     # Nine ranges without the full one; {0, 1} and {2, 3} are as far from chance as can be: an excess of 2 where the
     # variance is 4 * 4 / 8 * (8 / 4 / 7) = 4 / 7, not skewed.
     assert (result.rule_sets, result.passed, result.tested, result.standing) == (9, 9, 9, 2)
-    assert result.top.score[:2] == pytest.approx([2 / math.sqrt(4 / 7)] * 2)
-    assert [rules.describe(chosen) for chosen in result.top.chosen[:2]] == [{"o4": ("0", "1")}, {"o4": ("2", "3")}]
+    assert result.top["score"][:2] == pytest.approx([2 / math.sqrt(4 / 7)] * 2)
+    assert [rules.describe(chosen) for chosen in result.top["chosen"][:2]] == [{"o4": ("0", "1")}, {"o4": ("2", "3")}]
     assert list_candidates(rules, table, result).total[:2, 0].tolist() == [0, 4]
 
 
@@ -206,7 +206,7 @@ def test_groups_asked_about_have_the_same_maxima(case):
     cuts, _, table = case
     rules, known = build_family(cuts), dealt(table)
     result = search_depth_first(rules, table, known, DepthFirstConfig(least=2, least_rest=2, keep=10**6))
-    inside = cells_of_rule_sets(rules, table.cells, result.top.chosen)
+    inside = cells_of_rule_sets(rules, table.cells, result.top["chosen"])
     np.testing.assert_allclose(largest_permuted_gaps(table, known, inside), result.maxima, rtol=1e-5, atol=1e-4)
 
 
@@ -223,7 +223,7 @@ def test_threads_change_nothing():
     assert (one.passed, one.tested, one.critical, one.standing) == (two.passed, two.tested, two.critical, two.standing)
     assert one.standing > 0
     for name in ("score", "chosen", "copies", "key"):
-        np.testing.assert_array_equal(getattr(one.top, name), getattr(two.top, name))
+        np.testing.assert_array_equal(one.top[name], two.top[name])
     np.testing.assert_array_equal(one.maxima, two.maxima)
 
 
@@ -239,7 +239,7 @@ def test_the_same_people_are_listed_once_under_the_fewest_rules():
     assert rules.describe(found.chosen[refused]) == {"c2": ("0",)}
     assert found.copies[refused] == 4
     [approved] = np.flatnonzero((found.total[:, 0] == 20) & (found.size[:, 0] == 20))
-    assert search.top.key[refused] != search.top.key[approved]
+    assert search.top["key"][refused] != search.top["key"][approved]
 
 
 def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
@@ -265,7 +265,7 @@ def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
     assert some.rule_sets > some.looked_at == alone.looked_at == 36
     assert (some.passed, some.tested, some.standing) == (alone.passed, alone.tested, alone.standing)
     np.testing.assert_array_equal(some.maxima, alone.maxima)
-    np.testing.assert_array_equal(some.top.chosen, alone.top.chosen)
+    np.testing.assert_array_equal(some.top["chosen"], alone.top["chosen"])
 
 
 def test_an_interrupt_ends_the_search_with_what_was_looked_at():
@@ -327,7 +327,7 @@ def test_steps_lead_through_every_rule(cells, ordered, missing, shuffle):
     rules = np.random.default_rng(shuffle).permutation(rules) if shuffle % 2 else rules
     current, reached = np.zeros(cells, dtype=int), []
     path = plan_steps(rules)
-    for operation, cell, rule in zip(path.operation, path.cell, path.rule, strict=True):
+    for operation, cell, rule in path.tolist():
         current = np.zeros(cells, dtype=int) if operation == 0 else current
         current[cell] += -1 if operation == 2 else 1
         if rule >= 0:
@@ -346,8 +346,8 @@ def test_places_of_a_walk_tell_the_rules():
     several = [plan_steps(rule_incidence(cut(3, ordered=True))), plan_steps(rule_incidence(cut(2, ordered=False)))]
     assert build_traversal(several, [3, 2]).span.tolist() == [6, 2, 1]
     places = rules_at_leaves(several, np.arange(len(several[0]) * len(several[1])))
-    np.testing.assert_array_equal(places[:, 0], np.repeat(several[0].rule, len(several[1])))
-    np.testing.assert_array_equal(places[:, 1], np.tile(several[1].rule, len(several[0])))
+    np.testing.assert_array_equal(places[:, 0], np.repeat(several[0]["rule"], len(several[1])))
+    np.testing.assert_array_equal(places[:, 1], np.tile(several[1]["rule"], len(several[0])))
 
 
 def test_keys_count_exactly_up_to_the_limit_and_estimate_beyond():

@@ -44,10 +44,10 @@ def check_against_cube(rules, table, limits, permutations=60):
     )
     np.testing.assert_allclose(result.maxima, drawn.values, rtol=1e-5, atol=1e-4)
     z = np.abs(shape.z(cube.total.sum(axis=1)))
-    np.testing.assert_allclose(result.top.score, np.sort(z)[::-1][:50], rtol=1e-9)
+    np.testing.assert_allclose(result.top["score"], np.sort(z)[::-1][:50], rtol=1e-9)
     assert result.standing == (z > result.critical).sum()
     described = {tuple(chosen) for chosen in cube.chosen.tolist()}
-    assert all(tuple(chosen) in described for chosen in result.top.chosen.tolist())
+    assert all(tuple(chosen) in described for chosen in result.top["chosen"].tolist())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_crime_has_nineteen_million_rule_sets_to_depth_three(crime):
     assert found.counted
     listed = list_candidates(rules, table, found)
     assert len(listed) == 500
-    assert len(np.unique(found.top.key)) == 500
+    assert len(np.unique(found.top["key"])) == 500
     for i in range(0, 500, 50):
         inside = np.ones(len(frame), dtype=bool)
         for name, rule in rules.describe(listed.chosen[i]).items():

@@ -1,4 +1,4 @@
-"""Search for discriminated subgroups: all rule sets over sensitive attributes, with statistics that hold."""
+"""Search for discriminated subgroups: rule sets over sensitive attributes, corrected for multiple testing."""
 
 import lazy_loader
 

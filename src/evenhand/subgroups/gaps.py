@@ -1,13 +1,14 @@
-"""The gap of every rule set to the rest: estimates, standardised gaps, intervals.
+"""Gaps between rule sets and the rest: estimates, standardised gaps, and intervals.
 
-Within strata (one, if nothing is controlled for) outcomes are permuted. The excess of a rule set over what its
-size lets expect, in standard deviations under that, is its z; the deviations of both tails are made alike, since those
-of rare outcomes in small groups are not (``evenhand.stats.score_difference``). The interval for a gap of rates is the
-score interval: at the critical z of the permutations it excludes 0 exactly where z lies beyond the critical one, so
-that adjusted p and adjusted interval never contradict each other. That for a gap of means is the wider of Welch's at
-the same level and of what the permutations allow, which excludes 0 in the same way: Welch's alone misses in small
-groups of skewed numbers, whose spread is small where their mean is low, and the permutations alone where spreads
-differ. So a finding needs both, and Welch's ends are moved out on the side of the long tail.
+Outcomes are permuted within strata (one, without a control variable). The z of a rule set is its sum of outcomes minus
+the expected sum, in standard deviations under permutation. Both tails are rescaled to be alike, since those of rare
+outcomes in small groups are not (``evenhand.stats.score_difference``). The interval for a gap of rates is the score
+interval: at the critical z of the permutations it excludes 0 if and only if z exceeds the critical value, so that the
+adjusted p-value and the adjusted interval never contradict each other. The interval for a gap of means is the wider of
+Welch's interval at the same level and the one that the permutations allow, which excludes 0 in the same way. Welch's
+interval alone has too little coverage in small groups of skewed numbers, whose spread is small if their mean is low,
+and the permutations alone if spreads differ. So a finding needs both, and Welch's ends are moved towards the long
+tail.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ class StratifiedGroups:
     """Groups of people and those they are compared with, by stratum.
 
     Attributes:
-        size, total, squares: people in each group, sum of their values, and of the squares, shape (groups, strata).
-        everybody: the same of all people, or of those among whom each group is looked at; broadcasts with them.
-        counted: whether values are 0 and 1.
-        width: of the range that values lie in.
-        people: where people have weights, how many there are in each group and of everybody; sizes are effective then,
-            and sums those of a sample, drawn alike, that says as much (see ``evenhand.stats.effective_sums``).
+        size, total, squares: People in each group, sum of their values and of the squares, shape (groups, strata).
+        everybody: The same sums over each group and its comparison group together. Broadcasts with the above.
+        counted: Whether values are 0 and 1.
+        width: Width of the range of the values.
+        people: Number of people in each group, and together with its comparison group, if people are weighted. Sizes
+            are then effective, and sums those of an equally informative unweighted sample (see
+            ``evenhand.stats.effective_sums``).
     """
 
     size: Floats
@@ -53,59 +55,60 @@ class StratifiedGroups:
 
     @property
     def rest(self) -> Floats:
-        """People outside, shape (groups, strata)."""
+        """Number of people in the comparison group, shape (groups, strata)."""
         return np.asarray(self.everybody[0] - self.size)
 
     @property
     def rest_totals(self) -> Floats:
         """Sum of their values."""
-        left = np.asarray(self.everybody[1] - self.total)
-        return np.clip(left, 0.0, self.rest) if self.counted else left  # effective counts are rounded
+        totals = np.asarray(self.everybody[1] - self.total)
+        return np.clip(totals, 0.0, self.rest) if self.counted else totals  # effective counts are rounded
 
     @property
     def two_sided(self) -> Booleans:
-        """Strata with people on both sides; the others say nothing."""
+        """Whether a stratum has people on both sides. Other strata are ignored."""
         return np.asarray((self.size > 0) & (self.rest > 0))
 
     @property
+    def _amounts(self) -> Floats:
+        """Mantel and Haenszel's weights of the strata, ``n m / (n + m)``."""
+        return np.asarray(self.size * self.rest / np.maximum(self.everybody[0], 1))
+
+    @property
     def weights(self) -> Floats:
-        """What each stratum counts, adding up to 1: ``n m / (n + m)``, as Mantel and Haenszel weigh."""
-        raw = self.size * self.rest / np.maximum(self.everybody[0], 1)
-        return np.asarray(raw / np.maximum(raw.sum(axis=-1, keepdims=True), 1e-300))
+        """Weights of the strata, with sum 1."""
+        return np.asarray(self._amounts / np.maximum(self._amounts.sum(axis=-1, keepdims=True), 1e-300))
 
     @property
     def rates(self) -> tuple[Floats, Floats]:
-        """Rates (or mean scores) of the groups and of the rest, averaged over strata, shape (groups,)."""
+        """Rates or means of the groups and of their comparison groups, averaged over strata, shape (groups,)."""
         own = self.total / np.maximum(self.size, 1)
         others = self.rest_totals / np.maximum(self.rest, 1)
         return (self.weights * own).sum(axis=-1), (self.weights * others).sum(axis=-1)
 
-    def at(self, where: Integers) -> StratifiedGroups:
-        """Return some of the groups, whose comparisons are all with the same people or each with its own."""
-        everybody = [part if part.ndim < 2 else part[where] for part in self.everybody]
-        people = None if self.people is None else (self.people[0][where], self.people[1][where])
+    def at(self, rows: Integers) -> StratifiedGroups:
+        """Select some of the groups."""
+        size, total, squares = (part if part.ndim < 2 else part[rows] for part in self.everybody)
         return StratifiedGroups(
-            self.size[where],
-            self.total[where],
-            self.squares[where],
-            (everybody[0], everybody[1], everybody[2]),
+            self.size[rows],
+            self.total[rows],
+            self.squares[rows],
+            (size, total, squares),
             self.counted,
             self.width,
-            people,
+            None if self.people is None else (self.people[0][rows], self.people[1][rows]),
         )
 
     def count_people(self, row: int) -> tuple[int, int]:
-        """Return how many people are in a group and outside, in strata with both."""
+        """Count the people in a group and in its comparison group, in strata with both."""
         size, everybody = (self.size, self.everybody[0]) if self.people is None else self.people
         part = self.two_sided[row]
-        inside = size[row][part]
-        return round(float(inside.sum())), round(
-            float((np.broadcast_to(everybody, size.shape)[row][part] - inside).sum())
-        )
+        inside, total = size[row][part].sum(), np.broadcast_to(everybody, size.shape)[row][part].sum()
+        return round(float(inside)), round(float(total - inside))
 
     @property
     def deviation(self) -> Floats:
-        """Standard deviation of each stratum's total when the values are permuted, shape (groups, strata)."""
+        """Standard deviation of each stratum's total under permutation, shape (groups, strata)."""
         people, total, squares = self.everybody
         spread = np.maximum(squares - total**2 / np.maximum(people, 1), 0.0)
         spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, 0.0)
@@ -113,33 +116,43 @@ class StratifiedGroups:
         return np.asarray(np.sqrt(variance), dtype=np.float64)
 
     @property
+    def total_deviation(self) -> Floats:
+        """Standard deviation of the total over all strata under permutation, shape (groups,)."""
+        return np.asarray(np.sqrt((self.deviation**2).sum(axis=-1)))
+
+    @property
     def gap_deviation(self) -> Floats:
-        """Standard deviation of the gap when the values are permuted, shape (groups,)."""
-        # The excess of the total over what is expected is the gap times this, the sum of Mantel and Haenszel's weights.
-        amount = (self.size * self.rest / np.maximum(self.everybody[0], 1)).sum(axis=-1)
-        return np.asarray(np.sqrt((self.deviation**2).sum(axis=-1)) / np.maximum(amount, 1e-300))
+        """Standard deviation of the gap under permutation, shape (groups,)."""
+        # The total minus the expected total is the gap times the sum of Mantel and Haenszel's weights.
+        return np.asarray(self.total_deviation / np.maximum(self._amounts.sum(axis=-1), 1e-300))
 
     @property
     def expected_totals(self) -> Floats:
-        """Mean of each stratum's total under the same, shape (groups, strata)."""
+        """Mean of each stratum's total under permutation, shape (groups, strata)."""
         people, total, _ = self.everybody
         return np.asarray(self.size * total / np.maximum(people, 1))
 
     @property
     def z(self) -> Floats:
-        """The excess in standard deviations, shape (groups,)."""
-        together = np.sqrt((self.deviation**2).sum(axis=-1))
+        """Standardised gap without tail correction, shape (groups,)."""
         excess = (self.total - self.expected_totals).sum(axis=-1)
-        return np.asarray(np.divide(excess, together, out=np.zeros_like(excess), where=together > 0))
+        return _divide_or_zero(excess, self.total_deviation)
+
+
+def _divide_or_zero(numbers: Floats, divisors: Floats) -> Floats:
+    """Divide, with 0 where the divisor is not positive."""
+    shape = np.broadcast_shapes(np.shape(numbers), divisors.shape)
+    return np.asarray(np.divide(numbers, divisors, out=np.zeros(shape), where=divisors > 0))
 
 
 @dataclass(frozen=True)
 class TailCorrection:
-    """By what an excess above and below expectation is multiplied, so that it compares with a normal deviation.
+    """Factors that make both tails of a group's total comparable with a normal distribution, shape (groups,) each.
 
     Attributes:
-        expected: shape (groups,).
-        above, below: one over the standard deviation, times the scale of that tail, shape (groups,).
+        expected: Expected total.
+        above, below: Inverse standard deviation times the scale of each tail.
+        scale_above, scale_below: Scale of each tail.
     """
 
     expected: Floats
@@ -148,65 +161,64 @@ class TailCorrection:
     scale_above: Floats
     scale_below: Floats
 
-    def at(self, where: Integers) -> TailCorrection:
-        """Return those of some of the groups."""
-        arrays = (self.expected, self.above, self.below, self.scale_above, self.scale_below)
-        return TailCorrection(*(array[where] for array in arrays))
+    def at(self, rows: Integers) -> TailCorrection:
+        """Select some of the groups."""
+        factors = (self.expected, self.above, self.below, self.scale_above, self.scale_below)
+        return TailCorrection(*(factor[rows] for factor in factors))
 
     def z(self, total: Floats) -> Floats:
-        """Return standardised gaps of totals, shape (..., groups)."""
+        """Compute the standardised gaps of totals, shape (..., groups)."""
         excess = total - self.expected
         return np.where(excess > 0, excess * self.above, excess * self.below)
 
 
 def correct_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
-    """Return how the totals of groups are distributed when the values are permuted.
+    """Compute the tail correction of groups that are compared with all other people.
 
     Args:
-        groups: compared with everybody else.
-        skewness: of the values in each stratum, shape (strata,).
+        groups: Groups.
+        skewness: Skewness of the values in each stratum, shape (strata,).
     """
-    deviation = groups.deviation
-    together = np.sqrt((deviation**2).sum(axis=-1))
-    third = (group_skewness(groups.size, groups.everybody[0], skewness) * deviation**3).sum(axis=-1)
-    skewed = np.divide(third, together**3, out=np.zeros_like(together), where=together > 0)
-    return scale_tails(groups, skewed)
+    third = (group_skewness(groups.size, groups.everybody[0], skewness) * groups.deviation**3).sum(axis=-1)
+    return scale_tails(groups, _divide_or_zero(third, groups.total_deviation**3))
 
 
-def scale_tails(groups: StratifiedGroups, skewed: Floats) -> TailCorrection:
-    """Return how the totals of groups are distributed, whose gaps have this skewness, shape (groups,).
+def scale_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
+    """Compute the tail correction from the skewness of the gaps, shape (groups,).
 
-    Where there are several estimates of it, shape (estimates, groups), tails are as heavy as by any of them, and never
-    lighter than normal ones: how light they are depends on more than the skewness. Then the variance is estimated too,
-    on as many people as the smaller side's effective size, so tails are Student's.
+    With several estimates of the skewness, shape (estimates, groups), tails are as heavy as by any of them, and never
+    lighter than normal ones, because light tails depend on more than the skewness. The variance is then estimated too,
+    from as many people as the effective size of the smaller side, so tails are Student's.
     """
-    together = np.sqrt((groups.deviation**2).sum(axis=-1))
-    above, below = tail_scales(skewed)
-    if skewed.ndim > 1:
+    above, below = tail_scales(skewness)
+    if skewness.ndim > 1:
         freedom = np.maximum(np.minimum(groups.size, groups.rest).sum(axis=-1) - 1, 1)
         student = FAR / student_quantile(2 * float(normal_cdf(FAR)) - 1, freedom)
-        above, below = (np.minimum(one.min(axis=0), 1.0) * student for one in (above, below))
-    inverse = np.divide(1.0, together, out=np.zeros_like(together), where=together > 0)
+        above, below = (np.minimum(scales.min(axis=0), 1.0) * student for scales in (above, below))
+    inverse = _divide_or_zero(np.ones(1), groups.total_deviation)
     return TailCorrection(groups.expected_totals.sum(axis=-1), inverse * above, inverse * below, above, below)
+
+
+# Intervals.
 
 
 def adjusted_intervals(
     groups: StratifiedGroups, tails: TailCorrection, critical: float, skewness: Floats
 ) -> IntervalEnds:
-    """Return intervals that exclude 0 where the standardised gap lies beyond the critical one, shape (groups,) each.
+    """Compute intervals that exclude 0 if the standardised gap exceeds the critical value, shape (groups,) each.
 
     Args:
-        groups, tails: the groups, and how their totals are distributed.
-        critical: the critical gap.
-        skewness: of everybody's values in each stratum, shape (strata,).
+        groups: Groups.
+        tails: Tail correction of their totals.
+        critical: Critical value.
+        skewness: Skewness of all values in each stratum, shape (strata,).
     """
     reach = np.minimum(critical, 30.0)
     if groups.counted:
-        # Both ends in one go: first the reach of the upper tail, then that of the lower one.
-        twice = [np.concatenate([side, side]) for side in (groups.total, groups.size, groups.rest_totals, groups.rest)]
-        number = len(groups.size)
-        low, high = _score_interval(*twice, reach=reach / np.concatenate([tails.scale_above, tails.scale_below]))
-        return low[:number], high[number:]
+        # Upper ends reach as far as the upper tail, lower ends as far as the lower one. Both take one call.
+        rows = np.tile(np.arange(len(groups.size)), 2)
+        low, high = _score_interval(groups.at(rows), reach / np.concatenate([tails.scale_above, tails.scale_below]))
+        return low[: len(groups.size)], high[len(groups.size) :]
     low, high = _welch_interval(groups, 2 * float(normal_cdf(reach)) - 1)
     shift = _skewness_shift(groups, reach, skewness)
     low, high = low + np.minimum(shift, 0), high + np.maximum(shift, 0)
@@ -217,45 +229,37 @@ def adjusted_intervals(
 
 
 def approximate_intervals(groups: StratifiedGroups, critical: float) -> IntervalEnds:
-    """About the adjusted intervals, quickly: the textbook ones, to tell which are worth a closer look."""
+    """Approximate the adjusted intervals by fast textbook intervals, which show where exact ones are needed."""
     own, others = groups.rates
-    weights = groups.weights**2
     parts = [
         np.maximum(squares / np.maximum(n, 1) - (total / np.maximum(n, 1)) ** 2, 0.0) / np.maximum(n, 1)
-        for n, total, squares in (
-            (groups.size, groups.total, groups.squares),
-            (groups.rest, groups.rest_totals, groups.everybody[2] - groups.squares),
-        )
+        for n, total, squares in _sides(groups)
     ]
-    half = critical * np.sqrt((weights * (parts[0] + parts[1])).sum(axis=-1))
+    half = critical * np.sqrt((groups.weights**2 * (parts[0] + parts[1])).sum(axis=-1))
     return own - others - half, own - others + half
 
 
 def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
-    """Return the intervals for each gap alone: that of two proportions, the score interval over strata, or Welch's."""
+    """Compute unadjusted intervals: of two proportions, the score interval over strata, or Welch's."""
     if not groups.counted:
         return _welch_interval(groups, confidence)
-    if groups.size.shape[-1] == 1:
-        k1, n1, k2, n2 = (side[:, 0] for side in (groups.total, groups.size, groups.rest_totals, groups.rest))
-        return difference_interval(k1, n1, k2, n2, confidence)
-    return _score_interval(
-        groups.total, groups.size, groups.rest_totals, groups.rest, reach=normal_quantile(confidence)
-    )
+    if groups.size.shape[-1] > 1:
+        return _score_interval(groups, float(normal_quantile(confidence)))
+    k1, n1, k2, n2 = (side[:, 0] for side in (groups.total, groups.size, groups.rest_totals, groups.rest))
+    return difference_interval(k1, n1, k2, n2, confidence)
 
 
 def uncorrected_intervals(groups: StratifiedGroups, z: float) -> IntervalEnds:
     """Compute the score interval of rates, or Welch's interval of means, that reaches z standard errors."""
-    if groups.counted:
-        return _score_interval(groups.total, groups.size, groups.rest_totals, groups.rest, reach=z)
-    return _welch_interval(groups, 2 * float(normal_cdf(z)) - 1)
+    return _score_interval(groups, z) if groups.counted else _welch_interval(groups, 2 * float(normal_cdf(z)) - 1)
 
 
-def _score_interval(k1: Floats, n1: Floats, k2: Floats, n2: Floats, *, reach: float | Floats) -> IntervalEnds:
-    return stratified_difference(k1, n1, k2, n2, z=reach)
+def _score_interval(groups: StratifiedGroups, z: float | Floats) -> IntervalEnds:
+    return stratified_difference(groups.total, groups.size, groups.rest_totals, groups.rest, z=z)
 
 
 def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
-    """Welch's interval for a gap of mean scores; over strata, the normal one from their variances."""
+    """Compute Welch's interval for a gap of means; over strata, the normal one from their variances."""
     sides = _sample_sides(groups)
     if groups.size.shape[-1] == 1:
         first, second = (SampleMoments(*(part[:, 0] for part in side)) for side in sides)
@@ -266,51 +270,57 @@ def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds
     return np.maximum(own - others - half, -groups.width), np.minimum(own - others + half, groups.width)
 
 
+def _sides(groups: StratifiedGroups) -> tuple[tuple[Floats, Floats, Floats], tuple[Floats, Floats, Floats]]:
+    """Return sizes, sums and sums of squares of the groups and of their comparison groups."""
+    rest_squares = np.asarray(groups.everybody[2] - groups.squares)
+    return (groups.size, groups.total, groups.squares), (groups.rest, groups.rest_totals, rest_squares)
+
+
 def _sample_sides(groups: StratifiedGroups) -> list[tuple[Floats, Floats, Floats]]:
-    """Return mean, variance and size of the groups and of the rest, shape (groups, strata) each."""
+    """Compute means, variances and sizes of the groups and of their comparison groups, shape (groups, strata) each."""
     sides = []
-    for n, total, squares in (
-        (groups.size, groups.total, groups.squares),
-        (groups.rest, groups.rest_totals, groups.everybody[2] - groups.squares),
-    ):
+    for n, total, squares in _sides(groups):
         mean = total / np.maximum(n, 1)
         sides.append((mean, np.maximum(squares - n * mean**2, 0.0) / np.maximum(n - 1, 1), np.maximum(n, 1)))
     return sides
 
 
 def _skewness_shift(groups: StratifiedGroups, reach: float, skewness: Floats) -> Floats:
-    """Return by how much Welch's ends lie too low for skewed numbers, shape (groups,); below 0: too high.
+    """Compute the distance by which the ends of Welch's interval are too low for skewed numbers, shape (groups,).
 
-    A mean of few skewed numbers is low where their spread happens to be small. By the Cornish-Fisher expansion of a
-    studentised mean the quantile at z lies ``g (2 z^2 + 1) / 6 + 5 g^2 z (4 z^2 - 1) / 72`` further out on the side of
-    the long tail, g being the skewness of the estimated gap (Hall, "The Bootstrap and Edgeworth Expansion", 1992,
-    section 2.6; the term of the kurtosis, which shortens it, is left out). The skewness of single numbers is that of
-    everybody, because a small sample hides its own.
+    The mean of a few skewed numbers is low if their spread happens to be small. By the Cornish-Fisher expansion of a
+    studentised mean, the quantile at z lies ``g (2 z^2 + 1) / 6 + 5 g^2 z (4 z^2 - 1) / 72`` further towards the long
+    tail, where g is the skewness of the estimated gap (Hall, "The Bootstrap and Edgeworth Expansion", 1992, section
+    2.6; the term of the kurtosis, which shortens it, is left out). The skewness of single numbers is that of all
+    people, because a small sample underestimates its own.
     """
     (_, own, n), (_, others, m) = _sample_sides(groups)
     weights = groups.weights
     error = np.sqrt((weights**2 * (own / n + others / m)).sum(axis=-1))
     third = (weights**3 * skewness * (own**1.5 / n**2 - others**1.5 / m**2)).sum(axis=-1)
-    skew = np.divide(third, error**3, out=np.zeros_like(third), where=error > 0)
-    first, second = (2 * reach**2 + 1) / 6, 5 * reach * (4 * reach**2 - 1) / 72
-    return np.asarray(error * skew * (first + second * np.abs(skew)))
+    skew = _divide_or_zero(third, error**3)
+    linear, quadratic = (2 * reach**2 + 1) / 6, 5 * reach * (4 * reach**2 - 1) / 72
+    return np.asarray(error * skew * (linear + quadratic * np.abs(skew)))
+
+
+# Comparisons.
 
 
 def compare_with_rest(table: CellTable, size: Floats, total: Floats, squares: Floats) -> StratifiedGroups:
-    """Return the groups of a table's people, compared with everybody else."""
+    """Compare groups of a table's people with all other people."""
     return StratifiedGroups(size, total, squares, table.totals, table.counted, table.width)
 
 
 def compare_weighted(table: CellTable, inside: Floats, everybody: Floats) -> StratifiedGroups:
-    """Return groups of people with weights, compared with the others, by effective sizes on both sides.
+    """Compare groups of weighted people with the others, by effective sizes on both sides.
 
     Args:
-        table: the people.
-        inside: sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
-        everybody: of all people, or of those among whom each group is looked at; broadcasts with them.
+        table: People.
+        inside: Sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
+        everybody: The same sums over each group and its comparison group together. Broadcasts with ``inside``.
     """
     everybody = np.broadcast_to(everybody, inside.shape)
-    # Of people outside without weight, sums leave rounding errors alone.
+    # If nobody is outside, the difference of the sums is a rounding error.
     outside = np.where((everybody[0] > inside[0]), everybody - inside, 0.0)
     own, others = (_effective_side(side, everybody, counted=table.counted) for side in (inside, outside))
     both = (own[0] + others[0], own[1] + others[1], own[2] + others[2])
@@ -318,46 +328,45 @@ def compare_weighted(table: CellTable, inside: Floats, everybody: Floats) -> Str
 
 
 def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[Floats, Floats, Floats]:
-    """Return one side's effective size, sum and sum of squares.
+    """Compute the effective size, sum and sum of squares of one side.
 
-    A rate's linearised variance is too small where a small group has few of a rare outcome, or few large weights. So
-    its effective size is no larger than that by the variance of everybody's weighted outcomes: Kish's, times p (1 - p)
-    over ``sum(w^2 (y - p)^2) / sum(w^2)``.
+    The linearised variance of a rate is too small if a small group has few rare outcomes, or few large weights. So its
+    effective size is at most the one from the variance of all weighted outcomes: Kish's size times p (1 - p) over
+    ``sum(w^2 (y - p)^2) / sum(w^2)``.
     """
     n, total, squares = effective_sums(side, counted=counted)
     if not counted:
         return n, total, squares
     _, total_weight, total_squares, valued, squares_valued, *_ = everybody
     p = valued / np.where(total_weight > 0, total_weight, 1)
-    # sum(w^2 (y - p)^2), as y is 0 or 1.
+    # sum(w^2 (y - p)^2), where y is 0 or 1.
     spread = (1 - p) ** 2 * squares_valued + p**2 * (total_squares - squares_valued)
     mixed = (p > 0) & (p < 1) & (spread > 0)
     with_outcome = squares_valued / np.where(mixed, valued, 1)
     without = (total_squares - squares_valued) / np.where(mixed, total_weight - valued, 1)
-    own = np.minimum(np.divide(total, n, out=np.zeros(n.shape), where=n > 0), 1.0)
+    own = np.minimum(_divide_or_zero(total, n), 1.0)
     typical = own * with_outcome + (1 - own) * without
     ratio = np.where(mixed, p * (1 - p) * total_weight * typical / np.where(mixed, spread, 1), 1.0)
-    least = np.minimum(n, kish_size(side[1], side[2]) * ratio)
-    k = own * least
-    return least, k, k
+    effective = np.minimum(n, kish_size(side[1], side[2]) * ratio)
+    return effective, own * effective, own * effective
 
 
 def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Floats) -> tuple[Floats, Floats]:
-    """Return how the gaps of groups are distributed where values have nothing to do with who people are.
+    """Compute the distribution of weighted gaps if values are unrelated to groups.
 
-    With weighted sums S of the group and T of everybody, ``S - T w / W`` is ``w (W - w) / W`` times the gap, w and W
-    being the weights of the group and of everybody. Its variance is ``(1 - w/W)^2 sum(w_i^2)`` inside plus
+    With weighted sums S of the group and T of all people, ``S - T w / W`` is ``w (W - w) / W`` times the gap, where w
+    and W are the weights of the group and of all people. Its variance is ``(1 - w/W)^2 sum(w_i^2)`` inside plus
     ``(w/W)^2 sum(w_i^2)`` outside, times that of a value.
 
     Args:
-        table: the people.
-        groups: compared by weights.
-        inside: sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
+        table: People.
+        groups: Groups, compared by weights.
+        inside: Sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
 
     Returns:
-        By what such sums of values of variance 1 are multiplied, shape (groups, strata), so that over all strata they
-        make standard deviations of the gap; and its skewness, shape (2, groups): by a known variance, and by one that
-        is estimated from the same people.
+        Factors for such sums of values with variance 1, shape (groups, strata), whose sum over strata is the gap in
+        standard deviations; and the skewness of the gap, shape (2, groups): with a known variance, and with a variance
+        that is estimated from the same people.
     """
     every, share = table.total_moments, inside[1] / np.maximum(table.total_moments[1], 1e-300)
     amount = inside[1] * (1 - share)
@@ -367,45 +376,43 @@ def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Flo
         outside = np.maximum(every[column] - inside[column], 0.0)
         return np.asarray(scale**power * ((1 - share) ** power * inside[column] + side * share**power * outside))
 
-    deviation = np.sqrt(spread(2, 2).sum(axis=-1))
-    scale_to_one = np.divide(1.0, deviation, out=np.zeros(deviation.shape), where=deviation > 0)
+    scale_to_one = _divide_or_zero(np.ones(1), np.sqrt(spread(2, 2).sum(axis=-1)))
     second, third = table.weighted_spread
     varied = second > 0
     third, squares = np.where(varied, third, 0.0), spread(2, 2)
     top = (spread(6, 3, -1) * third).sum(axis=-1)
-    # The variance is estimated from the same people: where a mean is high because few large weights were drawn, it is
-    # low. To first order that takes three times their covariance off the skewness, and half of it off the mean.
+    # The variance is estimated from the same people: it is low if the mean is high because few large weights were
+    # drawn. To first order, three times their covariance is subtracted from the skewness, and half of it from the mean.
     shared = (spread(6, 1, -1) * third * squares / np.maximum(every[2], 1e-300)).sum(axis=-1)
     bottom = (squares * np.where(varied, second, 0.0)).sum(axis=-1) ** 1.5
     both = np.array([top, top - (3 + 3 / (FAR**2 - 1)) * shared])
-    skewness = np.divide(both, bottom, out=np.zeros(both.shape), where=bottom > 0)
-    return scale * scale_to_one[:, None], skewness
+    return scale * scale_to_one[:, None], _divide_or_zero(both, bottom)
 
 
-# The null distribution: the largest standardised gap of all rule sets when outcomes are permuted.
+# Null distribution: the largest standardised gap of all rule sets when outcomes are permuted.
 
 PERMUTATIONS_AT_ONCE = 100
-"""Permutations between two looks at the clock."""
+"""Number of permutations between checks of the time limit."""
 
 MOST_ENTRIES = 1 << 24
-"""Numbers held at once, about."""
+"""Approximate number of array entries held at once."""
 
 
 class LargestGap(Protocol):
-    """Says, for permuted sums by cell, how large the largest standardised gap is."""
+    """Function from permuted sums by cell to the largest standardised gap."""
 
     def __call__(self, sums: NDArray[np.float32]) -> Floats:
-        """From sums (cells, permutations) to maxima (permutations,)."""
+        """Compute maxima (permutations,) from sums (cells, permutations)."""
         ...
 
 
 @dataclass(frozen=True)
 class PermutationNull:
-    """The largest absolute standardised gap in each permutation.
+    """Largest absolute standardised gap in each permutation.
 
     Attributes:
-        values: shape (permutations,), fewer than wanted if it was stopped.
-        stopped: ``time`` or ``user`` if it was.
+        values: Maxima, shape (permutations,). Fewer than requested if stopped early.
+        stopped: Reason for stopping early: ``time`` or ``user``.
     """
 
     values: Floats
@@ -421,8 +428,8 @@ def sample_permutation_null(
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> PermutationNull:
-    """Permute the outcomes as often as wanted or as time allows; an interrupt keeps what was done."""
-    found: list[Floats] = []
+    """Permute the outcomes until the time limit; an interrupt keeps the permutations done so far."""
+    maxima: list[Floats] = []
     done = 0
     stopped = None
     try:
@@ -430,37 +437,39 @@ def sample_permutation_null(
             if done > 0 and limit.passed():
                 stopped = "time"
                 break
-            many = min(PERMUTATIONS_AT_ONCE, permutations - done)
-            found.append(largest(table.permute_sums(many, rng).T.astype(np.float32)))
-            done += many
+            number = min(PERMUTATIONS_AT_ONCE, permutations - done)
+            maxima.append(largest(table.permute_sums(number, rng).T.astype(np.float32)))
+            done += number
             if progress is not None:
                 progress(done / permutations)
     except KeyboardInterrupt:
         stopped = "user"
-    return PermutationNull(np.concatenate(found) if found else np.zeros(0), stopped)
+    return PermutationNull(np.concatenate(maxima) if maxima else np.zeros(0), stopped)
 
 
 def largest_gap_to_rest(tails: TailCorrection, inside: Callable[[slice], Booleans], cells: int) -> LargestGap:
-    """Return the largest gap of rule sets to the rest.
+    """Build the function from permuted sums to the largest gap of rule sets.
 
     Args:
-        tails: what is expected of each rule set's total.
-        inside: for some of the rule sets, which occupied cells each holds, shape (rule sets, cells).
-        cells: how many occupied cells there are.
+        tails: Tail correction of the rule sets' totals.
+        inside: Function that computes which occupied cells some of the rule sets contain, shape (rule sets, cells).
+        cells: Number of occupied cells.
     """
     number = len(tails.expected)
     rows = max(1, MOST_ENTRIES // max(cells, PERMUTATIONS_AT_ONCE))
     blocks = [slice(first, min(first + rows, number)) for first in range(0, number, rows)]
-    kept = [inside(block).astype(np.float32) for block in blocks] if len(blocks) <= 8 else None
+    cached = [inside(block).astype(np.float32) for block in blocks] if len(blocks) <= 8 else None
+    expected, above, below = (
+        factor[:, None].astype(np.float32) for factor in (tails.expected, tails.above, -tails.below)
+    )
 
     def largest(sums: NDArray[np.float32]) -> Floats:
         top = np.zeros(sums.shape[1])
         for i, block in enumerate(blocks):
-            matrix = kept[i] if kept is not None else inside(block).astype(np.float32)
-            excess = matrix @ sums - tails.expected[block, None].astype(np.float32)
-            above = (excess * tails.above[block, None].astype(np.float32)).max(axis=0)
-            below = (excess * -tails.below[block, None].astype(np.float32)).max(axis=0)
-            top = np.maximum(top, np.maximum(above, below))
+            matrix = cached[i] if cached is not None else inside(block).astype(np.float32)
+            excess = matrix @ sums - expected[block]
+            top = np.maximum(top, (excess * above[block]).max(axis=0))
+            top = np.maximum(top, (excess * below[block]).max(axis=0))
         return top
 
     return largest

@@ -1,1 +1,1 @@
-"""Families of rule sets that are too many for one count cube, with the permutations of the outcome inside."""
+"""Depth-first search of large families of rule sets."""

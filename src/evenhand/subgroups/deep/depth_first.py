@@ -272,8 +272,8 @@ class _ThreadWorkspace:
             np.zeros(cells * table.strata, dtype=np.int64), np.zeros(cells), np.zeros(cells, dtype=np.uint64)
         )
         self._counts = np.zeros(cells * LANES, dtype=np.float32)
-        expectations = (np.zeros(leaves, dtype=np.float32) for _ in range(4))
-        self._leaves = LeafExpectations(*expectations, alive=np.zeros(nodes, dtype=np.uint8))
+        above, below, pivot, fraction = np.zeros((4, leaves), dtype=np.float32)
+        self._leaves = LeafExpectations(above, below, pivot, fraction, np.zeros(nodes, dtype=np.uint8))
         self._rule_sets = ObservedRuleSets(
             key=np.zeros(leaves, dtype=np.uint64),
             standing=np.zeros(leaves, dtype=np.uint64),
@@ -289,7 +289,7 @@ class _ThreadWorkspace:
     def lowest(self) -> float:
         """Lowest listed score, once the list is full."""
         top = self.top
-        return float(top.score.min()) if len(top) >= self._keep > 0 else -math.inf
+        return float(top["score"].min()) if len(top) >= self._keep > 0 else -math.inf
 
     def observe(self, part: CubePart, ranking: Ranking) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Count the observed outcomes.
@@ -327,7 +327,7 @@ class _ThreadWorkspace:
         # Row 0 of the family's rules is "no rule".
         leaves = self._rule_sets.leaf[:listed]
         groups["chosen"][:, part.tail.attributes] = rules_at_leaves(part.tail.steps, leaves) + 1
-        groups["length"] = description_length(self._family, groups.chosen)
+        groups["length"] = description_length(self._family, groups["chosen"])
         groups["score"], groups["key"] = self._rule_sets.score[:listed], self._rule_sets.listed[:listed]
         groups["copies"] = 1
         self.top = merge_top([self.top, groups], self._keep)
@@ -356,7 +356,7 @@ ENTRIES = 2**25
 
 def list_candidates(family: RuleSetFamily, table: CellTable, result: DepthFirstResult) -> CandidateRuleSets:
     """List the best groups of a search, the highest first, with sums over their people by stratum."""
-    chosen = result.top.chosen
+    chosen = result.top["chosen"]
     weights = np.column_stack(
         [table.spread_over_strata(table.sums(values)).T for values in (None, table.values, np.square(table.values))]
     )
@@ -366,7 +366,7 @@ def list_candidates(family: RuleSetFamily, table: CellTable, result: DepthFirstR
         for first in range(0, max(len(chosen), 1), rows)
     ]
     size, total, squares = np.split(np.concatenate(sums), 3, axis=1)
-    return CandidateRuleSets(chosen, size, total, squares, result.top.copies)
+    return CandidateRuleSets(chosen, size, total, squares, result.top["copies"])
 
 
 def largest_permuted_gaps(table: CellTable, outcomes: PermutedOutcomes, inside: Booleans) -> Floats:

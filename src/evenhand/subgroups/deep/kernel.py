@@ -1,9 +1,9 @@
 """Compiled counting for the depth-first search: a small cube at a time, and all permutations of the outcome with it.
 
-The rule sets over a few attributes are walked through like the figures of an odometer: the step on one attribute adds
-a slab of counts to those of its last rule (a range one bin longer) or starts again from zero, and what comes out is the
-cube of the attributes after it. One more rule set thus costs one addition per permutation, and one multiplication and
-one maximum for its standardised gap, which given its size is linear in its count.
+The rule sets over a few attributes are traversed like the digits of an odometer: the step on one attribute adds a slab
+of counts to those of its last rule (a range one bin longer) or starts again from zero, which gives the cube of the
+attributes after it. A rule set thus costs one addition per permutation, and one multiplication and one maximum for its
+standardised gap, which for a fixed size is linear in its count.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.stats.score_difference import FAR
 
 LANES = 256
-"""Permutations that are counted together, as the last axis of every array."""
+"""Number of permutations that are counted together, as the last axis of every array."""
 RESET, ADD, SUBTRACT = 0, 1, 2
 
 
 class RuleTraversal(NamedTuple):
-    """How the rule sets over some attributes are walked through.
+    """Traversal of the rule sets over some attributes.
 
     Attributes:
-        first, steps: (axes,) int64, where an attribute's steps begin, and how many there are.
-        operation, cell: (all steps,) int64, begin with, add or subtract the slab of which cell.
-        rule: (all steps,) int64, the rule that then is reached, -1 on the way to one.
-        span: (axes + 1,) int64, cells of the cube of the attributes from the i-th on.
-        start: (axes + 1,) int64, where that cube begins in the work arrays, in cells; the last entry is one cell.
-        node: (axes + 1,) int64, where the flags of partial rule sets over the first i attributes begin.
+        first, steps: Offset and number of each attribute's steps, (axes,) int64.
+        operation, cell: Whether to start with, add or subtract the slab of a cell, (all steps,) int64.
+        rule: Rule that is then reached, or -1 between rules, (all steps,) int64.
+        span: Cells of the cube of the attributes from the i-th on, (axes + 1,) int64.
+        start: Offset of that cube in the work arrays, in cells, (axes + 1,) int64. The last entry is one cell.
+        node: Offset of the flags of partial rule sets over the first i attributes, (axes + 1,) int64.
     """
 
     first: Integers
@@ -45,13 +45,13 @@ class RuleTraversal(NamedTuple):
 
 
 class StratumMoments(NamedTuple):
-    """Everybody, by stratum (one, if nothing is controlled for).
+    """Moments of all people by stratum (one, without a control variable).
 
     Attributes:
-        people: int64, how many there are.
-        mean: float64, of the outcome; 0 where amounts are told as what exceeds it.
-        variance: of the outcome, divisor n - 1.
-        skewness: of the outcome.
+        people: Number of people, int64.
+        mean: Mean outcome, float64; 0 if amounts are deviations from it.
+        variance: Variance of the outcome, divisor n - 1.
+        skewness: Skewness of the outcome.
     """
 
     people: Integers
@@ -61,19 +61,19 @@ class StratumMoments(NamedTuple):
 
 
 class KernelFloors(NamedTuple):
-    """Fewest people inside and outside a rule set; strata with an empty side do not count."""
+    """Minimum numbers of people inside and outside a rule set. Strata with an empty side do not count."""
 
     least: int
     least_rest: int
 
 
 class Ranking(NamedTuple):
-    """Which rule sets are significant, and which are listed by their absolute standardised gap.
+    """Criteria of significant and listed rule sets.
 
     Attributes:
-        critical: standard errors.
-        margin: a rule set is significant if its gap is more than ``critical`` standard errors and could be this large.
-        threshold: a rule set whose gap is smaller is not listed.
+        critical: Standard errors that a significant gap exceeds.
+        margin: Size that a significant gap possibly has.
+        threshold: Minimum absolute standardised gap of listed rule sets.
     """
 
     critical: float
@@ -82,15 +82,14 @@ class Ranking(NamedTuple):
 
 
 class ObservedRuleSets(NamedTuple):
-    """The rule sets of a walk, in its order.
+    """Rule sets of a traversal, in its order.
 
     Attributes:
-        key: uint64, of each that passes the floors: the sum of its people's random keys, so that the same people have
-            the same key.
-        standing: uint64, the keys of those that are significant.
-        leaf: int64, of each that is listed: its place among all steps of the walk.
-        score: float64, its absolute standardised gap.
-        listed: uint64, its key.
+        key: Key of each rule set that is large enough: the sum of its people's random keys, uint64.
+        standing: Keys of the significant ones, uint64.
+        leaf: Position of each listed rule set among all steps, int64.
+        score: Its absolute standardised gap, float64.
+        listed: Its key, uint64.
     """
 
     key: NDArray[np.uint64]
@@ -101,11 +100,11 @@ class ObservedRuleSets(NamedTuple):
 
 
 class LeafExpectations(NamedTuple):
-    """What is expected of each rule set, one per step of the last attribute, float32.
+    """Expectation of each rule set, one per step of the last attribute, float32.
 
-    The excess is ``count - pivot - fraction``; its standardised size ``excess * above``, or ``-excess * below`` if it
-    is negative. ``above`` is 0 where no rule set is to be looked at. ``alive``: uint8, whether a partial rule set has
-    people enough.
+    The excess is ``count - pivot - fraction``, and its standardised size ``excess * above``, or ``-excess * below`` if
+    it is negative. ``above`` is 0 if there is no rule set to test. ``alive``: whether a partial rule set has enough
+    people, uint8.
     """
 
     above: NDArray[np.float32]
@@ -116,12 +115,12 @@ class LeafExpectations(NamedTuple):
 
 
 class CubeCounts(NamedTuple):
-    """What is counted of the people in each cell: the first cube of a walk, and room for those that follow.
+    """Sums over the people in each cell: the first cube of a traversal, and space for the next ones.
 
     Attributes:
-        size: (cells * strata,) int64, how many there are.
-        amount: (cells,) the sum of their outcomes.
-        key: (cells,) uint64, the sum of their random keys.
+        size: Number of people, (cells * strata,) int64.
+        amount: Sum of their outcomes, (cells,).
+        key: Sum of their random keys, (cells,) uint64.
     """
 
     size: Integers
@@ -146,11 +145,11 @@ def fill_cube(weights, rows, place, cube):
 
 @_compile
 def expected_counts(size, start, strata):
-    """Return what chance makes of a group, by the sizes of its strata, ``size[start:]`` (see ``gaps.tails``).
+    """Compute the expectation of a group under permutation, from its sizes by stratum, ``size[start:]``.
 
     Returns:
-        People in and outside it, the mean of its amount, by what an excess above and below that is to be multiplied
-        (0 if chance leaves no room), and by what to divide the excess for the gap.
+        Number of people inside and outside, mean of the amount, factors of an excess above and below it (0 without
+        variance), and divisor of the excess that gives the gap. See ``gaps.correct_tails``.
     """
     # Amounts of people permuted within strata (sampling without replacement): a group with n of the N people of a
     # stratum has the mean n * mu, the variance n (N - n) / N * S^2, and a third moment that vanishes at n = N / 2.
@@ -184,17 +183,17 @@ def expected_counts(size, start, strata):
 
 @_compile
 def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
-    """Walk through all rule sets with what was observed.
+    """Traverse all rule sets with the observed outcomes.
 
     Args:
-        walk: the walk.
-        floors, ranking: what is asked of rule sets.
-        strata: everybody.
-        counts: work arrays, the first cube of each filled.
-        leaves, seen: filled.
+        walk: Traversal.
+        floors, ranking: Minimum sizes, and criteria of significant and listed rule sets.
+        strata: Moments of all people.
+        counts: Work arrays. The first cube of each is filled.
+        leaves, seen: Expectations and rule sets, which are filled.
 
     Returns:
-        How many rule sets pass the floors, how many of them are significant, and how many are listed.
+        Number of rule sets that are large enough, of significant ones, and of listed ones.
     """
     size, amount, key = counts
     axes, number = walk.first.shape[0], strata.people.shape[0]
@@ -203,9 +202,9 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
     leaves.above[: np.prod(walk.steps)] = 0
     leaves.alive[: walk.node[axes] + 1] = 0
     level, passed, standing, listed = 0, 0, 0, 0
-    # Depth first. Invariant: the cube at a level holds sizes, amounts and keys of everybody who meets the rules chosen
-    # on the attributes before it, by the cells of the attributes after it. Successive rules of an attribute differ in
-    # one cell, so a rule set costs one addition or subtraction of a slab.
+    # Depth first. Invariant: the cube at a level contains sizes, amounts and keys of all people who satisfy the chosen
+    # rules on the attributes before it, by the cells of the attributes after it. Consecutive rules of an attribute
+    # differ in one cell, so a rule set costs one addition or subtraction of a slab.
     while True:
         if position[level] == walk.steps[level]:
             if level == 0:
@@ -231,7 +230,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
         for c in range(cells):
             amount[target + c] += sign * amount[source + c]
             key[target + c] += np.uint64(sign) * key[source + c]
-        # Adding rules only takes people away: below the floor nothing deeper can pass it.
+        # Adding rules only removes people, so that no refinement of a small rule set is large enough.
         if walk.rule[step] < 0 or n < floors.least:
             continue
         if level < axes - 1:
@@ -242,8 +241,8 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
         inside, outside, mean, above, below, weight = expected_counts(size, target * number, strata)
         if inside < floors.least or outside < floors.least_rest:
             continue
-        # The permuted counts are float32, which holds whole numbers below 2^24 as they are. So a whole pivot is taken
-        # off first, without rounding where outcomes are counted, and then the fraction of the mean.
+        # Permuted counts are float32, which is exact for integers below 2^24. So an integer pivot is subtracted first,
+        # without rounding if outcomes are counted, and then the fraction of the mean.
         leaf = node[axes]
         pivot = np.rint(mean)
         leaves.above[leaf] = above
@@ -274,14 +273,14 @@ def permute_rule_sets(walk, leaves, counts, best):
     """Raise ``best`` (LANES,) float32 to the largest absolute standardised gap of each permutation.
 
     Args:
-        walk: the walk.
-        leaves: as ``observe`` filled them.
-        counts: float32, cells by LANES, flat, the first cube filled with the permuted counts.
-        best: changed in place.
+        walk: Traversal.
+        leaves: Expectations, filled by ``observe_rule_sets``.
+        counts: Work array, cells by LANES, flat, float32. The first cube is filled with permuted counts.
+        best: Maxima, changed in place.
     """
     # Westfall and Young's max-t (1993): best[lane] is the largest |z| over all rule sets for one permutation of the
-    # outcomes, and the adjusted p-value of a rule set the share of permutations with best >= its |z|. Sizes do not
-    # change under permutation, so pivots and scales are those of the observed pass; LANES permutations go side by side.
+    # outcomes, and the adjusted p-value of a rule set is the share of permutations with best >= its |z|. Sizes do not
+    # change under permutation, so pivots and scales are those of the observed pass.
     axes = walk.first.shape[0]
     last = axes - 1
     total = np.empty(LANES, np.float32)
@@ -306,7 +305,7 @@ def permute_rule_sets(walk, leaves, counts, best):
         wide = walk.span[level + 1] * LANES
         source = walk.start[level] * LANES + walk.cell[step] * wide
         target = walk.start[level + 1] * LANES
-        # As in ``observe_rule_sets``: the cube of the next level is the slab of this rule, or the last cube and a slab.
+        # As in ``observe_rule_sets``: the next level's cube is the slab of this rule, or the last cube plus a slab.
         operation = walk.operation[step]
         if operation == RESET:
             for c in range(wide):
@@ -317,7 +316,7 @@ def permute_rule_sets(walk, leaves, counts, best):
         else:
             for c in range(wide):
                 counts[target + c] -= counts[source + c]
-        # No rule below can pass the floors where too few people are left: then the whole subtree is skipped.
+        # The whole subtree is skipped if it has too few people.
         if leaves.alive[walk.node[level + 1] + node[level + 1]]:
             level += 1
             position[level] = 0
@@ -326,9 +325,9 @@ def permute_rule_sets(walk, leaves, counts, best):
 @_compile
 def _permute_last_attribute(walk, leaves, counts, total, best, node):
     """Permute the rules of the last attribute, under one partial rule set over the others."""
-    # Invariant: total[lane] is the outcome's sum over the people of the last rule, in that permutation. The
-    # standardised gap is excess * above or, below 0, -excess * leaves.below; both factors are at least 0, so the larger
-    # of the two products is its absolute value, without a branch in the lanes.
+    # Invariant: total[lane] is the sum of the outcome over the people of the last rule, in that permutation. The
+    # standardised gap is excess * above or, below 0, -excess * leaves.below. Both factors are at least 0, so the larger
+    # product is its absolute value, without a branch in the lanes.
     last = walk.first.shape[0] - 1
     start, steps = walk.first[last], walk.steps[last]
     base = walk.start[last] * LANES
@@ -339,7 +338,7 @@ def _permute_last_attribute(walk, leaves, counts, total, best, node):
         leaf = node * steps + s
         above, below = leaves.above[leaf], -leaves.below[leaf]
         pivot, fraction = leaves.pivot[leaf], leaves.fraction[leaf]
-        # The rule set itself is not tested (too few people); its counts are still needed by the next step.
+        # The rule set has too few people to be tested, but the next step needs its counts.
         if above == 0:
             if operation == RESET:
                 for lane in range(LANES):

@@ -6,9 +6,10 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Integers
 from evenhand.subgroups.deep.kernel import ADD, RESET, SUBTRACT, RuleTraversal
@@ -20,7 +21,7 @@ CELLS = 1024
 LEAVES = 2**18
 """Maximum number of rule sets of a cube (one attribute may have more)."""
 
-RuleSteps: TypeAlias = "np.recarray[Any, Any]"
+RuleSteps: TypeAlias = NDArray[np.void]
 """Steps from rule to rule of one attribute, with the fields
 
 - operation: Start with a cell (RESET), or add or subtract it.
@@ -170,7 +171,7 @@ def _steps_in_order(incidence: Booleans, order: Integers) -> RuleSteps:
             added = [(ADD if members[cell] else SUBTRACT, cell) for cell in changes]
         steps += [(operation, cell, -1) for operation, cell in added[:-1]] + [(*added[-1], row)]
         current = members
-    return np.array(steps, dtype=[("operation", "i8"), ("cell", "i8"), ("rule", "i8")]).view(np.recarray)
+    return np.array(steps, dtype=[("operation", "i8"), ("cell", "i8"), ("rule", "i8")])
 
 
 def build_traversal(steps: Sequence[RuleSteps], cells: Sequence[int]) -> RuleTraversal:
@@ -185,8 +186,7 @@ def build_traversal(steps: Sequence[RuleSteps], cells: Sequence[int]) -> RuleTra
     lengths = np.array([len(path) for path in steps], dtype=np.int64)
     span = np.array([*np.cumprod(cells[::-1])[::-1], 1], dtype=np.int64)
     before = np.concatenate([[1], np.cumprod(lengths)])
-    joined = np.concatenate(steps)
-    operation, cell, rule = (np.ascontiguousarray(joined[name]) for name in ("operation", "cell", "rule"))
+    operation, cell, rule = (np.concatenate([path[name] for path in steps]) for name in ("operation", "cell", "rule"))
     first, start, node = (
         np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) for sizes in (lengths, span, before)
     )
@@ -198,6 +198,6 @@ def rules_at_leaves(steps: Sequence[RuleSteps], leaf: Integers) -> Integers:
     # A leaf is a number of mixed radix, whose lowest digit belongs to the last attribute.
     columns = []
     for path in reversed(steps):
-        columns.append(path.rule[leaf % len(path)])
+        columns.append(path["rule"][leaf % len(path)])
         leaf = leaf // len(path)
     return np.stack(columns[::-1], axis=1)

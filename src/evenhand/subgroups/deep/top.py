@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-TopGroups: TypeAlias = "np.recarray[Any, Any]"
+TopGroups: TypeAlias = NDArray[np.void]
 """Groups of people, with the fields
 
 - score: Score that they are ranked by.
@@ -23,7 +23,7 @@ TopGroups: TypeAlias = "np.recarray[Any, Any]"
 def empty_top(attributes: int, groups: int = 0) -> TopGroups:
     """Allocate the fields of some groups."""
     fields = [("score", "f8"), ("chosen", "i8", (attributes,)), ("length", "f8"), ("copies", "i8"), ("key", "u8")]
-    return np.zeros(groups, dtype=fields).view(np.recarray)
+    return np.zeros(groups, dtype=fields)
 
 
 def merge_top(parts: Sequence[TopGroups], keep: int) -> TopGroups:
@@ -31,18 +31,18 @@ def merge_top(parts: Sequence[TopGroups], keep: int) -> TopGroups:
 
     Ties at the end are broken by the keys, so that the selection does not depend on the order of the parts.
     """
-    groups = np.concatenate(parts).view(np.recarray)
-    groups = groups[np.lexsort((*groups.chosen.T[::-1], groups.length, groups.key))]
-    first = np.flatnonzero(np.concatenate([[True], groups.key[1:] != groups.key[:-1]])[: len(groups)])
+    groups = np.concatenate(parts)
+    groups = groups[np.lexsort((*groups["chosen"].T[::-1], groups["length"], groups["key"]))]
+    first = np.flatnonzero(np.concatenate([[True], groups["key"][1:] != groups["key"][:-1]])[: len(groups)])
     distinct = groups[first]
     if len(first):
-        distinct["copies"] = np.add.reduceat(groups.copies, first)
-    return distinct[np.lexsort((distinct.key, -distinct.score))[:keep]]
+        distinct["copies"] = np.add.reduceat(groups["copies"], first)
+    return distinct[np.lexsort((distinct["key"], -distinct["score"]))[:keep]]
 
 
 def rank_top(groups: TopGroups) -> TopGroups:
     """Rank by score, the highest first, among equal scores the shortest description."""
-    return groups[np.lexsort((*groups.chosen.T[::-1], groups.length, -groups.score))]
+    return groups[np.lexsort((*groups["chosen"].T[::-1], groups["length"], -groups["score"]))]
 
 
 LIMIT = 2**24

@@ -1,4 +1,4 @@
-"""The published methods to compare with, each selectable by name."""
+"""Published methods, selectable by name."""
 
 from evenhand.subgroups.methods import linear, sampled, themis
 from evenhand.subgroups.methods.published import PublishedMethod, StoppingRule, sample_until_margin
@@ -8,6 +8,6 @@ METHODS: dict[str, PublishedMethod] = {
     "sampled": sampled.search_sampled,
     "themis": themis.search_themis,
 }
-"""What each name runs."""
+"""Methods by name."""
 
 __all__ = ["METHODS", "PublishedMethod", "StoppingRule", "sample_until_margin"]

@@ -1,1 +1,1 @@
-"""Search for discriminated subgroups of texts: those that speak of somebody, against those that speak of others."""
+"""Subgroups of texts, by the groups that they mention."""
