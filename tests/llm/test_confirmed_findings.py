@@ -33,7 +33,7 @@ def test_the_widest_templates_by_hand():
 
 def test_fresh_pairs_are_fresh_and_balanced():
     design = Design(9, (6, 4), 2)
-    (trials,) = template_trials([Suspect((1, 0), 3)], design, 12, sweep=5, ranks=False)
+    trials = template_trials([Suspect((1, 0), 3)], design, 12, sweep=5, ranks=False)
     assert (trials.template == 3).all()
     assert trials.group.tolist() == [[1, 0]] * 12
     # After five sweeps the sixth name of group 0 comes next, then all of the next cycle.
@@ -52,15 +52,14 @@ def test_planted_templates_are_confirmed(ranks):
     respondent = SimulatedRespondent(chance, ranks=ranks, places=0.1)
     design, interviewer = Design(12, (6, 6), 1), Interviewer(respondent)
     suspects = [Suspect((0, 1), 4), Suspect((0, 1), 7)]
-    trials = template_trials(suspects, design, 40, 6, ranks=ranks)
-    found = confirm(suspects, trials, interviewer)
+    found = confirm(suspects, design, 40, 6, interviewer)
     clear = {one.suspect for one in found if one.p <= 0.05}
     assert clear == {Suspect((0, 1), 4)}
     assert [one.p for one in found] == sorted(one.p for one in found)
     best = next(one for one in found if one.suspect == Suspect((0, 1), 4))
     assert best.better[0] > best.better[1]
     assert len(best.outcomes.value) == 40
-    assert confirm([], [], interviewer) == []
+    assert confirm([], design, 40, 6, interviewer) == []
 
 
 def test_a_ranking_of_three_groups_compares_the_two_that_are_suspected():
@@ -68,7 +67,7 @@ def test_a_ranking_of_three_groups_compares_the_two_that_are_suspected():
     respondent = SimulatedRespondent(chance, ranks=True)
     design = Design(4, (5, 5, 5), 1)
     suspects = [Suspect((2, 0), 1)]
-    (found,) = confirm(suspects, template_trials(suspects, design, 10, 3, ranks=True), Interviewer(respondent))
+    (found,) = confirm(suspects, design, 10, 3, Interviewer(respondent))
     assert found.better == (10, 0)
     assert found.outcomes.value.tolist() == [[1.0, 0.0]] * 10
 

@@ -108,7 +108,7 @@ def test_refused_unreadable_and_cut_off_are_listed_by_group():
     ],
 )
 def test_what_would_narrow_the_interval_is_said(narrowing, said):
-    assert narrowing_sentence(gap(MAN, WOMAN, 0.1, 0.01).model_copy(update={"narrowing": narrowing})) == said
+    assert narrowing_sentence(narrowing) == said
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.062, "+6.2 points"), (-0.5, "-50.0 points"), (0.0, "+0.0 points")])

@@ -13,7 +13,7 @@ from evenhand.errors import BudgetError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer, Outcomes, Respondent, Trials
 from evenhand.llm.estimates import AnswerTable, estimate_gap
-from evenhand.llm.findings import Confirmation, confirm, suspect_templates, template_trials
+from evenhand.llm.findings import Confirmation, confirm, suspect_templates
 from evenhand.llm.result import StopReason
 from evenhand.llm.stopping import DecisionRule, PrecisionRule
 from evenhand.stats.multiway import MultiwayMean
@@ -131,11 +131,8 @@ def ask_sweeps(
     table = tabulate(sweeps, again)
     if fresh:
         suspects = suspect_templates(table, plan.comparisons, config.findings)
-        trials_per_suspect = template_trials(
-            suspects, design, config.finding_pairs, len(sweeps), ranks=respondent.ranks
-        )
         try:
-            templates = confirm(suspects, trials_per_suspect, interviewer)
+            templates = confirm(suspects, design, config.finding_pairs, len(sweeps), interviewer)
         except BudgetError:
             fresh = False
         except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.estimates import AnswerTable, PairedAnswers, estimate_gap, to_quantity
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.model import question_key
-from evenhand.llm.result import GroupGap, LanguageModelAudit
+from evenhand.llm.result import GroupGap, GroupPair, LanguageModelAudit
 from evenhand.stats.level import bonferroni
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
@@ -32,29 +32,21 @@ ChangeVerdict: TypeAlias = Literal["better", "worse", "no clear change", "unknow
 """Whether a gap decreased or increased significantly; also used in the conditions ``llm.better`` and ``llm.worse``."""
 
 
-class GapChange(ResultPart):
+class GapChange(GroupPair):
     """Change of the gap between two groups.
 
     Attributes:
-        group_1, group_0: Compared groups.
         before, after: Gap of each model over the sweeps that both completed.
         change: After minus before, paired by templates, names and seeds.
         sum: After plus before. Together with the change, it determines whether the absolute gap decreased.
         verdict: ``better`` if the absolute gap decreased significantly, ``worse`` if it increased significantly.
     """
 
-    group_1: str
-    group_0: str
     before: Quantity
     after: Quantity
     change: Quantity
     sum: Quantity
     verdict: ChangeVerdict
-
-    @property
-    def name(self) -> str:
-        """Both groups, as in ``white woman against black woman``."""
-        return f"{self.group_1} against {self.group_0}"
 
 
 class OutcomeChange(ResultPart):

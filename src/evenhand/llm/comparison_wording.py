@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.core.document import Block, Column, Document, Facts, Figure, Heading, Metric, Note, Table, TableRow, Text
+from evenhand.core.document import Block, Document, Facts, Figure, Heading, Metric, Note, Table, TableRow, Text
 from evenhand.llm.comparison import GapChange, LanguageModelComparison
-from evenhand.llm.wording import OUTCOMES, certain, show_gap, show_share
-from evenhand.stats.quantity import Quantity, Unknown, show_quantity
+from evenhand.llm.wording import OUTCOMES, certain, number_table, show_gap, show_mean, show_share
+from evenhand.stats.quantity import Unknown
 
 VERDICTS = {
     "better": "the gap became smaller",
@@ -24,7 +24,8 @@ def build_document(result: LanguageModelComparison) -> Document:
     items = [_sentence(result, change) for change in result.changes] + list(_outcome_sentences(result))
     blocks: list[Block] = [Text(items=tuple(items), role="finding")]
     blocks += [Note(text, "caution") for text in dict.fromkeys((*before.cautions, *after.cautions))]
-    blocks += [Note("Interrupted: this was found before.", "caution") for _ in range(result.interrupted)]
+    if result.interrupted:
+        blocks.append(Note("An audit was interrupted. The results cover the completed sweeps.", "caution"))
     blocks += [
         Metric("change of the gap", show_gap(before, item.change, "in pairs"), (VERDICTS[item.verdict],), item.name)
         for item in result.changes
@@ -32,16 +33,23 @@ def build_document(result: LanguageModelComparison) -> Document:
     blocks += [
         Heading("Gaps before and after", anchor="gaps"),
         Figure("language changes", "Gap of both models and its change, each with its interval.", result),
-        _table("groups", [(item.name, item.before, item.after, item.change) for item in result.changes], result),
+        number_table(
+            "Gaps over the sweeps that both models completed, and their paired change",
+            ("groups", "before", "after", "change"),
+            [
+                TableRow((gap.name, *(show_gap(before, number) for number in (gap.before, gap.after, gap.change))))
+                for gap in result.changes
+            ],
+        ),
         Heading(f"Mean outcome: {OUTCOMES[before.outcome]}", anchor="outcomes"),
-        _rates(result),
+        _means(result),
         Heading("Flips, calls and cost", anchor="cost"),
         Facts(tuple(_facts(result))),
         Text(
             "Both models were asked about the same rows with the same names, in the same order and with the same "
-            f"seeds, in {result.sweeps:,} sweeps; what they have in common cancels in the change. Intervals hold for "
-            "templates and names like these, and for all gaps together. A gap became smaller for certain where the "
-            "intervals of both the change and the sum of the two gaps leave out 0, on opposite sides.",
+            f"seeds, in {result.sweeps:,} sweeps, so their common variation cancels in the change. Intervals hold for "
+            "templates and names like these, and simultaneously for all gaps. A gap is called smaller if the intervals "
+            "of both the change and the sum of the two gaps exclude 0, on opposite sides.",
             role="small",
         ),
     ]
@@ -75,28 +83,15 @@ def _outcome_sentences(result: LanguageModelComparison) -> Iterator[str]:
             yield f"The {name} of {outcome.group} changed by {change.text} ({change.interval})."
 
 
-def _table(title: str, rows: list[tuple[str, Quantity, Quantity, Quantity]], result: LanguageModelComparison) -> Table:
-    columns = (Column(title), *(Column(name, numeric=True) for name in ("before", "after", "change")))
-    cells = tuple(TableRow((name, *(show_gap(result.before, number) for number in numbers))) for name, *numbers in rows)
-    return Table("Gaps over the sweeps that both finished, and their change in pairs", columns, cells, "estimated")
-
-
-def _rates(result: LanguageModelComparison) -> Table:
+def _means(result: LanguageModelComparison) -> Table:
     """Build the table of mean outcomes by group."""
-    name = {"number": "mean", "rank": "mean_score"}.get(result.before.outcome, "rate")
-    columns = (Column("group"), *(Column(title, numeric=True) for title in ("before", "after", "change")))
-    rows = tuple(
-        TableRow(
-            (
-                outcome.group,
-                *(show_quantity(quantity, name) for quantity in (outcome.before, outcome.after)),
-                show_gap(result.before, outcome.change),
-            )
-        )
-        for outcome in result.outcomes
-    )
+    rows = []
+    for outcome in result.outcomes:
+        means = (show_mean(result.before, mean) for mean in (outcome.before, outcome.after))
+        rows.append(TableRow((outcome.group, *means, show_gap(result.before, outcome.change))))
     scale = ", as a part of the range: 0 is the worst, 1 the best" if result.before.outcome == "number" else ""
-    return Table(f"{OUTCOMES[result.before.outcome].capitalize()} of each group{scale}", columns, rows, "estimated")
+    caption = f"{OUTCOMES[result.before.outcome].capitalize()} of each group{scale}"
+    return number_table(caption, ("group", "before", "after", "change"), rows)
 
 
 def _facts(result: LanguageModelComparison) -> Iterator[tuple[str, str]]:

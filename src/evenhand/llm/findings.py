@@ -7,12 +7,12 @@ note on data-splitting for the evaluation of significance levels", Biometrika 19
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Floats
 from evenhand.llm.design import Design, Interviewer, Outcomes, Trials
 from evenhand.llm.estimates import AnswerTable
 from evenhand.stats.paired import mcnemar
@@ -48,21 +48,25 @@ class Confirmation(NamedTuple):
     @property
     def better(self) -> tuple[int, int]:
         """Number of pairs in which the first and the second side had the better outcome."""
-        return _better(self.outcomes.value)
+        first, second = self.outcomes.value.T
+        return int((first > second).sum()), int((first < second).sum())
 
 
 def suspect_templates(table: AnswerTable, comparisons: Sequence[tuple[int, int]], count: int) -> list[Suspect]:
-    """Select the templates with the largest mean differences over all comparisons."""
-    value = table.value
-    means = np.stack([_row_means(value[:, a] - value[:, b]) for a, b in comparisons])
-    positions = _find_largest(np.abs(means.ravel()), count)
-    return [Suspect(comparisons[position // len(value)], position % len(value)) for position in positions]
+    """Select the templates with the largest mean differences over all comparisons, in descending order."""
+    suspects, sizes = [], []
+    for a, b in comparisons:
+        difference = table.value[:, a] - table.value[:, b]
+        pairs = (~np.isnan(difference)).sum(axis=1)
+        sizes.append(np.abs(np.nansum(difference, axis=1)) / np.maximum(pairs, 1))
+        suspects += [Suspect((a, b), template) for template in range(len(difference))]
+    size = np.concatenate(sizes)
+    order = np.argsort(-size, kind="stable")[:count]
+    return [suspects[position] for position in order if size[position] > 0]
 
 
-def template_trials(
-    suspects: Sequence[Suspect], design: Design, pairs: int, sweep: int, *, ranks: bool
-) -> list[Trials]:
-    """Build fresh trials of each suspected template, with its next names.
+def template_trials(suspects: Sequence[Suspect], design: Design, pairs: int, sweep: int, *, ranks: bool) -> Trials:
+    """Build fresh trials of suspected templates, one after the other, each with its next names.
 
     Args:
         suspects: Suspected templates.
@@ -71,45 +75,37 @@ def template_trials(
         sweep: Number of the next sweep.
         ranks: Whether a question is about all groups.
     """
-    if not suspects:
-        return []
-    numbers, all_groups = np.arange(sweep, sweep + pairs), tuple(range(len(design.names)))
+    all_groups = tuple(range(len(design.names)))
     groups = np.repeat([all_groups if ranks else suspect.groups for suspect in suspects], pairs, axis=0)
     templates = np.repeat([suspect.number for suspect in suspects], pairs)
-    trials = design.trials(templates, groups, np.tile(numbers, len(suspects)))
-    return [Trials(*parts) for parts in zip(*(np.split(part, len(suspects)) for part in trials), strict=True)]
+    return design.trials(templates, groups, np.tile(np.arange(sweep, sweep + pairs), len(suspects)))
 
 
-def confirm(suspects: Sequence[Suspect], trials: Sequence[Trials], interviewer: Interviewer) -> list[Confirmation]:
-    """Ask all fresh trials, and test each suspect by the exact sign test, adjusted by Holm's method.
+def confirm(
+    suspects: Sequence[Suspect], design: Design, pairs: int, sweep: int, interviewer: Interviewer
+) -> list[Confirmation]:
+    """Ask about fresh pairs, and test each suspect by the exact sign test, adjusted by Holm's method.
+
+    Args:
+        suspects, design, pairs, sweep: As for ``template_trials``.
+        interviewer: Sender of the questions.
 
     Returns:
         One confirmation per suspect, by ascending p-value.
     """
     if not suspects:
         return []
-    answers = interviewer.ask(Trials(*map(np.concatenate, zip(*trials, strict=True))))
-    ends = np.cumsum([len(trial.template) for trial in trials])[:-1]
-    outcomes = list(map(Outcomes, np.split(answers.value, ends), np.split(answers.kind, ends)))
-    for i, (suspect, trial) in enumerate(zip(suspects, trials, strict=True)):
-        if trial.group.shape[1] > 2:  # a ranking of all groups
-            groups, (value, kind) = list(suspect.groups), outcomes[i]
-            outcomes[i] = Outcomes(value[:, groups], kind[:, groups])
-    p = holm([mcnemar(*_better(outcome.value)) for outcome in outcomes])
-    confirmations = map(Confirmation, suspects, trials, outcomes, p.tolist())
-    return sorted(confirmations, key=lambda confirmation: confirmation.p)
-
-
-def _better(value: Floats) -> tuple[int, int]:
-    return int((value[:, 0] > value[:, 1]).sum()), int((value[:, 0] < value[:, 1]).sum())
-
-
-def _row_means(values: Floats) -> Floats:
-    """Compute the mean of each row, ignoring NaN; 0 for an empty row."""
-    return np.asarray(np.nansum(values, axis=1) / np.maximum((~np.isnan(values)).sum(axis=1), 1))
-
-
-def _find_largest(scores: Floats, limit: int) -> list[int]:
-    """Find the positions of the largest positive scores, in descending order."""
-    order = np.argsort(-scores, kind="stable")[:limit]
-    return [int(position) for position in order if scores[position] > 0]
+    ranks = interviewer.respondent.ranks
+    trials = template_trials(suspects, design, pairs, sweep, ranks=ranks)
+    answers = interviewer.ask(trials)
+    confirmations = []
+    for number, suspect in enumerate(suspects):
+        rows = slice(number * pairs, (number + 1) * pairs)
+        # A ranking is about all groups, other questions are about the two groups of the suspect.
+        sides = list(suspect.groups) if ranks else [0, 1]
+        own_trials = Trials(*(part[rows] for part in trials))
+        own_answers = Outcomes(answers.value[rows, sides], answers.kind[rows, sides])
+        confirmations.append(Confirmation(suspect, own_trials, own_answers, math.nan))
+    p_values = holm([mcnemar(*confirmation.better) for confirmation in confirmations]).tolist()
+    adjusted = [confirmation._replace(p=p) for confirmation, p in zip(confirmations, p_values, strict=True)]
+    return sorted(adjusted, key=lambda confirmation: confirmation.p)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 
 from evenhand.core.config import check_configuration
 from evenhand.core.text import format_count, suggest_name
-from evenhand.core.typing import Integers, Progress
+from evenhand.core.typing import Integers
 from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.names import NameList, Person, load_name_list
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
@@ -34,61 +35,37 @@ CALLS = 6000
 Row = Mapping[str, Any]
 
 
-class AnsweredPrompt(NamedTuple):
-    """Prompt about one person, and its outcome."""
-
-    prompt: Prompt
-    outcome: ChatOutcome
-
-
-class RowTemplates(NamedTuple):
-    """Rows of the data as templates.
-
-    Attributes:
-        rows: Rows of each template: one, or the number of ranked candidates.
-        positions: Position of the first row of each template in the data.
-        total: Number of rows in the data.
-        data_name: Name of the data.
-    """
-
-    rows: Sequence[Sequence[Row]]
-    positions: Sequence[int]
-    total: int
-    data_name: str
-
-
+@dataclass(eq=False)
 class Interview:
     """A language model with its templates and the people of each group.
 
     Attributes:
         model: Language model.
-        rows, positions, total, data_name: As in ``RowTemplates``.
+        config: Settings, completed from the plan of the model file.
+        rows: Rows of each template: one, or the number of ranked candidates.
+        positions: Position of the first row of each template in the data.
+        total: Number of rows in the data.
+        data_name: Name of the data.
         groups: Names of the groups.
         people: People of each group.
         comparisons: Pairs of groups (group 1, group 0).
         card: Source of the people.
-        config: Settings, completed from the plan of the model file.
         batch: File for questions without an answer. None means that they are sent.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        config: LanguageModelConfig,
-        templates: RowTemplates,
-        people: Mapping[str, Sequence[Person]],
-        comparisons: Sequence[tuple[str, str]],
-        card: NameListCard,
-    ) -> None:
-        self.config = config
-        self.model, self.card = model, card
-        self.rows, self.positions, self.total, self.data_name = templates
-        self.groups, self.people = tuple(people), tuple(people.values())
-        self.comparisons = [(self.groups.index(a), self.groups.index(b)) for a, b in comparisons]
-        self.progress: Progress = lambda step, share: None
-        self.batch: Path | None = None
-        self._asked: dict[tuple[int, int, int, int], AnsweredPrompt] = {}
-        self._draws: dict[Prompt, dict[tuple[object, ...], int]] = {}
+    model: LanguageModel
+    config: LanguageModelConfig
+    rows: Sequence[Sequence[Row]]
+    positions: Sequence[int]
+    total: int
+    data_name: str
+    groups: tuple[str, ...]
+    people: tuple[Sequence[Person], ...]
+    comparisons: Sequence[tuple[int, int]]
+    card: NameListCard
+    batch: Path | None = None
+    _asked: dict[tuple[int, int, int, int], tuple[Prompt, ChatOutcome]] = field(default_factory=dict)
+    _draws: dict[Prompt, dict[tuple[object, ...], int]] = field(default_factory=dict)
 
     @property
     def templates(self) -> int:
@@ -143,7 +120,7 @@ class Interview:
                 f"{format_count(count, 'question waits', 'questions wait')} in {self.batch} for an answer",
                 hint="have the file answered, then go on with `batch_in=RESULTS`",
             )
-        outcomes = self.model.ask(questions, lambda share: self.progress("asking", share))
+        outcomes = self.model.ask(questions)
         shape = batch.group.shape
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64).reshape(shape)
         if not self._asked and all(outcome.kind in ("unreadable", "cut off") for outcome in outcomes):
@@ -157,7 +134,7 @@ class Interview:
         for index, (question, outcome) in enumerate(zip(questions, outcomes, strict=True)):
             i, j = divmod(index, shape[1])
             key = (int(batch.template[i]), int(batch.group[i, j]), int(batch.name[i, j]), int(batch.seed[i]))
-            self._asked[key] = AnsweredPrompt(question.prompt, outcome)
+            self._asked[key] = question.prompt, outcome
         return Outcomes((values - worst) / self.unit, kinds)
 
     def side(self, template: int, group: int, name: int, seed: int) -> AskedSide:
@@ -294,9 +271,18 @@ def open_interview(
     )
     path = None if answers is None else Path(answers)
     chat = LanguageModel(file, answers=path, calls=config.calls, money=config.money, at_once=config.at_once)
-    chunks = [rows[candidates * k : candidates * (k + 1)] for k in chosen]
-    templates = RowTemplates(chunks, [candidates * k for k in chosen], len(rows), data_name)
-    interview = Interview(chat, config, templates, groups, pairs, card)
+    interview = Interview(
+        chat,
+        config,
+        rows=[rows[candidates * k : candidates * (k + 1)] for k in chosen],
+        positions=[candidates * k for k in chosen],
+        total=len(rows),
+        data_name=data_name,
+        groups=tuple(groups),
+        people=tuple(groups.values()),
+        comparisons=[(list(groups).index(a), list(groups).index(b)) for a, b in pairs],
+        card=card,
+    )
     interview.check_exchange()
     return interview
 

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,14 @@ class ChatQuestion(NamedTuple):
     draw: int = 0
     seed: int | None = None
     place: int = 1
+
+
+class _Request(NamedTuple):
+    """Request for one vote on a question, and its key."""
+
+    key: str
+    body: dict[str, Any]
+    question: ChatQuestion
 
 
 class CallForecast(NamedTuple):
@@ -186,59 +194,55 @@ class LanguageModel:
             BudgetError: The limits or the ledger do not allow all calls. All received answers are stored.
             FetchError: The service is unavailable or unusable.
         """
-        votes = self.file.consensus
-        keys, bodies = [], {}
-        for question in questions:
-            for vote in range(votes):
-                key, body = self._request(question, question.draw * votes + vote)
-                keys.append(key)
-                self._count_earlier(key, body)
-                if self._store.get(key) is None:
-                    bodies[key] = body
-        new_keys = set(bodies)
+        requests = list(self._requests(questions))
+        for request in requests:
+            self._count_earlier(request)
+        bodies = {request.key: request.body for request in requests if self._store.get(request.key) is None}
         self._pool.ask(bodies, progress, ledger)
-        self._budget.count(remembered=sum(key not in new_keys for key in keys))
-        outcomes = [self._outcome(key, questions[i // votes]) for i, key in enumerate(keys)]
+        self._budget.count(remembered=sum(request.key not in bodies for request in requests))
+        outcomes, votes = [self._outcome(request) for request in requests], self.file.consensus
         return [_majority(outcomes[i : i + votes]) for i in range(0, len(outcomes), votes)]
 
-    def _count_earlier(self, key: str, body: Mapping[str, Any]) -> None:
+    def _count_earlier(self, request: _Request) -> None:
         """Count the calls of earlier runs for a question towards the limits, once."""
-        if key in self._counted_keys:
+        if request.key in self._counted_keys:
             return
-        self._counted_keys.add(key)
-        maximum = self._pool.most_of(body)
-        for tokens in self._store.charges(key):
+        self._counted_keys.add(request.key)
+        for tokens in self._store.charges(request.key):
             self._budget.count_earlier(tokens, None)
-        reply = self._store.get(key)
+        reply = self._store.get(request.key)
         if reply is not None:
-            self._budget.count_earlier(maximum, reply.tokens)
+            self._budget.count_earlier(self._pool.most_of(request.body), reply.tokens)
 
-    def _request(self, question: ChatQuestion, draw: int) -> tuple[str, dict[str, Any]]:
-        messages = [{"role": "user", "content": question.prompt.text}]
-        if question.prompt.system:
-            messages.insert(0, {"role": "system", "content": question.prompt.system})
-        body = self._chat.request(messages)
-        if question.seed is not None and self.file.plan.seeds == "paired":
-            body["seed"] = question.seed
-        return question_key(self.file.service.url, body, draw), body
+    def _requests(self, questions: Iterable[ChatQuestion]) -> Iterator[_Request]:
+        """Yield the request of each vote on each question."""
+        for question in questions:
+            messages = [{"role": "user", "content": question.prompt.text}]
+            if question.prompt.system:
+                messages.insert(0, {"role": "system", "content": question.prompt.system})
+            body = self._chat.request(messages)
+            if question.seed is not None and self.file.plan.seeds == "paired":
+                body["seed"] = question.seed
+            for vote in range(self.file.consensus):
+                draw = question.draw * self.file.consensus + vote
+                yield _Request(question_key(self.file.service.url, body, draw), body, question)
 
-    def _outcome(self, key: str, question: ChatQuestion) -> ChatOutcome:
-        reply = self._store.get(key)
+    def _outcome(self, request: _Request) -> ChatOutcome:
+        reply = self._store.get(request.key)
         if reply is None:
             return ChatOutcome("failed", NAN, "", "")
         if reply.tokens is not None:
-            size = len(question.prompt.text) + len(question.prompt.system)
-            self._counted = self._counted[0] + size, self._counted[1] + reply.tokens[0]
-        return read_outcome(reply, self.file, question.place)
+            self._counted = self._counted[0] + request.question.prompt.size, self._counted[1] + reply.tokens[0]
+        return read_outcome(reply, self.file, request.question.place)
 
     def forecast(self, questions: Iterable[ChatQuestion]) -> CallForecast:
         """Forecast the cost of questions without asking them. Input tokens are estimated from earlier prompts."""
-        size = calls = 0
-        for question in questions:
-            for vote in range(self.file.consensus):
-                if self._store.get(self._request(question, question.draw * self.file.consensus + vote)[0]) is None:
-                    calls += 1
-                    size += len(question.prompt.text) + len(question.prompt.system)
+        sizes = [
+            request.question.prompt.size
+            for request in self._requests(questions)
+            if self._store.get(request.key) is None
+        ]
+        calls, size = len(sizes), sum(sizes)
         characters, tokens = self._counted
         read = math.ceil(size * tokens / characters if tokens else size / CHARACTERS_PER_TOKEN)
         maximum = self.file.service.most_tokens
@@ -261,12 +265,15 @@ class LanguageModel:
             DataError: The file cannot be written.
         """
         lines: dict[str, dict[str, Any]] = {}
-        for question in questions:
-            for vote in range(self.file.consensus):
-                key, body = self._request(question, question.draw * self.file.consensus + vote)
-                self._count_earlier(key, body)
-                if self._store.get(key) is None:
-                    lines[key] = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
+        for request in self._requests(questions):
+            self._count_earlier(request)
+            if self._store.get(request.key) is None:
+                lines[request.key] = {
+                    "custom_id": request.key,
+                    "method": "POST",
+                    "url": "/v1/chat/completions",
+                    "body": request.body,
+                }
         maximum = add_tokens(*(self._pool.most_of(line["body"]) for line in lines.values()))
         if not self._budget.reserve(maximum, len(lines)):
             raise BudgetError("the limits do not allow the batch while other questions are in flight")
@@ -549,12 +556,21 @@ class QuestionPool:
             raise
 
     def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], maximum: Tokens, pause: float) -> Attempt:
-        """Send a question once and settle the call. Overload delays all questions."""
-        answered = False
+        """Send a question once, settle the call and store the answer, if any. Overload delays all questions."""
+        attempt = Attempt()
         try:
-            attempt = self._attempt(key, body, maximum)
-            error, answered = attempt.error, attempt.reply is not None
-            if answered:
+            try:
+                attempt = self._post(key, body)
+            finally:
+                if attempt.charged:
+                    self.budget.settle(maximum, attempt.tokens)
+                    if attempt.reply is None:
+                        self.store.charge(key, attempt.tokens or maximum)
+                else:
+                    self.budget.release(maximum)
+            error = attempt.error
+            if attempt.reply is not None:
+                self.store.keep(key, attempt.reply)
                 with self._lock:
                     self._answers, self._failures = self._answers + 1, 0
             elif error is not None and error.status == 429:
@@ -565,23 +581,7 @@ class QuestionPool:
                 gate.slow_down(delay)
             return attempt
         finally:
-            gate.leave(answered=answered)
-
-    def _attempt(self, key: str, body: Mapping[str, Any], maximum: Tokens) -> Attempt:
-        """Send a question, settle the call and store the answer, if any."""
-        attempt = Attempt()
-        try:
-            attempt = self._post(key, body)
-        finally:
-            if attempt.charged:
-                self.budget.settle(maximum, attempt.tokens)
-                if attempt.reply is None:
-                    self.store.charge(key, attempt.tokens or maximum)
-            else:
-                self.budget.release(maximum)
-        if attempt.reply is not None:
-            self.store.keep(key, attempt.reply)
-        return attempt
+            gate.leave(answered=attempt.reply is not None)
 
     def _post(self, key: str, body: Mapping[str, Any]) -> Attempt:
         """Send a question."""

@@ -28,84 +28,26 @@ UNKNOWN = "unknown"
 _BRACED = re.compile(r"(?<!\{)\{\s*(\w[^{}\"':,.]*?)\s*(?:\.\w+\s*)?\}(?!\})")
 """Name in single braces, which templates do not replace."""
 
-_NODES = [
-    "Template",
-    "Output",
-    "TemplateData",
-    "Const",
-    "Name",
-    "Getattr",
-    "Getitem",
-    "Slice",
-    "If",
-    "CondExpr",
-    "For",
-    "Filter",
-    "Test",
-    "Call",
-    "Keyword",
-    "Compare",
-    "Operand",
-    "And",
-    "Or",
-    "Not",
-    "Add",
-    "Sub",
-    "Mul",
-    "Div",
-    "FloorDiv",
-    "Neg",
-    "Pos",
-    "Concat",
-    "List",
-    "Tuple",
-    "Dict",
-    "Pair",
-]
+_NODES = frozenset(
+    re.findall(
+        r"\w+",
+        "Template Output TemplateData Const Name Getattr Getitem Slice If CondExpr For Filter Test Call Keyword "
+        "Compare Operand And Or Not Add Sub Mul Div FloorDiv Neg Pos Concat List Tuple Dict Pair",
+    )
+)
+"""Types of syntax nodes that templates may contain."""
 
-_FILTERS = [
-    "abs",
-    "capitalize",
-    "default",
-    "d",
-    "first",
-    "float",
-    "int",
-    "last",
-    "length",
-    "count",
-    "list",
-    "lower",
-    "min",
-    "max",
-    "round",
-    "sort",
-    "string",
-    "sum",
-    "title",
-    "trim",
-    "unique",
-    "upper",
-    "wordcount",
-]
+_FILTERS = re.findall(
+    r"\w+",
+    "abs capitalize default d first float int last length count list lower min max round sort string sum title trim "
+    "unique upper wordcount",
+)
+"""Filters that templates may use."""
 
 _METHODS = frozenset(
-    [
-        "capitalize",
-        "endswith",
-        "get",
-        "items",
-        "keys",
-        "lower",
-        "lstrip",
-        "rstrip",
-        "split",
-        "startswith",
-        "strip",
-        "title",
-        "upper",
-        "values",
-    ]
+    re.findall(
+        r"\w+", "capitalize endswith get items keys lower lstrip rstrip split startswith strip title upper values"
+    )
 )
 """Methods that templates may call."""
 
@@ -115,6 +57,11 @@ class Prompt(NamedTuple):
 
     system: str
     text: str
+
+    @property
+    def size(self) -> int:
+        """Number of characters."""
+        return len(self.system) + len(self.text)
 
 
 Template = Callable[[Mapping[str, Any]], str]
@@ -151,8 +98,8 @@ def compile_template(source: str, location: str) -> Template:
                 raise OptionError("only numbers can be multiplied", location=location)
             return super().call_binop(context, operator, left, right)
 
-    def fail(message: str, line: int | None = None) -> OptionError:
-        return OptionError(message, location=location if line is None else f"{location}, line {line}")
+    def fail(message: str, line: int | None = None, hint: str = "") -> OptionError:
+        return OptionError(message, location=location if line is None else f"{location}, line {line}", hint=hint)
 
     if len(source) > MAX_TEMPLATE:
         raise fail(f"a template may have at most {MAX_TEMPLATE:,} characters, got {len(source):,}")
@@ -168,15 +115,12 @@ def compile_template(source: str, location: str) -> Template:
                 raise fail("nested loops are not supported in prompts", node.lineno)
             if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
                 hint = f"{suggest_name(node.name, _FILTERS)}known: {', '.join(_FILTERS)}"
-                error = fail(f"there is no filter {node.name!r} in prompts", node.lineno)
-                error.hint = hint
-                raise error
+                raise fail(f"there is no filter {node.name!r} in prompts", node.lineno, hint)
         texts = [text.data for text in tree.find_all(nodes.TemplateData)]
         template = environment.from_string(tree)
     except (TemplateError, RecursionError) as error:
-        wrong = fail(f"this is not a template: {error}", getattr(error, "lineno", None))
-        wrong.hint = "in braces, column names may contain only letters, digits and _. Rename other columns"
-        raise wrong from None
+        hint = "in braces, column names may contain only letters, digits and _. Rename other columns"
+        raise fail(f"this is not a template: {error}", getattr(error, "lineno", None), hint) from None
 
     braced = {name.casefold(): name for text in texts for name in _BRACED.findall(text)}
 
@@ -184,9 +128,8 @@ def compile_template(source: str, location: str) -> Template:
         """Check that no name in single braces has a value."""
         name = next((name for name in values if name.casefold() in braced), None)
         if name is not None:
-            error = fail(f"{{{braced[name.casefold()]}}} in single braces is not replaced by {name!r}")
-            error.hint = f"write {{{{ {name} }}}}"
-            raise error
+            message = f"{{{braced[name.casefold()]}}} in single braces is not replaced by {name!r}"
+            raise fail(message, hint=f"write {{{{ {name} }}}}")
 
     def render(values: Mapping[str, Any]) -> str:
         length, parts = 0, []
@@ -201,9 +144,7 @@ def compile_template(source: str, location: str) -> Template:
         except OptionError:
             raise
         except TemplateError as error:
-            wrong = fail(str(error))
-            wrong.hint = f"available: {', '.join(sorted(values))}"
-            raise wrong from None
+            raise fail(str(error), hint=f"available: {', '.join(sorted(values))}") from None
         except Exception as error:  # template expressions may raise any error
             raise fail(f"the template fails: {type(error).__name__}: {error}") from None
         return "".join(parts)

@@ -75,11 +75,26 @@ class Narrowing(ResultPart):
     shares: dict[str, float] = Field(default_factory=dict)
 
 
-class GroupGap(ResultPart):
-    """Comparison of two groups on the same templates.
+class GroupPair(ResultPart):
+    """Numbers about two groups.
 
     Attributes:
         group_1, group_0: Compared groups. Each gap is ``group_1`` minus ``group_0``.
+    """
+
+    group_1: str
+    group_0: str
+
+    @property
+    def name(self) -> str:
+        """Both groups, as in ``white woman against black woman``."""
+        return f"{self.group_1} against {self.group_0}"
+
+
+class GroupGap(GroupPair):
+    """Comparison of two groups on the same templates.
+
+    Attributes:
         names_1, names_0: Number of names of each group.
         templates, pairs: Number of templates, and of pairs of answers.
         gap: Mean difference over the population from which templates and names were sampled.
@@ -93,8 +108,6 @@ class GroupGap(ResultPart):
         narrowing: Advice on how to narrow the interval. None if the gap is unknown.
     """
 
-    group_1: str
-    group_0: str
     names_1: int
     names_0: int
     templates: int
@@ -108,11 +121,6 @@ class GroupGap(ResultPart):
     flips: FlipShares | None = None
     scenarios: tuple[ScenarioGap, ...] = ()
     narrowing: Narrowing | None = None
-
-    @property
-    def name(self) -> str:
-        """Both groups, as in ``white woman against black woman``."""
-        return f"{self.group_1} against {self.group_0}"
 
     def sides(self, gap: Quantity) -> tuple[str, str]:
         """Return the group with the larger and the group with the smaller value."""
@@ -159,11 +167,10 @@ class AskedSide(ResultPart):
     label: str
 
 
-class ConfirmedTemplate(ResultPart):
+class ConfirmedTemplate(GroupPair):
     """Template that treats two groups differently, confirmed by fresh pairs.
 
     Attributes:
-        group_1, group_0: Compared groups.
         template: Position of the row in the data, from 0.
         row: Values of the row.
         scenario: Scenario, or empty without scenarios.
@@ -174,8 +181,6 @@ class ConfirmedTemplate(ResultPart):
         side_1, side_0: Pair with the largest difference.
     """
 
-    group_1: str
-    group_0: str
     template: int
     row: dict[str, Any] = Field(default_factory=dict)
     scenario: str = ""
@@ -353,14 +358,15 @@ def _comparison_rows(comparison: GroupGap) -> list[tuple[object, ...]]:
     if (flips := comparison.flips) is not None:
         numbers += [("", f"flips_{name}", getattr(flips, name)) for name in type(flips).model_fields]
     return [
-        (comparison.group_1, comparison.group_0, scenario, name, quantity_value(number), *_interval(number))
+        (
+            comparison.group_1,
+            comparison.group_0,
+            scenario,
+            name,
+            quantity_value(number),
+            *(getattr(number, end, None) for end in ("low", "high")),
+            number.kind,
+            getattr(number, "confidence", None),
+        )
         for scenario, name, number in numbers
     ]
-
-
-def _interval(number: Quantity) -> tuple[float | None, float | None, str, float | None]:
-    """Return low, high, kind and confidence of a number, with None without an interval."""
-    if isinstance(number, Unknown):
-        return None, None, "unknown", None
-    low, high, confidence = (getattr(number, name, None) for name in ("low", "high", "confidence"))
-    return low, high, number.kind, confidence

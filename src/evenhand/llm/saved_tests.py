@@ -11,7 +11,7 @@ from evenhand.core.files import write_atomically
 from evenhand.errors import OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer
-from evenhand.llm.findings import Suspect, confirm, template_trials
+from evenhand.llm.findings import Suspect, confirm
 from evenhand.llm.interview import open_interview
 from evenhand.llm.result import LanguageModelAudit
 
@@ -151,8 +151,7 @@ def replay_findings(
             suspects.append(Suspect((a, b), number))
         design = Design(interview.templates, interview.names, seed)
         interviewer = Interviewer(interview, excluded=interview.model.file.refused == "excluded")
-        trials = template_trials(suspects, design, pairs, 0, ranks=interview.ranks)
-        confirmations = {item.suspect: item for item in confirm(suspects, trials, interviewer)}
+        confirmations = {item.suspect: item for item in confirm(suspects, design, pairs, 0, interviewer)}
     return [
         ReplayedFinding(
             row,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from textwrap import shorten
+from typing import Literal
 
 from evenhand.core.document import (
     Block,
@@ -24,15 +26,8 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.result import PEOPLE_HIDDEN
-from evenhand.core.text import format_count, format_level, format_percent, format_significant, list_some
-from evenhand.llm.budget import ServiceUsage
-from evenhand.llm.result import (
-    AskedSide,
-    ConfirmedTemplate,
-    GroupGap,
-    GroupOutcome,
-    LanguageModelAudit,
-)
+from evenhand.core.text import format_count, format_level, format_percent, list_some
+from evenhand.llm.result import ConfirmedTemplate, FlipShares, GroupGap, LanguageModelAudit, Narrowing
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
@@ -50,9 +45,6 @@ STOPPED = {
 }
 """Reasons for the end of an audit."""
 
-CAUSES = {"noise": "own noise", "names": "names", "identity": "identity"}
-"""Labels of the causes of flips."""
-
 HEADLINES = 5
 """Maximum number of sentences in the summary."""
 
@@ -63,22 +55,27 @@ MAX_LENGTH = 200
 """Maximum number of characters of a value of a row. The JSON contains the full text."""
 
 TERMS = (
-    "Templates and names are samples, so the interval of a gap holds for other templates and names like these; "
-    "“here” is the gap for exactly these, with the noise of the answers as its only doubt. Flips: the share of pairs, "
-    "one person of each group and each asked about once, that get different answers. Own noise is the part that two "
-    "identical questions have as well, names the part that two names of one group add, identity the part that the "
-    "groups add."
+    "Templates and names are samples. The interval of a gap holds for other templates and names like these; “here” is "
+    "the gap for exactly these, whose interval only includes the noise of the answers. Flips: the share of pairs with "
+    "different answers, if one person of each group is asked about once. Own noise is the part that also occurs "
+    "between two identical questions, names is the additional part between two names of one group, and identity is "
+    "the additional part between the groups."
+)
+
+MORE_REFUSALS = "The model refuses to answer about {more} more often than about {less}, by {size}."
+
+MORE_UNREADABLE = (
+    "Answers about {more} are unreadable more often than answers about {less}, by {size}, which may explain a part of "
+    "the gap."
 )
 
 
 def build_document(result: LanguageModelAudit) -> Document:
     """Build the report of a language-model audit."""
     blocks: list[Block] = [Text(items=tuple(_headlines(result))[:HEADLINES], role="finding")]
-    blocks += [Note(text, "caution") for text in result.cautions]
-    if result.names is not None:
-        blocks += [Note(f"Name list: {text}", "caution") for text in result.names.warnings]
-    if result.interrupted:
-        blocks.append(Note("Interrupted: this was found before.", "caution"))
+    warnings = [] if result.names is None else [f"Name list: {warning}" for warning in result.names.warnings]
+    interruption = ["The audit was interrupted. The results cover the completed sweeps."] * result.interrupted
+    blocks += [Note(text, "caution") for text in (*result.cautions, *warnings, *interruption)]
     blocks += [metric for comparison in result.comparisons for metric in _metrics(result, comparison)]
     blocks.append(Text(TERMS, role="small"))
     for section in (_gaps, _flips, _outcomes, _pairs, _names, _cost, _method):
@@ -91,6 +88,17 @@ def build_document(result: LanguageModelAudit) -> Document:
         made=f"{result.provenance} All numbers at full precision are in the JSON.",
         readings=result.readings,
     )
+
+
+def number_table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[TableRow],
+    kind: Literal["estimated", "observed"] = "estimated",
+) -> Table:
+    """Build a table with labels in its first column and numbers in the other columns."""
+    names = (Column(columns[0]), *(Column(name, numeric=True) for name in columns[1:]))
+    return Table(caption, names, tuple(rows), kind)
 
 
 def _describe_outcome(result: LanguageModelAudit) -> str:
@@ -107,82 +115,64 @@ def _describe_outcome(result: LanguageModelAudit) -> str:
 
 def _headlines(result: LanguageModelAudit) -> Iterator[str]:
     """Yield the main findings: gaps, then causes, refusals and confirmed pairs."""
-    means = {group.group: group.mean for group in result.groups}
     for comparison in result.comparisons:
-        yield _gap_sentence(result, comparison, means)
-    for one in result.comparisons:
-        if one.flips is not None and not isinstance(one.flips.identity, Unknown):
-            yield _flip_sentence(one)
-        if not isinstance(one.refusal_gap, Unknown) and certain(one.refusal_gap):
-            more, less = one.sides(one.refusal_gap)
-            shown = _drop_sign(show_points(_turn(one.refusal_gap)))
-            yield (
-                f"The model refuses to answer about {more} more often than about {less}, by {shown.text} "
-                f"({shown.interval})."
-            )
-        if not isinstance(one.unreadable_gap, Unknown) and certain(one.unreadable_gap):
-            more, less = one.sides(one.unreadable_gap)
-            shown = _drop_sign(show_points(_turn(one.unreadable_gap)))
-            yield (
-                f"Answers about {more} could not be read more often than those about {less}, by {shown.text} "
-                f"({shown.interval}), which may explain a part of the gap."
-            )
+        yield _gap_sentence(result, comparison)
+    for comparison in result.comparisons:
+        if comparison.flips is not None and not isinstance(comparison.flips.identity, Unknown):
+            yield _flip_sentence(comparison, comparison.flips, comparison.flips.identity)
+        for gap, sentence in (
+            (comparison.refusal_gap, MORE_REFUSALS),
+            (comparison.unreadable_gap, MORE_UNREADABLE),
+        ):
+            if certain(gap):
+                more, less = comparison.sides(gap)
+                size = _show_size(show_points, gap)
+                yield sentence.format(more=more, less=less, size=f"{size.text} ({size.interval})")
     if result.tested:
         count = result.findings
         yield (
-            f"Of {format_count(result.tested, 'template or name', 'templates and names')} that differed most and were "
-            f"asked about again, {count or 'none'} {'is' if count == 1 else 'are'} confirmed by fresh questions."
+            f"Of {format_count(result.tested, 'template', 'templates')} that differed most and were asked about again, "
+            f"{count or 'none'} {'is' if count == 1 else 'are'} confirmed by fresh questions."
         )
 
 
-def _gap_sentence(result: LanguageModelAudit, one: GroupGap, means: dict[str, Quantity]) -> str:
-    gap = one.gap
+def _gap_sentence(result: LanguageModelAudit, comparison: GroupGap) -> str:
+    gap = comparison.gap
     if isinstance(gap, Unknown):
-        return f"Whether {one.name} makes a difference is unknown: {gap.reason}."
+        return f"The gap of {comparison.name} is unknown: {gap.reason}."
     family = f", adjusted for {len(result.comparisons)} pairs of groups" if len(result.comparisons) > 1 else ""
     if not certain(gap):
-        shown = show_gap(result, gap)
-        return (
-            f"No difference between {one.group_1} and {one.group_0} is certain: {shown.text}, {shown.interval}{family}."
-        )
-    shown = _drop_sign(show_gap(result, _turn(gap)))
-    more, less = one.sides(gap)
-    rates, size = [means.get(group) for group in (more, less)], shown.text
+        number = show_gap(result, gap)
+        groups = f"{comparison.group_1} and {comparison.group_0}"
+        return f"No difference between {groups} is certain: {number.text}, {number.interval}{family}."
+    number = _show_size(partial(show_gap, result), gap)
+    more, less = comparison.sides(gap)
     sentence = {
-        "rate": f"The group {more} gets the favourable answer more often than {less}, by {size}",
-        "score": f"The group {more} gets a higher probability of the favourable answer than {less}, by {size}",
-        "number": f"The group {more} gets a higher number than {less}, by {size}",
-        "rank": f"The group {more} is placed higher than {less}, by {size} of the ranking",
+        "rate": f"The group {more} gets the favourable answer more often than {less}, by {number.text}",
+        "score": f"The group {more} gets a higher probability of the favourable answer than {less}, by {number.text}",
+        "number": f"The group {more} gets a higher number than {less}, by {number.text}",
+        "rank": f"The group {more} is placed higher than {less}, by {number.text} of the ranking",
     }[result.outcome]
-    shares = [format_percent(rate.value) for rate in rates if rate is not None and not isinstance(rate, Unknown)]
-    against = f"{shares[0]} against {shares[1]}; " if len(shares) == 2 and result.outcome in ("rate", "score") else ""
-    return f"{sentence} ({against}{shown.interval} over other templates and names{family})."
+    means = {group.group: quantity_value(group.mean) for group in result.groups}
+    rates = [format_percent(rate) for rate in map(means.get, (more, less)) if rate is not None]
+    against = f"{rates[0]} against {rates[1]}; " if len(rates) == 2 and _in_points(result) else ""
+    return f"{sentence} ({against}{number.interval} over other templates and names{family})."
 
 
-def _flip_sentence(one: GroupGap) -> str:
+def _flip_sentence(comparison: GroupGap, flips: FlipShares, identity: Quantity) -> str:
     """Describe how often answers differ, and the share due to the groups."""
-    flips = one.flips
-    assert flips is not None
-    identity = flips.identity
-    assert not isinstance(identity, Unknown)
-    if isinstance(flips.asked_once, Unknown):
-        return f"The groups themselves make {show_share(identity).text} of pairs differ, {_interval(identity)}."
-    different = (
-        f"Asked once each, {one.group_1} and {one.group_0} get different answers in "
-        f"{show_share(flips.asked_once).text} of pairs"
-    )
-    identified = f"{show_share(identity).text} identity ({_interval(identity)})"
+    shares = {name: quantity_value(getattr(flips, name)) for name in ("asked_once", "noise", "names")}
+    texts = {name: show_share(getattr(flips, name)).text for name in shares}
+    interval = show_share(identity).interval
     verdict = "so the groups play a part" if certain(identity) else "so it is not certain that the groups play a part"
-    causes = [
-        (name, number)
-        for name, number in (("own noise", flips.noise), ("names", flips.names))
-        if not isinstance(number, Unknown)
-    ]
-    if causes and causes[0][1].value >= flips.asked_once.value:
-        noise = show_share(causes[0][1]).text
-        return f"{different}, no more often than by own noise alone ({noise}); {identified}, {verdict}."
-    parts = ", ".join(f"{show_share(number).text} {name}" for name, number in causes)
-    return f"{different}: {parts}, and {identified}, {verdict}."
+    identified = f"{show_share(identity).text} identity ({interval}), {verdict}."
+    different = (
+        f"Asked once each, {comparison.group_1} and {comparison.group_0} get different answers in "
+        f"{texts['asked_once']} of pairs"
+    )
+    if (shares["noise"] or 0.0) >= (shares["asked_once"] or 0.0):
+        return f"{different}, no more often than by own noise alone ({texts['noise']}); {identified}"
+    return f"{different}: {texts['noise']} own noise, {texts['names']} names, and {identified}"
 
 
 def certain(quantity: Quantity) -> bool:
@@ -198,24 +188,25 @@ def show_points(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     low, high = (getattr(quantity, end, quantity.value) for end in ("low", "high"))
     # Hundredths of a point are only meaningful if the interval is at most a fifth of a point wide.
     digits = 1 if high - low > 0.002 else max(1, len(format_value(quantity, "rate").rstrip(" %").partition(".")[2]))
-    text, start, end = (f"{round(100 * number, digits) + 0.0:+.{digits}f}" for number in (quantity.value, low, high))
-    return ReportedNumber(
-        f"{text} points",
-        number.value,
-        number.kind,
-        number.low,
-        number.high,
-        f"{start} to {end} points",
-        number.confidence,
-        number.basis,
-    )
+    text, start, end = (f"{round(100 * share, digits) + 0.0:+.{digits}f}" for share in (quantity.value, low, high))
+    return replace(number, text=f"{text} points", ends=f"{start} to {end} points")
 
 
 def show_gap(result: LanguageModelAudit, quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     """Format a gap in the unit of the outcome."""
-    if result.outcome in ("rate", "score"):
+    if _in_points(result):
         return show_points(quantity, basis)
     return show_quantity(quantity, "mean_difference" if result.outcome == "number" else "mean_score", basis=basis)
+
+
+def show_mean(result: LanguageModelAudit, quantity: Quantity, basis: str | None = None) -> ReportedNumber:
+    """Format a mean outcome."""
+    return show_quantity(quantity, {"number": "mean", "rank": "mean_score"}.get(result.outcome, "rate"), basis=basis)
+
+
+def _in_points(result: LanguageModelAudit) -> bool:
+    """Check whether the outcome is a share, whose differences are percentage points."""
+    return result.outcome in ("rate", "score")
 
 
 def show_share(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
@@ -226,55 +217,39 @@ def show_share(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     return show_quantity(quantity, "rate", basis=basis)
 
 
-def _drop_sign(number: ReportedNumber) -> ReportedNumber:
+def _show_size(show: Callable[[Quantity], ReportedNumber], gap: Quantity) -> ReportedNumber:
+    """Format the size of a gap, without its sign."""
+    if not isinstance(gap, Unknown) and gap.value < 0:
+        ends = {name: -getattr(gap, end) for name, end in (("low", "high"), ("high", "low")) if hasattr(gap, end)}
+        gap = gap.model_copy(update={"value": -gap.value} | ends)
+    number = show(gap)
     return replace(number, text=number.text.lstrip("+"), ends=number.ends.replace("+", ""))
 
 
-def _turn(quantity: Quantity) -> Quantity:
-    """Reverse a negative difference."""
-    if isinstance(quantity, Unknown) or quantity.value >= 0:
-        return quantity
-    ends = {name: -getattr(quantity, end) for name, end in (("low", "high"), ("high", "low")) if hasattr(quantity, end)}
-    return quantity.model_copy(update={"value": -quantity.value} | ends)
-
-
-def _interval(quantity: Quantity) -> str:
-    return show_share(quantity).interval
-
-
-def _metrics(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
+def _metrics(result: LanguageModelAudit, comparison: GroupGap) -> Iterator[Metric]:
     """Yield the main numbers of one pair of groups."""
     basis, answered = (
         f"from {format_count(pairs, 'pair', 'pairs')} of answers, "
-        f"{format_count(one.templates, 'template', 'templates')}, {one.names_1:,} and {one.names_0:,} names"
-        for pairs in (one.pairs, getattr(one.refusal_gap, "n", 0))
+        f"{format_count(comparison.templates, 'template', 'templates')}, {comparison.names_1:,} and "
+        f"{comparison.names_0:,} names"
+        for pairs in (comparison.pairs, getattr(comparison.refusal_gap, "n", 0))
     )
-    notes = [] if isinstance(one.gap_here, Unknown) else [_here(result, one)]
-    notes += [] if one.narrowing is None else [narrowing_sentence(one)]
-    notes += _unread_notes(result, one)
-    about = f"{one.group_1} minus {one.group_0}"
-    yield Metric(f"gap of the {OUTCOMES[result.outcome]}", show_gap(result, one.gap, basis), tuple(notes), about=about)
-    if one.flips is not None:
-        parts = ", ".join(
-            f"{show_share(number).text} {name}"
-            for name, number in (
-                ("in all when asked once", one.flips.asked_once),
-                ("by own noise", one.flips.noise),
-                ("by names", one.flips.names),
-            )
-            if not isinstance(number, Unknown)
-        )
-        number = show_share(one.flips.identity, basis)
-        yield Metric("flips by identity", number, (parts,) if parts else (), about)
-    yield Metric("gap in refusals", show_points(one.refusal_gap, answered), (), about)
+    about = f"{comparison.group_1} minus {comparison.group_0}"
+    notes = [] if comparison.narrowing is None else [narrowing_sentence(comparison.narrowing)]
+    notes += _unread_notes(result, comparison)
+    gap = show_gap(result, comparison.gap, basis)
+    yield Metric(f"gap of the {OUTCOMES[result.outcome]}", gap, tuple(notes), about=about)
+    if comparison.flips is not None:
+        yield Metric("flips by identity", show_share(comparison.flips.identity, basis), (), about)
+    yield Metric("gap in refusals", show_points(comparison.refusal_gap, answered), (), about)
 
 
-def _unread_notes(result: LanguageModelAudit, one: GroupGap) -> list[str]:
+def _unread_notes(result: LanguageModelAudit, comparison: GroupGap) -> list[str]:
     """Describe the shares of unread answers of two groups, and their treatment."""
     shares = {
         group.group: sum(quantity_value(number) or 0.0 for number in (group.unreadable, group.cut_off))
         for group in result.groups
-        if group.group in (one.group_1, one.group_0)
+        if group.group in (comparison.group_1, comparison.group_0)
     }
     if not any(shares.values()):
         return []
@@ -283,15 +258,8 @@ def _unread_notes(result: LanguageModelAudit, one: GroupGap) -> list[str]:
     return [f"answers that could not be read or were cut off, {counted}: {parts}"]
 
 
-def _here(result: LanguageModelAudit, one: GroupGap) -> str:
-    shown = show_gap(result, one.gap_here)
-    return f"for exactly these templates and names: {shown.text}, {shown.interval}"
-
-
-def narrowing_sentence(one: GroupGap) -> str:
+def narrowing_sentence(narrowing: Narrowing) -> str:
     """Describe how to narrow the interval of a gap."""
-    narrowing = one.narrowing
-    assert narrowing is not None
     if narrowing.what == "nothing":
         return "the interval is as narrow as planned"
     unit = "names per group" if narrowing.what == "names" else narrowing.what
@@ -305,41 +273,24 @@ def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
     yield Heading("Gaps", anchor="gaps")
     yield Figure(
         "language gaps",
-        "Gap of each pair of groups, and of each scenario, with its interval. Right of the line the first group is "
-        "better off. Hollow diamond: over other templates and names. Filled dot: these templates and names alone.",
+        "Gap of each pair of groups, and of each scenario, with its interval. Right of the line, the first group is "
+        "better off. Hollow diamond: over other templates and names. Filled dot: these templates and names only.",
         result,
     )
-    columns = [Column("groups"), Column("templates", numeric=True), Column("gap", numeric=True)]
-    columns += [Column("here", numeric=True), Column("adjusted p", numeric=True)]
     rows = []
-    for one in result.comparisons:
-        rows.append(
-            TableRow(
-                (
-                    f"{one.group_1} minus {one.group_0}",
-                    one.templates,
-                    show_gap(result, one.gap),
-                    show_gap(result, one.gap_here, f"on {one.pairs:,} pairs"),
-                    _show_p(one.p),
-                )
-            )
-        )
-        rows += [
-            TableRow((item.scenario, item.templates, show_gap(result, item.gap), "", _show_p(item.p)), indent=1)
-            for item in one.scenarios
-        ]
-    yield Table(
-        f"Gaps of the {OUTCOMES[result.outcome]}{_describe_adjustment(result)}",
-        tuple(columns),
-        tuple(rows),
-        "estimated",
-    )
-
-
-def _describe_adjustment(result: LanguageModelAudit) -> str:
+    for comparison in result.comparisons:
+        label = f"{comparison.group_1} minus {comparison.group_0}"
+        gap = show_gap(result, comparison.gap)
+        here = show_gap(result, comparison.gap_here, f"on {comparison.pairs:,} pairs")
+        rows.append(TableRow((label, comparison.templates, gap, here, _show_p(comparison.p))))
+        for scenario in comparison.scenarios:
+            cells = (scenario.scenario, scenario.templates, show_gap(result, scenario.gap), "", _show_p(scenario.p))
+            rows.append(TableRow(cells, indent=1))
     pairs, scenarios = len(result.comparisons), sum(len(comparison.scenarios) for comparison in result.comparisons)
     adjustment = f"; adjusted for {pairs} pairs of groups" if pairs > 1 else ""
-    return adjustment + (f"; scenarios adjusted for all {scenarios} of them" if scenarios > 1 else "")
+    adjustment += f"; scenarios adjusted for all {scenarios} of them" if scenarios > 1 else ""
+    caption = f"Gaps of the {OUTCOMES[result.outcome]}{adjustment}"
+    yield number_table(caption, ("groups", "templates", "gap", "here", "adjusted p"), rows)
 
 
 def _show_p(p: float | None) -> str:
@@ -348,8 +299,12 @@ def _show_p(p: float | None) -> str:
 
 def _flips(result: LanguageModelAudit) -> Iterator[Block]:
     """Yield the section of different answers by cause."""
-    split = [(comparison, comparison.flips) for comparison in result.comparisons if comparison.flips is not None]
-    if not split:
+    rows = []
+    for comparison in result.comparisons:
+        if (flips := comparison.flips) is not None:
+            shares = (flips.asked_once, flips.noise, flips.names, flips.identity)
+            rows.append(TableRow((comparison.name, *map(show_share, shares))))
+    if not rows:
         return
     yield Heading("Noise, names and identity", anchor="flips")
     yield Figure(
@@ -358,44 +313,25 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
         "identity.",
         result,
     )
-    columns = (Column("groups"), *(Column(name, numeric=True) for name in ("asked once", *CAUSES.values())))
-    rows = tuple(
-        TableRow(
-            (gap.name, *(show_share(number) for number in (flips.asked_once, flips.noise, flips.names, flips.identity)))
-        )
-        for gap, flips in split
-    )
-    yield Table("Flips by cause", columns, rows, "estimated")
+    yield number_table("Flips by cause", ("groups", "asked once", "own noise", "names", "identity"), rows)
     if not isinstance(result.noise, Unknown):
+        noise = show_share(result.noise)
         yield Text(
-            f"Asked the same question twice, the model answers differently in {show_share(result.noise).text} of "
-            f"cases ({_interval(result.noise)})."
+            f"Asked the same question twice, the model answers differently in {noise.text} of cases ({noise.interval})."
         )
 
 
 def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
     """Yield the section of answers, refusals and unreadable answers by group."""
     yield Heading("Answers, refusals and unreadable answers", anchor="answers")
-    columns = (
-        Column("group"),
-        *(
-            Column(name, numeric=True)
-            for name in ("names", "calls", OUTCOMES[result.outcome], "refused", "unreadable", "cut off", "failed")
-        ),
-    )
-    yield Table(
-        "What was answered about each group; failed questions are in no number",
-        columns,
-        tuple(_outcome_row(result, group) for group in result.groups),
-        "observed",
-    )
-
-
-def _outcome_row(result: LanguageModelAudit, group: GroupOutcome) -> TableRow:
-    name = {"number": "mean", "rank": "mean_score"}.get(result.outcome, "rate")
-    shares = (show_share(number) for number in (group.refused, group.unreadable, group.cut_off))
-    mean = show_quantity(group.mean, name, basis="")
-    return TableRow((group.group, group.names, group.calls, mean, *shares, group.failed))
+    rows = []
+    for group in result.groups:
+        shares = map(show_share, (group.refused, group.unreadable, group.cut_off))
+        mean = show_mean(result, group.mean, basis="")
+        rows.append(TableRow((group.group, group.names, group.calls, mean, *shares, group.failed)))
+    kinds = ("refused", "unreadable", "cut off", "failed")
+    columns = ("group", "names", "calls", OUTCOMES[result.outcome], *kinds)
+    yield number_table("Answers about each group; failed questions are excluded", columns, rows, "observed")
 
 
 def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
@@ -415,24 +351,21 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
     yield Note(PEOPLE_HIDDEN if result.people_left_out else notice)
 
 
-def _pair(result: LanguageModelAudit, one: ConfirmedTemplate) -> Pair:
-    side_1, side_0 = (_side(result, side) for side in (one.side_1, one.side_0))
-    shares = f"{one.group_1} {_mean(result, one.mean_1)}, {one.group_0} {_mean(result, one.mean_0)}"
+def _pair(result: LanguageModelAudit, finding: ConfirmedTemplate) -> Pair:
+    """Show the example of a confirmed template, with the numbers of all fresh pairs."""
+    means = [format_percent(mean) if _in_points(result) else f"{mean:.3g}" for mean in (finding.mean_1, finding.mean_0)]
+    sides = [
+        Side({"group": side.group, "name": side.name}, side.label, side.label == result.favourable)
+        for side in (finding.side_1, finding.side_0)
+    ]
     note = (
-        f"Of {one.pairs:,} fresh pairs {one.group_1} had the better answer in {one.better_1:,}, {one.group_0} in "
-        f"{one.better_0:,}; {OUTCOMES[result.outcome]}: {shares}; adjusted p {_show_p(one.p)}"
+        f"Of {finding.pairs:,} fresh pairs {finding.group_1} had the better answer in {finding.better_1:,}, "
+        f"{finding.group_0} in {finding.better_0:,}; {OUTCOMES[result.outcome]}: {finding.group_1} {means[0]}, "
+        f"{finding.group_0} {means[1]}; adjusted p {_show_p(finding.p)}"
     )
-    title = f"Row {one.template + 1}" + f", {one.scenario}" * bool(one.scenario)
-    row = {name: shorten(str(value), MAX_LENGTH, placeholder="...") for name, value in one.row.items()}
-    return Pair(title, side_1, side_0, row, note)
-
-
-def _mean(result: LanguageModelAudit, value: float) -> str:
-    return format_percent(value) if result.outcome in ("rate", "score") else f"{value:.3g}"
-
-
-def _side(result: LanguageModelAudit, side: AskedSide) -> Side:
-    return Side({"group": side.group, "name": side.name}, side.label, side.label == result.favourable)
+    title = f"Row {finding.template + 1}" + f", {finding.scenario}" * bool(finding.scenario)
+    row = {name: shorten(str(value), MAX_LENGTH, placeholder="...") for name, value in finding.row.items()}
+    return Pair(title, sides[0], sides[1], row, note)
 
 
 def _names(result: LanguageModelAudit) -> Iterator[Block]:
@@ -453,53 +386,33 @@ def _names(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _cost(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of calls, cost, reason for the end, and advice on narrower intervals."""
+    """Yield the section of calls, cost and the reason for the end."""
+    usage = result.usage
+    stored = f"; {usage.remembered:,} more answers were stored and cost nothing" if usage.remembered else ""
+    failed = f"; {usage.failed:,} failed" if usage.failed else ""
     yield Heading("Calls and cost", anchor="cost")
     yield Facts(
         (
-            *describe_usage(result.usage),
-            ("sweeps", f"{result.sweeps:,}; looked at {format_count(result.looks, 'time', 'times')}"),
+            ("calls", f"{usage}{stored}{failed}"),
+            ("tokens", f"{usage.tokens_in:,} in, {usage.tokens_out:,} out"),
+            ("sweeps", f"{result.sweeps:,}; gaps evaluated {format_count(result.looks, 'time', 'times')}"),
             ("stopped because", STOPPED[result.stopped_by]),
-            *((f"to narrow {gap.name}", narrowing_sentence(gap)) for gap in result.comparisons if gap.narrowing),
         )
     )
 
 
-def describe_usage(usage: ServiceUsage) -> Iterator[tuple[str, str]]:
-    """Yield the calls to a service and their cost, as facts."""
-    again = f"; {usage.remembered:,} more answers were remembered and cost nothing" if usage.remembered else ""
-    failed = f"; {usage.failed:,} failed" if usage.failed else ""
-    yield "calls", f"{usage.calls:,}{again}{failed}"
-    uncounted = (
-        f"; the service did not count those of {format_count(usage.assumed, 'call', 'calls')}, which enter with "
-    )
-    tokens = f"{usage.tokens_in:,} in, {usage.tokens_out:,} out"
-    yield "tokens", f"{tokens}{uncounted}their maximum" if usage.assumed else tokens
-    if usage.money is None:
-        yield "price", "the file gives no prices"
-        return
-    assumed = (
-        f", of which at most {format_significant(usage.assumed_money)} for calls not counted"
-        if usage.assumed_money
-        else ""
-    )
-    earlier = f"; {format_significant(usage.remembered_money)} in earlier runs" if usage.remembered_money else ""
-    yield "price", f"{format_significant(usage.money)}{assumed}{earlier}"
-
-
 def _method(result: LanguageModelAudit) -> Iterator[Block]:
     """Yield the section of the method."""
-    yield Heading("How it was done", anchor="method", detail=True)
+    yield Heading("Method", anchor="method", detail=True)
     level = next(
         (format_level(item.gap.confidence) for item in result.comparisons if hasattr(item.gap, "confidence")), ""
     )
-    goal = "a precision of the gaps" if result.goal == "precision" else "a decision about the gaps"
     methods = dict.fromkeys(getattr(comparison.gap, "method", "") for comparison in result.comparisons)
     settings = [f"{name} {value}" for name, value in result.settings.items()]
     entries = [
         ("model", f"{result.model} at {result.service}"),
         ("file", result.file),
-        ("asked until", goal),
+        ("goal", result.goal),
         ("intervals", ", ".join(filter(None, (level, *methods)))),
         ("settings", list_some(settings, 40)),
     ]
