@@ -135,7 +135,7 @@ def test_what_cannot_be_counted_is_refused():
     rows = engines(FRAME)["duckdb"]
     tables = {"surname": "surnames.csv"}
     proxy = DossierConfig(**SELECTION | {"proxy": {"surname": "sex", "tables": tables}})
-    with pytest.raises(OptionError, match="need every person"):
+    with pytest.raises(OptionError, match="require the rows in memory"):
         compile_dossier(rows, proxy, dossiers=("disparity",))
     with pytest.raises(DossierError, match="expected finite numbers as scores"):
         compile_dossier(rows, DossierConfig(**SELECTION | {"outcome": {"column": "sex", "kind": "score"}}))

@@ -153,7 +153,7 @@ def test_intervals_are_in_the_json_and_in_no_document_of_local_law_144():
 
 def test_a_check_needs_the_results_and_finds_their_changes():
     dossier = compiled(["alternatives"], [DONE])
-    with pytest.raises(OptionError, match="rests on results"):
+    with pytest.raises(OptionError, match="is based on results"):
         find_changed_cells(dossier, PEOPLE)
     assert find_changed_cells(DossierResult.from_json(dossier.to_json()), PEOPLE, results=[DONE]) == []
     written = json.loads(dossier.to_json())

@@ -66,7 +66,7 @@ def test_what_cannot_be_a_proxy_is_refused(tables):
     for text, said in (
         ("name,a\nLee,1\n", "at least two groups"),
         ("name,a,b\nLee,1,x\n", "probabilities"),
-        ("name,a,b\nLee,0.5,0.5\nLEE,0.5,0.5\n", "twice"),
+        ("name,a,b\nLee,0.5,0.5\nLEE,0.5,0.5\n", "duplicate name"),
         ("name,a,c\nLee,0.5,0.5\n", "expected the groups"),
     ):
         (tables / "places.csv").write_text(text)

@@ -1,4 +1,4 @@
-"""Make a dossier of people and outcomes, and check one against its data."""
+"""Compile a dossier from people and outcomes, and verify a dossier against its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.core.typing import Booleans
 from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig, check_dossier_config
 from evenhand.dossier.evidence import read_evidence
-from evenhand.dossier.findings import bound_rates, find_beyond_thresholds
+from evenhand.dossier.findings import bound_rates, check_thresholds
 from evenhand.dossier.membership import OutcomeProxies, ProxyTable, read_memberships
 from evenhand.dossier.outline import find_open_fields
 from evenhand.dossier.people import AssessedPeople, read_people
@@ -44,22 +44,22 @@ def compile_dossier(
     data: DataFile | None = None,
     results: Sequence[Result | Path | str] = (),
 ) -> DossierResult:
-    """Compute the tables that rules ask for, from people and outcomes alone, by the rules' own formulas.
+    """Compute the tables that rules require, from people and outcomes, by the formulas of the rules.
 
     Args:
-        frame: a data frame, one person per row, with the columns that the configuration names. The rows of a lazy one
-            (Polars, DuckDB, Spark, ...) are counted where they are; the numbers are the same.
-        config: columns, categories, and what people must say; or the entries of a configuration, as a mapping.
-        dossiers: which documents are wanted.
-        as_of: the day by whose law it is made; by default the day of the audit, or today where that is open.
-        today: the day on which it is made.
-        data: what the data is called; its name is part of messages.
-        results: of mitigations, searches for alternatives and refutations, or their JSON files, as evidence.
+        frame: Data frame with one person per row and the configured columns. The rows of a lazy frame (Polars, DuckDB,
+            Spark, ...) are counted by its engine, with the same numbers.
+        config: Configuration of the dossier, or its entries as a mapping.
+        dossiers: Documents to compile.
+        as_of: Date that determines the applicable law. Default: date of the audit, or today if it is not set.
+        today: Date of the dossier.
+        data: Name of the data, which is used in messages.
+        results: Results of mitigations, searches for alternatives and refutations, or their JSON files.
 
     Raises:
-        DossierError: people, outcomes or the configuration do not allow it; ``code`` says why.
-        DataError: a result cannot be read, or is of a kind or a schema version that is not known here.
-        OptionError: an entry of the configuration is missing, unknown or invalid.
+        DossierError: The people, the outcomes or the configuration do not permit a dossier. ``code`` is the reason.
+        DataError: A result cannot be read, or its kind or schema version is not supported.
+        OptionError: An entry of the configuration is missing, unknown or invalid.
     """
     config = config if isinstance(config, DossierConfig) else check_dossier_config(config)
     made_on = today or dt.date.today()
@@ -67,26 +67,26 @@ def compile_dossier(
     if audited_on is not None and audited_on > made_on:
         message = f"the audit is dated {audited_on}, and today is {made_on}"
         raise DossierError(
-            message, code="audit-date-in-future", location="audit.date", hint="give the day of the audit"
+            message, code="audit-date-in-future", location="audit.date", hint="correct the date of the audit"
         )
     if config.proxy is not None and "ll144" in dossiers:
         raise DossierError(
-            "this dossier counts people by the categories that they have, never by proxies",
+            "this dossier counts people by recorded categories, not by proxies",
             code="proxy-in-ll144",
             location="proxy",
-            hint="leave proxy out of its configuration",
+            hint="remove proxy from the configuration",
         )
     if config.proxy is not None and "disparity" not in dossiers:
         raise OptionError(
-            f"groups known by probability are shown by the dossier disparity alone, got {', '.join(dossiers)}",
+            f"group probabilities are supported only by the dossier disparity, got {', '.join(dossiers)}",
             location="proxy",
-            hint="leave proxy out, or write disparity",
+            hint="remove proxy, or compile disparity",
         )
     if config.proxy is not None and is_lazy(frame):
         raise OptionError(
-            "groups known by names and places need every person, and these rows are counted where they are",
+            "group probabilities from names and places require the rows in memory, got a lazy frame",
             location="proxy",
-            hint="leave proxy out, or read a sample of the rows into memory",
+            hint="remove proxy, or read a sample of the rows into memory",
         )
     evidence = read_evidence(results)
     open_fields = tuple(find_open_fields(config, dossiers, evidence))
@@ -101,7 +101,8 @@ def compile_dossier(
         unknown |= column.codes < 0
     assessed, number = people.number(people.assessed), int(people.counts.sum())
     runs = tuple(
-        _tabulate_outcome(of, who[people.assessed], crossings, exclusions, people) for of, who in people.outcomes
+        _tabulate_outcome(of, selected[people.assessed], crossings, exclusions, people)
+        for of, selected in people.outcomes
     )
     proxies, proxy_tables = _measure_proxies(frame, people, config, data.name)
     words = people.words
@@ -128,7 +129,7 @@ def compile_dossier(
         runs=runs,
         trade=_compare_scores(people, crossings, config),
         intervals=tuple(bound_rates(run.of, table) for run in runs for table in run.ll144),
-        thresholds=tuple(one for run in runs for one in find_beyond_thresholds(run.of, run.four_fifths, config)),
+        thresholds=tuple(finding for run in runs for finding in check_thresholds(run.of, run.four_fifths, config)),
         proxies=proxies,
         proxy_tables=proxy_tables,
         evidence=evidence,
@@ -145,14 +146,15 @@ def compile_dossier(
 def _measure_proxies(
     frame: Any, people: AssessedPeople, config: DossierConfig, location: str
 ) -> tuple[tuple[OutcomeProxies, ...], tuple[ProxyTable, ...]]:
-    """Return the rates of groups known by probability, of each outcome, and the tables; nothing without a proxy."""
+    """Compute the rates of groups with group probabilities by outcome. Empty without a proxy."""
     if config.proxy is None:
         return (), ()
     memberships, tables = read_memberships(frame, config.proxy, location=location)
     assessed = np.flatnonzero(people.assessed)
-    found = memberships.at(assessed)
+    assessed_memberships = memberships.at(assessed)
     return tuple(
-        OutcomeProxies(of=of, rates=measure_proxies(who[assessed], found)) for of, who in people.outcomes
+        OutcomeProxies(of=of, rates=measure_proxies(selected[assessed], assessed_memberships))
+        for of, selected in people.outcomes
     ), tables
 
 
@@ -182,7 +184,7 @@ def _tabulate_outcome(
 def _compare_scores(
     people: AssessedPeople, crossings: Sequence[Crossing], config: DossierConfig
 ) -> tuple[ScoreComparisons, ...] | None:
-    """Return what scores say by each attribute whose reference is declared; None without scores or references."""
+    """Compare the scores by each attribute with a declared reference. None without scores or references."""
     if people.scores is None or not config.reference:
         return None
     return tuple(
@@ -193,22 +195,22 @@ def _compare_scores(
 
 
 def find_changed_cells(written: DossierResult, frame: Any, *, results: Sequence[Result | Path | str] = ()) -> list[str]:
-    """Compute a dossier again from its data, and return every cell that differs, by its place in the JSON.
+    """Compile a dossier again from its data, and list all cells that differ, by their path in the JSON.
 
-    Numbers may differ by 1e-9 relatively, which is what another machine may round differently.
+    Numbers may have a relative difference of 1e-9, because other machines may round differently.
 
     Args:
-        written: the dossier as it was read.
-        frame: the people that it is said to be about.
-        results: those that it rests on, in the same order.
+        written: Dossier to verify.
+        frame: People of the dossier.
+        results: Results that the dossier is based on, in the same order.
 
     Raises:
-        OptionError: it rests on results, and they are not given.
-        DossierError: these people do not fit its configuration.
+        OptionError: The dossier is based on results, and they are missing.
+        DossierError: The people do not fit the configuration.
     """
     if written.evidence and not results:
-        names = ", ".join(one.name for one in written.evidence)
-        raise OptionError(f"this dossier rests on results: {names}", hint="give them: `results=[FILE, ...]`")
+        names = ", ".join(file.name for file in written.evidence)
+        raise OptionError(f"this dossier is based on results: {names}", hint="pass them: `results=[FILE, ...]`")
     again = compile_dossier(
         frame,
         written.config,
@@ -220,19 +222,19 @@ def find_changed_cells(written: DossierResult, frame: Any, *, results: Sequence[
     )
     skipped = {"evenhand", "citations", "data", "seconds"}
     skipped |= {name for name in ("outcome_words", "table_reading") if getattr(written, name) is None}
-    one, other = ({k: v for k, v in each.plain().items() if k not in skipped} for each in (written, again))
-    return list(_differences(one, other, ""))
+    left, right = ({k: v for k, v in dossier.plain().items() if k not in skipped} for dossier in (written, again))
+    return list(_list_differences(left, right, ""))
 
 
-def _differences(one: Any, other: Any, place: str) -> Iterator[str]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in dict.fromkeys([*one, *other]):
-            yield from _differences(one.get(key), other.get(key), f"{place}.{key}".removeprefix("."))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for number, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from _differences(left, right, f"{place}[{number}]")
-    elif isinstance(one, float) and isinstance(other, float):
-        if not abs(one - other) <= 1e-9 * max(abs(one), abs(other)):
-            yield f"{place}: written {one!r}, computed {other!r}"
-    elif one != other or type(one) is not type(other):
-        yield f"{place}: written {one!r}, computed {other!r}"
+def _list_differences(left: Any, right: Any, path: str) -> Iterator[str]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in dict.fromkeys([*left, *right]):
+            yield from _list_differences(left.get(key), right.get(key), f"{path}.{key}".removeprefix("."))
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for number, pair in enumerate(zip(left, right, strict=True)):
+            yield from _list_differences(*pair, f"{path}[{number}]")
+    elif isinstance(left, float) and isinstance(right, float):
+        if not abs(left - right) <= 1e-9 * max(abs(left), abs(right)):
+            yield f"{path}: written {left!r}, computed {right!r}"
+    elif left != right or type(left) is not type(right):
+        yield f"{path}: written {left!r}, computed {right!r}"

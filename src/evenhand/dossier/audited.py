@@ -1,4 +1,4 @@
-"""A dossier of the people that an audit is about, so that both say the same of them."""
+"""Dossier of the people of an audit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.schema.people import People
 from evenhand.schema.words import word_of
 
 OUTCOME = "favourable decision"
-"""The column of decisions, beside those of the people; its name is made longer where they have such a column."""
+"""Name of the column of decisions. It is extended if the data have a column with this name."""
 
 
 def compile_audited(
@@ -29,22 +29,22 @@ def compile_audited(
     dossiers: Sequence[DossierName] = ("ll144",),
     data_name: str = "data",
 ) -> DossierResult:
-    """Return a dossier of the people of an audit, those included whom it left out: they have no outcome.
+    """Compile a dossier of the people of an audit. People who the audit excluded have no outcome.
 
-    Categories are those of the protected attributes as they stand in the data; what the schema declares as unknown is
-    unknown. What only people can say is open.
+    The categories are those of the protected attributes in the data. Values that the schema declares as unknown are
+    unknown. Fields that a person must fill in are left open.
 
     Args:
-        people: whom the audit was about.
-        selected: who of them is given the favourable decision, shape (n,).
-        frame: the data as they were read, with those whom the audit left out; ``people.rows`` are rows of it.
-        protected: attributes that tables are made by; those without categories are left out.
-        dossiers: which documents are wanted.
-        data_name: what the data is called.
+        people: People of the audit.
+        selected: Whether each person gets the favourable decision, shape (n,).
+        frame: Data as read, including excluded rows. ``people.rows`` are rows of it.
+        protected: Attributes of the tables. Those without categories are omitted.
+        dossiers: Documents to compile.
+        data_name: Name of the data.
 
     Raises:
-        OptionError: no protected attribute has categories.
-        DossierError: people or outcomes do not allow it; ``code`` says why.
+        OptionError: No protected attribute has categories.
+        DossierError: The people or the outcomes do not permit a dossier. ``code`` is the reason.
     """
     import narwhals as nw
     import pandas as pd
@@ -53,24 +53,29 @@ def compile_audited(
     attributes = [schema[name] for name in protected if schema[name].values is not None]
     if not attributes:
         raise OptionError(
-            f"a dossier needs a protected attribute with categories, got {', '.join(protected)}",
-            hint="write it from data with categories: evenhand dossier DATA",
+            f"a dossier requires a protected attribute with categories, got {', '.join(protected)}",
+            hint="compile it from data with categories: evenhand dossier DATA",
         )
-    given = nw.from_native(frame, eager_only=True)
-    columns: dict[str, Any] = {one.name: given.get_column(one.name).to_list() for one in attributes}
+    table = nw.from_native(frame, eager_only=True)
+    columns: dict[str, Any] = {attribute.name: table.get_column(attribute.name).to_list() for attribute in attributes}
     column = OUTCOME
     while column in columns:
         column += " made"
-    outcome = np.full(len(given), "", dtype=object)
+    outcome = np.full(len(table), "", dtype=object)
     outcome[people.rows] = np.where(selected, "1", "0")
     columns[column] = outcome
-    unknown = dict.fromkeys(["", "Unknown", *(str(word) for one in attributes for word in one.unknown or ())])
+    unknown = dict.fromkeys(
+        ["", "Unknown", *(str(word) for attribute in attributes for word in attribute.unknown or ())]
+    )
     config = DossierConfig.model_validate(
         {
             "outcome": {"column": column},
             "attributes": {
-                one.name: {"column": one.name, "categories": _list_categories(one, columns[one.name], unknown)}
-                for one in attributes
+                attribute.name: {
+                    "column": attribute.name,
+                    "categories": _list_categories(attribute, columns[attribute.name], unknown),
+                }
+                for attribute in attributes
             },
             "unknown": list(unknown),
         }
@@ -79,6 +84,6 @@ def compile_audited(
 
 
 def _list_categories(attribute: Attribute, cells: Iterable[Any], unknown: Iterable[str]) -> list[str]:
-    """Return the categories of an attribute that occur among cells, sorted."""
+    """List the categories of an attribute that occur in some cells, sorted."""
     words = {word_of(cell) for cell in cells}
     return sorted({word_of(value) for value in attribute.values or ()} & words - {*unknown})

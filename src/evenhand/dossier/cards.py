@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def write_card(audit: AuditResult) -> str:
-    """Write an audit as a section of a model card: metadata that the Hub reads, then the findings and all numbers.
+    """Write an audit as a section of a model card: metadata for the Hub, followed by the findings and all numbers.
 
-    Unknown numbers stand in the table with the reason, and not in the metadata.
+    Unknown numbers are listed in the table with the reason, but not in the metadata.
     """
     numbers = list_numbers(audit)
     metrics = [line for number in numbers for line in _list_metrics(number)]
@@ -30,6 +30,7 @@ def write_card(audit: AuditResult) -> str:
         "metrics": metrics,
     }
     metadata = {"tags": ["fairness"], "model-index": [{"name": audit.model.name, "results": [entry]}]}
+    reading = f"{audit.data.people:,} people." if audit.table_reading is None else audit.table_reading.describe()
     front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000)
     lines = [
         "---",
@@ -37,8 +38,7 @@ def write_card(audit: AuditResult) -> str:
         "",
         "## Fairness",
         "",
-        f"Audited on {_escape(audit.data.name)}. {_escape(describe_reading(audit))} "
-        f"Protected: {', '.join(audit.protected)}.",
+        f"Audited on {_escape(audit.data.name)}. {_escape(reading)} Protected: {', '.join(audit.protected)}.",
         "",
         *(f"- {_escape(sentence)}" for sentence in list_findings(audit)),
         "",
@@ -53,7 +53,7 @@ def write_card(audit: AuditResult) -> str:
 
 
 def list_numbers(audit: AuditResult) -> list[ResultNumber]:
-    """Return the numbers of an audit that are quantities with a kind."""
+    """List the numbers of an audit that are quantities."""
     return [number for number in audit.numbers() if isinstance(number.quantity, Known | Unknown)]
 
 
@@ -93,19 +93,14 @@ def _escape(text: str) -> str:
     return " ".join(text.split())
 
 
-def describe_reading(audit: AuditResult) -> str:
-    """Describe how the table of an audit was read, or count its people if that is unknown."""
-    return f"{audit.data.people:,} people." if audit.table_reading is None else audit.table_reading.describe()
-
-
 def slice_of(number: ResultNumber) -> str:
-    """Describe the people that a number is about, such as ``sex: Female``, and those left out."""
+    """Describe the people of a number, such as ``sex: Female``, and excluded groups."""
     people = ": ".join(filter(None, (number.attribute.replace("_x_", " x "), number.group or number.note)))
     left_out = f"not assessable: {number.left_out}" if number.left_out else ""
-    return "; ".join(filter(None, (people or "everybody", left_out, number.caution)))
+    return "; ".join(filter(None, (people or "all people", left_out, number.caution)))
 
 
 def list_findings(audit: AuditResult) -> list[str]:
-    """Return the sentences of the audit's first screen, worst first."""
+    """List the main findings of an audit, worst first."""
     opening, _ = audit.document().sections()
     return [item for block in opening if isinstance(block, Text) and block.role == "finding" for item in block.items]

@@ -1,4 +1,4 @@
-"""Laws and rules that dossiers name: one file, with their status, their validity, and what was read of them when."""
+"""Laws and rules cited in dossiers, with their status, validity and last check."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from evenhand.core.result_part import ResultPart
 from evenhand.errors import DossierError
 
 STALE_DAYS = 180
-"""Days after which a check of a citation counts as old."""
+"""Number of days after which the check of a citation is outdated."""
 
 
 class Citation(ResultPart):
-    """A law, a rule or a draft.
+    """Law, rule or draft.
 
     Attributes:
-        id: its name in this file; citation: how it is cited; dossiers: those that print it.
-        status: what it is; valid_from, valid_to: first and last day on which it applies, None where there is none.
-        source: where its text stands; seen: what was read of it; checked_on: when that was.
+        id: Name in the file of citations.
+        citation: Official citation.
+        dossiers: Dossiers that cite it.
+        status: Legal status.
+        valid_from, valid_to: First and last day of validity. None without a limit.
+        source: Source of the text.
+        seen: Text that was read for the last check.
+        checked_on: Date of the last check.
     """
 
     id: str
@@ -38,7 +43,7 @@ class Citation(ResultPart):
     checked_on: dt.date
 
     def applies(self, day: dt.date) -> bool:
-        """Return whether it applies on a day. A draft never applies."""
+        """Check whether the rule applies on a day. Drafts never apply."""
         return (
             self.status != "draft"
             and (self.valid_from is None or self.valid_from <= day)
@@ -46,38 +51,38 @@ class Citation(ResultPart):
         )
 
     def is_stale(self, day: dt.date) -> bool:
-        """Return whether the last check is more than 180 days old on a day."""
+        """Check whether the last check is outdated on a day."""
         return (day - self.checked_on).days > STALE_DAYS
 
 
 @cache
 def list_citations() -> tuple[Citation, ...]:
-    """Return all citations."""
-    place = Path(__file__).parent / "citations.yaml"
-    found = read_configuration(place, example="citations.yaml", entries="citations")
-    return TypeAdapter(tuple[Citation, ...]).validate_python(found["citations"])
+    """Read all citations."""
+    file = Path(__file__).parent / "citations.yaml"
+    content = read_configuration(file, example="citations.yaml", entries="citations")
+    return TypeAdapter(tuple[Citation, ...]).validate_python(content["citations"])
 
 
 def cite(id: str) -> str:
-    """Return how a law is cited, by its name in the file."""
-    return next(one.citation for one in list_citations() if one.id == id)
+    """Return the official citation of a law, by its name in the file."""
+    return next(citation.citation for citation in list_citations() if citation.id == id)
 
 
 def require_validity(dossiers: Sequence[str], day: dt.date) -> tuple[Citation, ...]:
-    """Return the citations of some dossiers, which must apply on a day; drafts are told as such and not required.
+    """Return the citations of some dossiers, and check that all except drafts apply on a day.
 
     Raises:
-        DossierError: not-in-force.
+        DossierError: A law does not apply (``not-in-force``).
     """
-    found = tuple(one for one in list_citations() if set(one.dossiers) & set(dossiers))
-    for one in found:
-        if one.status != "draft" and not one.applies(day):
-            valid = f"from {one.valid_from}" if one.valid_from and day < one.valid_from else f"until {one.valid_to}"
+    citations = tuple(citation for citation in list_citations() if set(citation.dossiers) & set(dossiers))
+    for law in citations:
+        if law.status != "draft" and not law.applies(day):
+            valid = f"from {law.valid_from}" if law.valid_from and day < law.valid_from else f"until {law.valid_to}"
             raise DossierError(
-                f"{one.citation} does not apply on {day}: it is valid {valid}",
+                f"{law.citation} does not apply on {day}: it is valid {valid}",
                 code="not-in-force",
                 location="audit.date",
-                hint="make the dossier by the law of another day: `as_of=DATE`",
-                citation=one.id,
+                hint="use the law of another day: `as_of=DATE`",
+                citation=law.id,
             )
-    return found
+    return citations

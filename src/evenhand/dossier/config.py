@@ -1,4 +1,4 @@
-"""The configuration of a dossier: what people say about a system, its audit and the columns of its data."""
+"""Configuration of a dossier: system, audit, data and columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.schema.words import outcome_key, word_of
 
 
 def _as_text(value: Any) -> Any:
-    """Convert a value of YAML to the word of a table: ``1`` and ``"1"`` are the same word."""
+    """Convert a YAML value to the string in a table. ``1`` and ``"1"`` are equal."""
     if isinstance(value, bool) or value is None:
         return str(value).lower() if value is not None else ""
     return str(value) if isinstance(value, int | float) else value
@@ -26,7 +26,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_mapping(value: Any) -> Any:
-    """Convert categories to a mapping from values; a list names values that are categories themselves."""
+    """Convert categories to a mapping from values. A list contains values that are categories."""
     if not isinstance(value, list | tuple | Mapping):
         return value
     pairs = value.items() if isinstance(value, Mapping) else zip(value, value, strict=True)
@@ -42,57 +42,57 @@ Words = Annotated[tuple[Word, ...], BeforeValidator(_as_list)]
 
 
 class DossierPart(BaseModel):
-    """A part of a dossier's configuration: immutable, and other entries are refused."""
+    """Immutable part of the configuration of a dossier. Unknown entries are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class SystemFields(DossierPart):
-    """The system that is audited."""
+    """Audited system."""
 
     name: str | None = setting(None, "name of the system")
-    vendor: str | None = setting(None, "who made it")
-    version: Word | None = setting(None, "its version")
-    purpose: str | None = setting(None, "what it is used for")
-    distribution_date: dt.date | None = setting(None, "the day from which it was distributed or used")
-    file: str | None = setting(None, "the file of the model, as its name or fingerprint")
+    vendor: str | None = setting(None, "vendor of the system")
+    version: Word | None = setting(None, "version of the system")
+    purpose: str | None = setting(None, "purpose of the system")
+    distribution_date: dt.date | None = setting(None, "first day of distribution or use")
+    file: str | None = setting(None, "name or fingerprint of the model file")
 
 
 class AuditorFields(DossierPart):
-    """The auditor."""
+    """Auditor."""
 
     name: str | None = setting(None, "name of the auditor")
     organisation: str | None = setting(None, "organisation of the auditor")
-    independence: str | None = setting(None, "why the auditor is independent of the system")
+    independence: str | None = setting(None, "reason why the auditor is independent of the system")
 
 
 class AuditFields(DossierPart):
-    """The audit."""
+    """Audit."""
 
-    date: dt.date | None = setting(None, "the day of the audit")
-    owner: str | None = setting(None, "who is responsible for the audit on the user's side")
+    date: dt.date | None = setting(None, "date of the audit")
+    owner: str | None = setting(None, "person responsible for the audit at the user")
 
 
 class DataFields(DossierPart):
-    """Where the data comes from."""
+    """Source of the data."""
 
-    kind: Literal["historical", "test"] | None = setting(None, "historical data, or test data")
-    whose: str | None = setting(None, "whose data it is")
+    kind: Literal["historical", "test"] | None = setting(None, "historical or test data")
+    whose: str | None = setting(None, "owner of the data")
     period: tuple[dt.date, dt.date] | None = setting(None, "first and last day of the data")
-    obtained: str | None = setting(None, "how and when it was obtained")
-    explanation: str | None = setting(None, "what the data is, and why it is fit")
-    why_test: str | None = setting(None, "why test data is used; for test data alone")
-    how_made: str | None = setting(None, "how the test data was made; for test data alone")
+    obtained: str | None = setting(None, "method and time of the data collection")
+    explanation: str | None = setting(None, "description of the data, and its suitability")
+    why_test: str | None = setting(None, "reason for using test data; only for test data")
+    how_made: str | None = setting(None, "generation of the test data; only for test data")
 
 
 class OutcomeFields(DossierPart):
-    """The column of outcomes."""
+    """Column of outcomes."""
 
     column: str
     kind: Literal["selection", "score", "classes"] = "selection"
-    selected: Words = setting((), "values that mean selected; without them 1 is selected and 0 is rejected")
+    selected: Words = setting((), "values that mean selected; default: 1 means selected, 0 rejected")
     rejected: Words = setting((), "values that mean rejected; not needed if the column has one other value")
-    classes: Words = setting((), "the classes, in the order of the tables; without them those in the data, sorted")
+    classes: Words = setting((), "classes in the order of the tables; default: sorted classes of the data")
 
     @model_validator(mode="after")
     def _check_words(self) -> OutcomeFields:
@@ -105,16 +105,16 @@ class OutcomeFields(DossierPart):
 
 
 class AttributeFields(DossierPart):
-    """A column of people, and the category that each value means."""
+    """Column of an attribute, with the category of each value."""
 
     column: str
     categories: Annotated[dict[str, str] | None, BeforeValidator(_as_mapping)] = setting(
-        None, "value -> category, in the order of the rows; without it the values in the data, sorted"
+        None, "mapping from values to categories, in the order of the rows; default: sorted values of the data"
     )
 
 
 class ExclusionFields(DossierPart):
-    """A category that is left out of impact ratios, and why."""
+    """Category that is excluded from impact ratios, and the reason."""
 
     by: Words
     category: Words
@@ -122,14 +122,14 @@ class ExclusionFields(DossierPart):
 
 
 class ThresholdFields(DossierPart):
-    """Limits that people declare: a ratio below the first, or a difference above the second, is beyond them."""
+    """Declared limits of ratios and differences."""
 
-    ratio: float | None = setting(None, "the lowest ratio of rates that is within the threshold", gt=0)
-    difference: float | None = setting(None, "the largest difference of rates that is within the threshold", ge=0, le=1)
+    ratio: float | None = setting(None, "minimum ratio of rates within the threshold", gt=0)
+    difference: float | None = setting(None, "maximum difference of rates within the threshold", ge=0, le=1)
 
 
 class ProxyTableFields(DossierPart):
-    """Files of the tables of a proxy, each with a column ``name`` and a column of probabilities per group."""
+    """Table files of a proxy, with a column ``name`` and a column of probabilities for each group."""
 
     surname: str = setting(..., "P(group | surname)")
     first_name: str | None = setting(None, "P(first name | group)")
@@ -137,7 +137,7 @@ class ProxyTableFields(DossierPart):
 
 
 class ProxyFields(DossierPart):
-    """Columns by which groups are known by probability alone, where people's own categories are not recorded."""
+    """Columns that determine group probabilities, for people without recorded categories."""
 
     surname: str = setting(..., "column of surnames")
     first_name: str | None = setting(None, "column of first names")
@@ -148,12 +148,12 @@ class ProxyFields(DossierPart):
     def _require_tables(self) -> ProxyFields:
         for part in ("first_name", "geography"):
             if (getattr(self, part) is None) != (getattr(self.tables, part) is None):
-                raise ValueError(f"{part} needs both a column and a table")
+                raise ValueError(f"{part} requires a column and a table")
         return self
 
 
 class DossierConfig(DossierPart):
-    """Everything that a dossier needs beside the people: columns, categories, and what people must say."""
+    """Configuration of a dossier: system, audit, data, columns and categories."""
 
     system: SystemFields = SystemFields()
     auditor: AuditorFields = AuditorFields()
@@ -172,7 +172,7 @@ class DossierConfig(DossierPart):
     @model_validator(mode="after")
     def _require_groups(self) -> DossierConfig:
         if not self.attributes and self.proxy is None:
-            raise ValueError("there is nothing in attributes, and no proxy")
+            raise ValueError("attributes are empty, and there is no proxy")
         return self
 
 
@@ -180,7 +180,7 @@ def read_dossier_config(path: str | Path) -> DossierConfig:
     """Read the configuration of a dossier from a YAML or TOML file.
 
     Raises:
-        OptionError: the file cannot be read, or an entry is missing, unknown or makes no sense.
+        OptionError: The file cannot be read, or an entry is missing, unknown or invalid.
     """
     path = Path(path)
     entries = read_configuration(path, example="dossier.yaml", entries="outcome and attributes, at least")
@@ -191,7 +191,7 @@ def check_dossier_config(entries: Mapping[str, Any], *, location: str | None = N
     """Build the configuration of a dossier from its entries.
 
     Raises:
-        OptionError: an entry is missing, unknown or invalid.
+        OptionError: An entry is missing, unknown or invalid.
     """
     return check_configuration(
         lambda: DossierConfig.model_validate(entries),
@@ -204,44 +204,41 @@ def check_dossier_config(entries: Mapping[str, Any], *, location: str | None = N
     )
 
 
-"""The entries at each place, for messages."""
-
-
 TEMPLATE = """\
 # Configuration of a dossier: {names}.
-# An entry that is left empty is printed as "to be filled"; only outcome and attributes are needed for the tables.
+# Empty entries are printed as "to be filled"; the tables require only outcome and attributes.
 system:
   name:                       # name of the system
-  vendor:                     # who made it
+  vendor:                     # vendor of the system
   version:
-  purpose:                    # what it is used for
-  distribution_date:          # YYYY-MM-DD, the day from which it was distributed or used
-  file:                       # the model's file or fingerprint, if it can be named
+  purpose:                    # purpose of the system
+  distribution_date:          # YYYY-MM-DD, first day of distribution or use
+  file:                       # name or fingerprint of the model file
 auditor:
   name:
   organisation:
-  independence:               # why the auditor is independent of the system
+  independence:               # reason why the auditor is independent
 audit:
   date:                       # YYYY-MM-DD
-  owner:                      # who is responsible for it
+  owner:                      # person responsible for the audit
 data:
   kind: historical            # historical or test
-  whose:                      # whose decisions these are
+  whose:                      # owner of the data
   period:                     # [first day, last day]
-  obtained:                   # how and when the data was obtained
-  explanation:                # what the data is
-  why_test:                   # test data alone: why it is used
-  how_made:                   # test data alone: how it was made
+  obtained:                   # method and time of the data collection
+  explanation:                # description of the data
+  why_test:                   # only for test data: reason for using it
+  how_made:                   # only for test data: its generation
 outcome:
-  column: selected            # the column of DATA
+  column: selected            # column of DATA
   kind: selection             # selection: selected or not; score: a number; classes: a name
-  # selected: [hired]         # values that mean selected; without it 1 is selected, 0 is rejected
+  # selected: [hired]         # values that mean selected; default: 1 means selected, 0 rejected
   # rejected: [declined]      # values that mean rejected; not needed if the column has one other value
-  # classes: [lead, analyst]  # for classes: their order
-attributes:                   # a table for each, and for the first two crossed
+  # classes: [lead, analyst]  # order of the classes
+attributes:                   # one table each, and one for the first two jointly
   sex:
     column: sex
-    categories:               # value in DATA: category; the order is that of the rows
+    categories:               # value in DATA: category, in the order of the rows
       Male: Male
       Female: Female
   race_ethnicity:
@@ -254,19 +251,19 @@ attributes:                   # a table for each, and for the first two crossed
       Asian: Asian
       Native American or Alaska Native: Native American or Alaska Native
       Two or more races: Two or more races
-unknown: ["", Unknown]        # words that mean unknown, or no outcome; an empty cell always does
-# exclude:                    # categories below 2 % that are left out of impact ratios, each with its reason
+unknown: ["", Unknown]        # words that mean unknown or no outcome; empty cells always do
+# exclude:                    # categories below 2 % excluded from impact ratios, with reasons
 #   - {{by: [race_ethnicity], category: [Asian], why: the reason}}
 {more}"""
 
 TEMPLATE_MORE = """\
-# reference: {sex: Male}      # declared reference categories; without it the highest rate
-# strata: requisition         # a column within whose values people are compared
+# reference: {sex: Male}      # declared reference categories; default: highest rate
+# strata: requisition         # column whose values are the strata of comparisons
 # thresholds: {ratio: 0.8, difference: 0.05}   # declared limits
 # quantiles: [0.1, 0.5]       # of scores: shares selected from the top
 """
 
 
 def write_template(names: tuple[str, ...]) -> str:
-    """Write a configuration with every field that the dossiers can use, to be filled by a person."""
+    """Write a configuration template with all fields of the dossiers."""
     return TEMPLATE.format(names=", ".join(names), more=TEMPLATE_MORE if set(names) - {"ll144"} else "")

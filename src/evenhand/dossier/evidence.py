@@ -1,4 +1,4 @@
-"""Results of mitigations as evidence of a dossier."""
+"""Results of mitigations, searches for alternatives and refutations, as evidence of a dossier."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ EVIDENCE: dict[str, type[Result]] = {
     "alternatives": AlternativesResult,
     "refutation": RefutationResult,
 }
-"""The kinds of results that are read."""
+"""Supported kinds of results."""
 
 
 class ResultFile(ResultPart):
-    """A result that a dossier rests on.
+    """Result that a dossier is based on.
 
     Attributes:
-        name, sha256: the file; of a result in memory the SHA-256 of its JSON.
-        result: the result of a mitigation, a search for alternatives or a refutation.
+        name: Name of the file.
+        sha256: SHA-256 of the file, or of the JSON of a result in memory.
+        result: Result.
     """
 
     name: str
@@ -43,12 +44,12 @@ def read_evidence(results: Sequence[Result | Path | str]) -> tuple[ResultFile, .
     """Read results of mitigations, searches for alternatives and refutations.
 
     Args:
-        results: JSON files, or such results themselves.
+        results: Results, or their JSON files.
 
     Raises:
-        DataError: a file cannot be read, is of another kind, or of a schema version that is not known here.
+        DataError: A file cannot be read, or its kind or schema version is not supported.
     """
-    return tuple(_read_result(one) for one in results)
+    return tuple(map(_read_result, results))
 
 
 def _read_result(source: Result | Path | str) -> ResultFile:
@@ -59,7 +60,7 @@ def _read_result(source: Result | Path | str) -> ResultFile:
         try:
             text = Path(source).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
+            reason = getattr(error, "strerror", None) or "it is not a text file"
             raise DataError(f"the result cannot be read: {reason}", location=str(source)) from None
     result = _parse_result(text, location)
     sha256 = hashlib.sha256(text.encode("utf-8")).hexdigest()
@@ -67,7 +68,7 @@ def _read_result(source: Result | Path | str) -> ResultFile:
 
 
 def _parse_result(text: str, location: str) -> Result:
-    """Parse the result in a text; its kind and schema version are checked first."""
+    """Parse the JSON of a result, after checking its kind and schema version."""
     expected = "expected a result of mitigate, alternatives or refute"
     try:
         plain = json.loads(text)
@@ -75,14 +76,14 @@ def _parse_result(text: str, location: str) -> Result:
         raise DataError(f"{expected}, got a file that is not JSON", location=location) from None
     kind = plain.get("kind") if isinstance(plain, dict) else None
     if not isinstance(kind, str) or kind not in EVIDENCE:
-        given = f"JSON of kind {kind!r}" if isinstance(kind, str) else "other JSON"
-        raise DataError(f"{expected}, got {given}", location=location, hint="give the JSON that one of these wrote")
+        received = f"JSON of kind {kind!r}" if isinstance(kind, str) else "other JSON"
+        raise DataError(f"{expected}, got {received}", location=location, hint="pass the JSON of one of these commands")
     version = plain.get("schema_version")
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise DataError(
             f"expected a result of schema_version {SCHEMA_VERSION}, got {version!r}",
             location=location,
-            hint="make the result with this version of evenhand, or read it with the version that wrote it",
+            hint="compute the result with this version of evenhand, or read it with the version that wrote it",
         )
     try:
         return EVIDENCE[kind].from_json(text)
@@ -91,26 +92,27 @@ def _parse_result(text: str, location: str) -> Result:
 
 
 def find_frontier(candidates: Sequence[CandidateResult]) -> list[bool | None]:
-    """Return which models no other dominates, the incumbent first, by accuracy and what was to be reduced.
+    """Check for each model, the original one first, whether it is on the frontier of accuracy and reduced numbers.
 
-    A model dominates another if it is at least as good in every number and better in one, as observed.
+    A model is on the frontier if no other model is at least as good in all observed numbers and better in one. None if
+    a number is unknown.
     """
 
     def costs(candidate: CandidateResult, *, after: bool) -> tuple[float | None, ...]:
-        lines = [one for one in candidate.lines if one.name == "accuracy" or one.part == "asked"]
-        values = [(one, quantity_value(one.after if after else one.before)) for one in lines]
-        return tuple(None if value is None else value if one.better_if == "down" else -value for one, value in values)
+        lines = [line for line in candidate.lines if line.name == "accuracy" or line.part == "asked"]
+        values = [(line, quantity_value(line.after if after else line.before)) for line in lines]
+        return tuple(None if value is None else value if line.better_if == "down" else -value for line, value in values)
 
     if not candidates:
         return [None]
-    models = [costs(candidates[0], after=False), *(costs(one, after=True) for one in candidates)]
-    complete = [one for one in models if one and None not in one]
+    models = [costs(candidates[0], after=False), *(costs(candidate, after=True) for candidate in candidates)]
+    complete = [model for model in models if model and None not in model]
 
-    def is_dominated(one: tuple[float | None, ...]) -> bool:
+    def is_dominated(model: tuple[float | None, ...]) -> bool:
         return any(
-            # No None is left in ``complete``, which its type cannot say.
-            other != one and len(other) == len(one) and all(a <= b for a, b in zip(other, one, strict=True))  # type: ignore[operator]
+            # ``complete`` does not contain None, but its type allows it.
+            other != model and len(other) == len(model) and all(a <= b for a, b in zip(other, model, strict=True))  # type: ignore[operator]
             for other in complete
         )
 
-    return [None if one not in complete else not is_dominated(one) for one in models]
+    return [None if model not in complete else not is_dominated(model) for model in models]

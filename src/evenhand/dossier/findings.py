@@ -1,4 +1,4 @@
-"""Declared limits beside the tables, and the intervals of rates and ratios."""
+"""Declared thresholds, and intervals of rates and ratios."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 CONFIDENCE = 0.95
 
-GIVEN = "; the reference taken as given"
+GIVEN = "; the reference is treated as fixed"
 
 Finding: TypeAlias = Literal["within", "beyond", "unknown"]
 
 
 class RowInterval(ResultPart):
-    """The intervals of one category's rate, and of its ratio to the highest rate; None where there is no such number.
+    """Intervals of the rate of a category and of its ratio to the highest rate. None if there is no number.
 
-    The ends are those of one interval each, not adjusted for their number.
+    The intervals are not adjusted for multiple comparisons.
     """
 
     category: Category
@@ -40,7 +40,7 @@ class RowInterval(ResultPart):
 
 
 class TableIntervals(ResultPart):
-    """The intervals of a table of rates and impact ratios, for people like these sampled independently."""
+    """Intervals of a table of rates and impact ratios, for independently sampled people."""
 
     of: str
     by: tuple[str, ...]
@@ -51,13 +51,17 @@ class TableIntervals(ResultPart):
 
 
 class ThresholdFinding(ResultPart):
-    """A ratio or a difference of the tables beside the threshold that was declared for it.
+    """Comparison of a ratio or a difference with its declared threshold.
 
     Attributes:
-        of, by, category, reference: which number of which table.
-        measure: ``ratio`` to the reference, or ``difference``: the reference's rate minus this one.
-        quantity: the number with its interval; threshold: the limit.
-        finding: whether it is within the threshold; straddles: whether its interval reaches both sides.
+        of: Outcome or class.
+        by: Attributes of the table.
+        category, reference: Compared categories.
+        measure: ``ratio`` to the rate of the reference, or ``difference`` from it (reference minus category).
+        quantity: Number with its interval.
+        threshold: Declared threshold.
+        finding: Whether the number is within the threshold.
+        straddles: Whether the interval contains the threshold.
     """
 
     of: str
@@ -72,9 +76,9 @@ class ThresholdFinding(ResultPart):
 
 
 def bound_rates(of: str, table: ImpactRatios) -> TableIntervals:
-    """Return the intervals of a table's rates (exact) and impact ratios, each to the highest rate as if declared."""
-    known = [row for row in table.rows if row.status == "in"]
-    best = max(known, key=lambda row: (Fraction(row.k, row.n), row.n), default=None)
+    """Compute exact intervals of the rates, and intervals of the impact ratios to the highest rate, which is fixed."""
+    included = [row for row in table.rows if row.status == "in"]
+    best = max(included, key=lambda row: (Fraction(row.k, row.n), row.n), default=None)
     low, high = clopper_pearson([row.k for row in table.rows], [row.n for row in table.rows], CONFIDENCE)
     rows = []
     for row, below, above in zip(table.rows, low.tolist(), high.tolist(), strict=True):
@@ -101,10 +105,8 @@ def bound_rates(of: str, table: ImpactRatios) -> TableIntervals:
     )
 
 
-def find_beyond_thresholds(
-    of: str, tables: Sequence[RateComparisons], config: DossierConfig
-) -> Iterator[ThresholdFinding]:
-    """Yield every ratio and difference of the tables beside the thresholds that are declared."""
+def check_thresholds(of: str, tables: Sequence[RateComparisons], config: DossierConfig) -> Iterator[ThresholdFinding]:
+    """Yield the comparison of each ratio and difference with its declared threshold."""
     limits: tuple[tuple[Literal["ratio", "difference"], float | None], ...] = (
         ("ratio", config.thresholds.ratio),
         ("difference", config.thresholds.difference),
@@ -134,10 +136,10 @@ def find_beyond_thresholds(
 
 
 def _measure_row(measure: Literal["ratio", "difference"], row: RateComparison, base: RateComparison) -> Quantity:
-    """Measure a category against the reference, with an interval."""
+    """Compute the ratio or the difference of a category and the reference, with its interval."""
     if measure == "ratio":
         if row.ratio is None:
-            return Unknown(reason="the reference's rate is 0")
+            return Unknown(reason="the rate of the reference is 0")
         value, (low, high), method = row.ratio, ratio_interval(row.k, row.n, base.k, base.n, CONFIDENCE), RATIO_METHOD
     else:
         value = base.k / base.n - row.k / row.n if row.difference is None else row.difference
@@ -151,11 +153,11 @@ def _measure_row(measure: Literal["ratio", "difference"], row: RateComparison, b
 def _judge(
     quantity: Quantity, measure: Literal["ratio", "difference"], threshold: float
 ) -> tuple[Finding, bool | None]:
-    """Decide on which side of a threshold a number is, and whether its interval reaches both sides."""
+    """Check whether a number is within a threshold, and whether its interval contains the threshold."""
     if not isinstance(quantity, Observed):
         return "unknown", None
     value = quantity.value
     beyond = value < threshold if measure == "ratio" else value > threshold
-    # Equal but for the rounding of binary fractions is equal: 0.8 of counts is at a threshold of 0.8.
+    # Differences due to rounding are ignored: a ratio of counts of 0.8 is within a threshold of 0.8.
     beyond = beyond and not math.isclose(value, threshold, rel_tol=1e-12)
     return ("beyond" if beyond else "within"), quantity.low < threshold < quantity.high

@@ -14,10 +14,12 @@ OPEN = "to be filled"
 
 
 class Outline(NamedTuple):
-    """A dossier: its title, what it is in a sentence, and the fields that people fill.
+    """Title, description and fields of a dossier.
 
     Attributes:
-        required, optional: places in the configuration.
+        title: Title.
+        about: Description in one sentence.
+        required, optional: Fields of the configuration that a person fills in.
     """
 
     title: str
@@ -26,10 +28,13 @@ class Outline(NamedTuple):
     optional: tuple[str, ...] = ()
 
 
+REQUIRED = ("system.name", "audit.date", "data.explanation")
+OPTIONAL = ("system.version", "auditor.name", "audit.owner")
+
 OUTLINES: dict[DossierName, Outline] = {
     "ll144": Outline(
         "Summary of a bias audit",
-        "Selection or scoring rates and impact ratios by sex, race or ethnicity, and both, as New York City asks for.",
+        "Selection or scoring rates and impact ratios by sex, race or ethnicity, and both, as New York City requires.",
         (
             "system.name",
             "system.distribution_date",
@@ -45,31 +50,31 @@ OUTLINES: dict[DossierName, Outline] = {
     ),
     "ugesp": Outline(
         "Adverse impact of a selection",
-        "The four-fifths comparison with its tests, and what a single selection would change.",
-        ("system.name", "audit.date", "data.explanation"),
-        ("system.version", "auditor.name", "audit.owner", "data.whose", "data.period"),
+        "The four-fifths comparison with its tests, and the effect of a single selection.",
+        REQUIRED,
+        (*OPTIONAL, "data.whose", "data.period"),
     ),
     "disparity": Outline(
         "Disparity of outcomes and scores",
         "Ratios, differences and odds of outcomes, and standardised differences of scores.",
-        ("system.name", "audit.date", "data.explanation"),
-        ("system.version", "auditor.name", "audit.owner", "data.whose", "data.period"),
+        REQUIRED,
+        (*OPTIONAL, "data.whose", "data.period"),
     ),
     "alternatives": Outline(
         "Search for less discriminatory alternatives",
-        "The model in use, the search that was declared, every candidate with its numbers, and which was chosen.",
-        ("system.name", "audit.date", "data.explanation"),
-        ("system.version", "auditor.name", "audit.owner"),
+        "The model in use, the declared search, all candidates with their numbers, and the selected one.",
+        REQUIRED,
+        OPTIONAL,
     ),
 }
-"""Each dossier -> its title, what it says, and the entries that it needs."""
+"""Outline of each dossier."""
 
 TEST_DATA = ("data.why_test", "data.how_made")
-"""Fields that test data alone needs."""
+"""Additional required fields for test data."""
 
 
 def list_fields(config: DossierConfig, name: DossierName) -> Iterator[tuple[str, str, str | None, bool]]:
-    """Yield the fields of a dossier: place in the configuration, what it is, what was said, whether it is required."""
+    """Yield the fields of a dossier: path in the configuration, description, value, and whether it is required."""
     outline = OUTLINES[name]
     tests = TEST_DATA if config.data.kind == "test" else ()
     for place in (*outline.required, *tests, *outline.optional):
@@ -85,10 +90,10 @@ def list_fields(config: DossierConfig, name: DossierName) -> Iterator[tuple[str,
 def find_open_fields(
     config: DossierConfig, dossiers: Sequence[DossierName], evidence: Sequence[ResultFile] = ()
 ) -> Iterator[OpenField]:
-    """Yield the required fields that are empty.
+    """Yield the empty required fields.
 
     Raises:
-        DossierError: no-alternatives: a dossier of alternatives without the result of a mitigation.
+        DossierError: The dossier of alternatives has no results (``no-alternatives``).
     """
     for name in dict.fromkeys(dossiers):
         for place, asks, value, required in list_fields(config, name):
@@ -96,8 +101,8 @@ def find_open_fields(
                 yield OpenField(dossier=name, field=place, asks=asks)
         if name == "alternatives" and not evidence:
             raise DossierError(
-                "alternatives are told by the result of a mitigation, and there is none",
+                "the dossier of alternatives requires the result of a mitigation, got none",
                 code="no-alternatives",
                 location="results",
-                hint="write one as JSON with evenhand mitigate, and give it: `results=[FILE]`",
+                hint="write the JSON with evenhand mitigate, and pass it: `results=[FILE]`",
             )

@@ -1,4 +1,4 @@
-"""Read people and outcomes as codes; the tables then only count people.
+"""Read people and outcomes as codes.
 
 The rows of a lazy frame are counted by its engine, which returns one row per combination of values.
 """
@@ -34,30 +34,30 @@ from evenhand.schema.words import (
 from evenhand.stats.proportion import count_needed
 
 UNKNOWN = -1
-"""The code of people whose category is unknown, and of those without an outcome."""
+"""Code of an unknown category, and of a missing outcome."""
 
 MOST_LISTED = 50
 """Maximum number of words in a message."""
 
 
 class CategoryColumn(NamedTuple):
-    """A column as codes, shape (people,), -1 for unknown, and the name of each code."""
+    """Column as codes, shape (people,), -1 for unknown, and the name of each code."""
 
     codes: Integers
     names: tuple[str, ...]
 
     def look_up(self, values: Sequence[int]) -> Integers:
-        """Return the value of each entry, given one per name; -1 for unknown."""
+        """Map each entry to the value of its name, or to -1 if it is unknown."""
         return np.array([*values, UNKNOWN], dtype=np.int64)[self.codes]
 
 
 class OutcomeWords(ResultPart):
-    """The words of an outcome column and the number of people with each, by meaning.
+    """Words of an outcome column by meaning, with their numbers of people.
 
     Attributes:
-        selected, rejected: words of an outcome of kind ``selection``.
-        unknown: words that count as no outcome.
-        empty: number of people whose cell is empty.
+        selected, rejected: Words of an outcome of kind ``selection``.
+        unknown: Words that mean no outcome.
+        empty: Number of people with an empty cell.
     """
 
     selected: dict[str, int] = Field(default_factory=dict)
@@ -67,7 +67,7 @@ class OutcomeWords(ResultPart):
 
 
 class ScoreCut(NamedTuple):
-    """The best share of the people: the lowest score among them, and whose is as high, shape (entries,)."""
+    """Share of the people with the highest scores, their lowest score, and who reaches it, shape (entries,)."""
 
     q: float
     cut: float
@@ -75,12 +75,12 @@ class ScoreCut(NamedTuple):
 
 
 class AssessedScores(NamedTuple):
-    """Scores, as far as tables need them.
+    """Scores of people.
 
     Attributes:
-        median: of everybody who has a score.
-        above: whose score is above it, shape (entries,).
-        cuts: of the shares that are declared.
+        median: Median of all scores.
+        above: Whether each score is above the median, shape (entries,).
+        cuts: Cut-offs of the declared shares.
         scores: Scores, NaN where unknown, shape (entries,).
     """
 
@@ -91,16 +91,16 @@ class AssessedScores(NamedTuple):
 
 
 class AssessedPeople(NamedTuple):
-    """People and outcomes, ready to be counted: an entry for each person, or for all who share what is counted by.
+    """People and outcomes, with one entry per person or per group of people with equal values.
 
     Attributes:
-        attributes: each attribute's categories by entry.
-        counts: people that each entry stands for, shape (entries,).
-        assessed: who has an outcome, shape (entries,).
-        outcomes: what each run counts, as its name and who has it, shape (entries,) each.
-        scores: of a tool that gives scores.
-        strata: each entry's stratum, if strata are declared.
-        words: the meaning of the words of the outcome column.
+        attributes: Categories of the entries by attribute.
+        counts: Number of people of each entry, shape (entries,).
+        assessed: Whether each entry has an outcome, shape (entries,).
+        outcomes: Name of each outcome or class, and whether each entry has it, shape (entries,).
+        scores: Scores. None for other kinds of outcomes.
+        strata: Stratum of each entry. None without strata.
+        words: Meanings of the words of the outcome column.
         unknown: Number of assessed people by word for unknown, by attribute.
     """
 
@@ -113,13 +113,13 @@ class AssessedPeople(NamedTuple):
     words: OutcomeWords
     unknown: dict[str, dict[str, int]]
 
-    def number(self, who: Booleans) -> int:
-        """Return how many people some entries stand for."""
-        return int(self.counts[who].sum())
+    def number(self, entries: Booleans) -> int:
+        """Count the people of some entries."""
+        return int(self.counts[entries].sum())
 
 
 class _Rows(NamedTuple):
-    """The table that people are read from: one row per person, or per cell of ``source`` with the people in it."""
+    """Table with one row per person, or per cell of the lazy frame ``source`` with its number of people."""
 
     table: nw.DataFrame[Any]
     location: str | None
@@ -127,18 +127,18 @@ class _Rows(NamedTuple):
     source: Any = None
 
     def count(self, entries: Booleans) -> int:
-        """Return the number of people in these entries."""
+        """Count the people in some entries."""
         return int(entries.sum() if self.counts is None else self.counts[entries].sum())
 
     def count_words(self, column: CategoryColumn) -> dict[str, int]:
-        """Return the number of people with each word of a column."""
-        known = column.codes >= 0
-        counts = None if self.counts is None else self.counts[known]
-        totals = np.bincount(column.codes[known], counts, len(column.names)).astype(int).tolist()
+        """Count the people with each word of a column."""
+        present = column.codes >= 0
+        counts = None if self.counts is None else self.counts[present]
+        totals = np.bincount(column.codes[present], counts, len(column.names)).astype(int).tolist()
         return dict(zip(column.names, totals, strict=True))
 
     def describe(self, column: str, count: int, first: int) -> str:
-        """Describe a number of people and the first of their rows, given its entry."""
+        """Describe a number of people and the first of their rows."""
         where = f"in row {first + 1:,}"
         if self.counts is not None:
             where = locate_value(self.source, column, self.table.get_column(column)[first])
@@ -147,7 +147,7 @@ class _Rows(NamedTuple):
     def refuse_words(
         self, message: str, code: str, name: str, column: CategoryColumn, words: Iterable[str], hint: str
     ) -> NoReturn:
-        """Raise an error that lists words of a column with their counts and first rows, in the order of these."""
+        """Raise an error that lists words of a column with their counts and first rows, in the order of the rows."""
         codes, firsts = np.unique(column.codes, return_index=True)
         entries = dict(zip(codes.tolist(), firsts.tolist(), strict=True))
         counts, places = self.count_words(column), {word: code for code, word in enumerate(column.names)}
@@ -169,27 +169,30 @@ class _Rows(NamedTuple):
 
 
 def read_people(frame: Any, config: DossierConfig, *, location: str | None = None) -> AssessedPeople:
-    """Read the columns that a dossier needs.
+    """Read the columns of a dossier.
 
     Args:
-        frame: a data frame, one person per row. The rows of a lazy one are counted where they are.
-        config: which columns, and what their values mean.
-        location: the file, for messages.
+        frame: Data frame with one person per row. The rows of a lazy frame are counted by its engine.
+        config: Columns and the meanings of their values.
+        location: File, for messages.
 
     Raises:
-        DossierError: no-rows, no-column, no-outcomes, unlisted-category, unlisted-class, not-a-decision, not-a-number,
-            no-stratum, never-occurs, spelling-variants.
-        DataError: the rows of a lazy frame cannot be counted.
+        DossierError: The data do not fit the configuration. The codes are ``no-rows``, ``no-column``, ``no-outcomes``,
+            ``unlisted-category``, ``unlisted-class``, ``not-a-decision``, ``not-a-number``, ``no-stratum``,
+            ``never-occurs`` and ``spelling-variants``.
+        DataError: The rows of a lazy frame cannot be counted.
     """
     if not is_lazy(frame) and not len(nw.from_native(frame, eager_only=True)):
-        raise DossierError("the data hold no people", code="no-rows", location=location, hint="one person per row")
+        raise DossierError(
+            "the data contain no people", code="no-rows", location=location, hint="pass one person per row"
+        )
     column = config.outcome.column
     columns = [field.column for field in config.attributes.values()]
     columns += [config.strata] if config.strata is not None else []
-    known = list_columns(frame, lazy=True)
+    names = list_columns(frame, lazy=True)
     for name in [*columns, column]:
-        if name not in known:
-            hint = f"{suggest_name(name, known)}the columns are: {', '.join(known)}"
+        if name not in names:
+            hint = f"{suggest_name(name, names)}the columns are: {', '.join(names)}"
             message = f"there is no column {name!r}"
             raise DossierError(message, code="no-column", location=location, hint=hint, column=name)
     scores: AssessedScores | None = None
@@ -217,15 +220,15 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
                 "a person has no stratum",
                 code="no-stratum",
                 location=_place(location, config.strata, rows.describe(config.strata, number, first)),
-                hint="give every person one, or leave strata out",
+                hint="assign a stratum to each person, or remove strata",
                 column=config.strata,
                 **({"row": first + 1} if rows.counts is None else {"rows": number}),
             )
     counts = np.ones(len(assessed), dtype=np.int64) if rows.counts is None else rows.counts
     table = CodedTable(rows.table, rows.counts)
     unknown = {
-        name: table[config.attributes[name].column].count_words(assessed & (own.codes < 0))
-        for name, own in attributes.items()
+        name: table[config.attributes[name].column].count_words(assessed & (column.codes < 0))
+        for name, column in attributes.items()
     }
     return AssessedPeople(attributes, counts, assessed, outcomes, scores, strata, words, unknown)
 
@@ -241,21 +244,21 @@ def _place(location: str | None, column: str, where: str | None = None) -> str:
 
 
 def _factorise(table: nw.DataFrame[Any], column: str) -> CategoryColumn:
-    """Return a column as codes of its words, which are sorted; empty cells are unknown."""
+    """Convert a column to codes of its sorted words. Empty cells are unknown."""
     import pandas as pd
 
     codes, values = pd.factorize(table.get_column(column).to_numpy())
     words = [word_of(value) for value in (values.tolist() if values.dtype.kind == "f" else values)]
-    # Sorted, so that the order of people decides nothing, not even the last digit of a sum over strata.
+    # Sorted, so that the numbers do not depend on the order of people, not even the last digit of a sum over strata.
     names = tuple(sorted(set(words) - {""}))
     place = {name: code for code, name in enumerate(names)} | {"": UNKNOWN}
-    # The last entry is that of code -1, a missing cell.
+    # The last entry is for code -1, a missing cell.
     lookup = np.array([*(place[word] for word in words), UNKNOWN], dtype=np.int64)
     return CategoryColumn(lookup[codes], names)
 
 
 def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryColumn:
-    """Return the category of an attribute by entry."""
+    """Read the category of each entry for an attribute."""
     field = config.attributes[name]
     column = _factorise(rows.table, field.column)
     unknown = {word_of(word) for word in config.unknown} | {""}
@@ -263,7 +266,7 @@ def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryCo
         listed = {word: word for word in column.names if word not in unknown}
         forms = [word for word in listed if means_unknown(word)]
         if forms:
-            message = f"words of {name} say that the category is not known"
+            message = f"words of {name} mean that the category is unknown"
             hint = "enter them under `unknown`, or list every category of the column under `categories`"
             rows.refuse_words(message, "unlisted-category", field.column, column, forms, hint)
     else:
@@ -271,7 +274,7 @@ def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryCo
     names = tuple(dict.fromkeys(category for category in listed.values() if category not in unknown))
     for variants in find_variants(names):
         raise DossierError(
-            f"categories of {name} differ in case or blanks alone: {join_words(variants)}",
+            f"categories of {name} differ only in case or spaces: {join_words(variants)}",
             code="spelling-variants",
             location=_place(rows.location, field.column),
             hint="correct the cells, or enter each spelling under `categories` with the same category: "
@@ -287,24 +290,26 @@ def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryCo
     }
     others = [word for word in column.names if word not in codes]
     if others:
-        known = list(dict.fromkeys([*listed, *sorted(unknown - {""})]))
-        near = _propose(others, known, means_unknown)
-        hint = f"{near}enter each under `categories` or `unknown`; listed are: {list_some(known)}"
+        candidates = list(dict.fromkeys([*listed, *sorted(unknown - {""})]))
+        near = _propose(others, candidates, means_unknown)
+        hint = f"{near}enter each under `categories` or `unknown`; listed are: {list_some(candidates)}"
         message = f"words that are not among the categories of {name}"
         rows.refuse_words(message, "unlisted-category", field.column, column, others, hint)
     return CategoryColumn(column.look_up([codes[word] for word in column.names]), names)
 
 
-def _propose(words: Iterable[str], known: Sequence[str], means_none: Callable[[str], bool] = means_no_outcome) -> str:
-    """Return hints for words that are near to known ones, or that mean "unknown"; nothing for others."""
-    by_folded = {folded(word): word for word in known}
+def _propose(
+    words: Iterable[str], candidates: Sequence[str], means_none: Callable[[str], bool] = means_no_outcome
+) -> str:
+    """Return hints for words that are similar to the candidates, or that mean "unknown". Empty for others."""
+    by_folded = {folded(word): word for word in candidates}
     hints = []
     for word in islice(words, MOST_LISTED):
         if folded(word) in by_folded:
-            hints.append(f"{word!r} differs from {by_folded[folded(word)]!r} in case or blanks alone")
+            hints.append(f"{word!r} differs from {by_folded[folded(word)]!r} only in case or spaces")
         elif means_none(word):
             hints.append(f"{word!r} seems to mean unknown")
-        elif near := suggest_name(word, known):
+        elif near := suggest_name(word, candidates):
             hints.append(f"{word!r}: {near.strip()}")
     return "".join(f"{hint}; " for hint in hints)
 
@@ -312,7 +317,7 @@ def _propose(words: Iterable[str], known: Sequence[str], means_none: Callable[[s
 def _read_outcome(
     rows: _Rows, config: DossierConfig
 ) -> tuple[Booleans, tuple[tuple[str, Booleans], ...], OutcomeWords]:
-    """Return the entries with an outcome, the entries counted in each run, and the meaning of the words."""
+    """Read the entries with an outcome, the entries with each outcome or class, and the meanings of the words."""
     outcome = config.outcome
     column = _factorise(rows.table, outcome.column)
     named = {outcome_key(word) for word in (*outcome.selected, *outcome.rejected, *outcome.classes)}
@@ -337,7 +342,7 @@ def _read_outcome(
 
 
 def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: OutcomeFields, rows: _Rows) -> set[str]:
-    """Return the words that mean selected; every other word means rejected, or is refused."""
+    """Return the words that mean selected. All other words mean rejected, or are refused."""
     keys = {word: outcome_key(word) for word in words}
     if not outcome.selected and is_adverse_name(outcome.column) is not False:
         raise DossierError(
@@ -363,12 +368,12 @@ def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: Outcom
 
 
 def _require_words(
-    column: CategoryColumn, words: Iterable[str], wanted: Iterable[str], outcome: OutcomeFields, rows: _Rows
+    column: CategoryColumn, words: Iterable[str], configured: Iterable[str], outcome: OutcomeFields, rows: _Rows
 ) -> None:
-    """Refuse configured words that never occur."""
+    """Check that all configured words occur."""
     keys = {outcome_key(word) for word in words}
-    absent = [word for word in wanted if outcome_key(word) not in keys]
-    # Where every word is a truth value, the opposite of a configured one is known without occurring.
+    absent = [word for word in configured if outcome_key(word) not in keys]
+    # If all words are truth values, the opposite of a configured word need not occur.
     if absent and not all(truth_key(word) for word in (*absent, *keys)):
         message = f"{join_words(absent)} never occurs in the outcome, whose words are"
         hint = f"{''.join(suggest_name(word, words) for word in absent)}correct the configuration"
@@ -378,7 +383,7 @@ def _require_words(
 def _read_classes(
     column: CategoryColumn, words: Iterable[str], outcome: OutcomeFields, rows: _Rows
 ) -> tuple[tuple[str, Booleans], ...]:
-    """Return each class and the entries that are assigned to it."""
+    """Return the entries of each class."""
     listed = outcome.classes or tuple({outcome_key(word): word for word in words}.values())
     keys = {outcome_key(word) for word in listed}
     others = [word for word in words if outcome_key(word) not in keys]
@@ -413,7 +418,7 @@ def _score_rows(rows: _Rows, config: DossierConfig) -> tuple[Booleans, AssessedS
 
 
 def _read_scores(rows: _Rows, name: str, unknown: Sequence[str]) -> tuple[Floats, Booleans, OutcomeWords]:
-    """Return the scores, the entries that have one, and the words that count as no outcome."""
+    """Read the scores, the entries with a score, and the words that mean no outcome."""
     values = rows.table.get_column(name).to_numpy()
     if values.dtype.kind in "iuf":
         scores = values.astype(np.float64)
@@ -427,10 +432,10 @@ def _read_scores(rows: _Rows, name: str, unknown: Sequence[str]) -> tuple[Floats
         counts = rows.count_words(column)
         unknown_words = {word: n for word, n in counts.items() if word in without}
         words = OutcomeWords(unknown=unknown_words, empty=rows.count(column.codes < 0))
-    bad = ~np.isfinite(scores) & ~missing
-    if bad.any():
+    invalid = ~np.isfinite(scores) & ~missing
+    if invalid.any():
         column = _factorise(rows.table, name)
-        others = [column.names[code] for code in np.unique(column.codes[bad])]
+        others = [column.names[code] for code in np.unique(column.codes[invalid])]
         hint = "leave the cell empty where there is no score, or enter the word under `unknown`"
         rows.refuse_words("expected finite numbers as scores, got", "not-a-number", name, column, others, hint)
     return scores, ~missing, words

@@ -1,4 +1,4 @@
-"""A dossier: the tables, what people must still fill, and the law by which it was made."""
+"""Result of a dossier: tables, open fields and applicable law."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ DossierName = Literal["ll144", "ugesp", "disparity", "alternatives"]
 
 
 class OutcomeTables(ResultPart):
-    """The tables of one outcome, or of one class.
+    """Tables of an outcome or a class.
 
     Attributes:
-        of: what is counted: ``selected``, ``above the median``, or the class.
-        ll144: rates and impact ratios; four_fifths: every category against the reference.
-        mantel_haenszel: the same within strata; only there if strata are declared.
+        of: Outcome: ``selected``, ``above the median``, or the class.
+        ll144: Rates and impact ratios.
+        four_fifths: Comparisons of all categories with the reference.
+        mantel_haenszel: Comparisons within strata. None without strata.
     """
 
     of: str
     ll144: tuple[ImpactRatios, ...]
     four_fifths: tuple[RateComparisons, ...]
-    mantel_haenszel: tuple[StratifiedComparisons, ...] | None = Field(None, exclude_if=lambda given: given is None)
+    mantel_haenszel: tuple[StratifiedComparisons, ...] | None = Field(None, exclude_if=lambda tables: tables is None)
 
 
 class OpenField(ResultPart):
-    """A field that a person must fill: its place in the configuration, what it is, and for which dossier."""
+    """Field that a person must fill in: dossier, path in the configuration, and description."""
 
     dossier: DossierName
     field: str
@@ -53,31 +54,37 @@ class OpenField(ResultPart):
 
 
 class DataFile(ResultPart):
-    """The data as it was read: its name, and the SHA-256 of the file if it was one."""
+    """Name of the data, and SHA-256 of the file. None for data in memory."""
 
     name: str
     sha256: str | None = None
 
 
 class DossierResult(Result):
-    """The tables that auditors and regulators ask for, with what they rest on.
+    """Tables for auditors and regulators.
 
-    Equal input gives equal JSON: ``seconds`` is not measured, and the day on which it was made is part of the input.
+    Equal inputs give equal JSON: ``seconds`` is not measured, and the date of the dossier is an input.
 
     Attributes:
-        people: rows; no_outcome: those without an outcome, who are in no table; assessed: the others.
-        outcome_words: the meaning of each word of the outcome column, with its number of people; None in results of
-            earlier versions.
-        unknown_any: assessed people with at least one unknown category.
-        median: of the scores of everybody who has one.
-        runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
-        intervals: of rates and impact ratios, which the documents by Local Law 144 do not print.
-        thresholds: ratios and differences beside the declared limits.
-        proxies, proxy_tables: rates of groups that are known by probability alone, and the tables that they rest on.
-        evidence: results of other analyses that the dossiers rest on.
-        dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.
-        citations: the law on ``law_date``, which is the day of the audit unless another was asked for.
-        data: what was read; made_on: the day on which the dossier was made.
+        people: Number of people.
+        no_outcome: Number of people without an outcome, who are in no table.
+        assessed: Number of people with an outcome.
+        outcome_words: Meanings of the words of the outcome column. None in results of earlier versions.
+        unknown_any: Number of assessed people with an unknown category.
+        median: Median of all scores. None without scores.
+        runs: Tables of each outcome or class.
+        trade: Tables of scores. None without scores or declared references.
+        intervals: Intervals of rates and impact ratios. Documents for Local Law 144 do not contain them.
+        thresholds: Comparisons of ratios and differences with declared thresholds.
+        proxies, proxy_tables: Rates of groups with group probabilities, and the tables of these probabilities.
+        evidence: Results of other analyses that the dossiers are based on.
+        dossiers: Compiled documents.
+        config: Configuration.
+        open_fields: Required fields that are empty.
+        citations: Law on ``law_date``.
+        law_date: Date that determines the law. Default: date of the audit.
+        made_on: Date of the dossier.
+        data: Name and fingerprint of the data.
     """
 
     kind: Literal["dossier"] = "dossier"
@@ -90,7 +97,7 @@ class DossierResult(Result):
     unknown_any: int
     median: float | None
     runs: tuple[OutcomeTables, ...]
-    trade: tuple[ScoreComparisons, ...] | None = Field(None, exclude_if=lambda given: given is None)
+    trade: tuple[ScoreComparisons, ...] | None = Field(None, exclude_if=lambda tables: tables is None)
     intervals: tuple[TableIntervals, ...] = ()
     thresholds: tuple[ThresholdFinding, ...] = ()
     proxies: tuple[OutcomeProxies, ...] = ()
@@ -105,25 +112,24 @@ class DossierResult(Result):
     data: DataFile
 
     def document(self) -> Document:
-        """Return all dossiers that were asked for as one document."""
+        """Build one document with all dossiers."""
         return self._write_document("evenhand.dossier.wording")
 
     def documents(self) -> dict[DossierName, Document]:
-        """Return each dossier as a document of its own."""
+        """Build a separate document for each dossier."""
         return {name: self._write_document("evenhand.dossier.wording", name) for name in self.dossiers}
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return every table of the dossiers that were asked for as a frame, by a name such as ``ll144-sex``."""
+        """Convert the tables of all dossiers to data frames, by name, such as ``ll144-sex``."""
         import pandas as pd
 
-        found: dict[str, pd.DataFrame] = {}
-        for name, rows in self._rows():
-            frame = pd.DataFrame(rows)
-            found[name] = frame if name not in found else pd.concat([found[name], frame], ignore_index=True)
-        return found
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for name, part in self._rows():
+            rows.setdefault(name, []).extend(part)
+        return {name: pd.DataFrame(part) for name, part in rows.items()}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return impact ratios of all tables as one frame."""
+        """Convert the impact ratios of all tables to a data frame."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -138,21 +144,13 @@ class DossierResult(Result):
     def _rows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         for run in self.runs:
             if "ll144" in self.dossiers:
-                for one in run.ll144:
-                    yield f"ll144-{'-'.join(one.by)}", [{"of": run.of, **_flat(row)} for row in one.rows]
+                for ratios in run.ll144:
+                    yield f"ll144-{'-'.join(ratios.by)}", [{"of": run.of, **_flat(row)} for row in ratios.rows]
             if {"ugesp", "disparity"} & set(self.dossiers):
-                for each in run.four_fifths:
-                    reference = " x ".join(each.reference or ())
-                    yield (
-                        f"four-fifths-{'-'.join(each.by)}",
-                        [{"of": run.of, "reference": reference, **_flat(row)} for row in each.rows],
-                    )
-                for within in run.mantel_haenszel or ():
-                    reference = " x ".join(within.reference or ())
-                    yield (
-                        f"mantel-haenszel-{'-'.join(within.by)}",
-                        [{"of": run.of, "reference": reference, **_flat(row)} for row in within.rows],
-                    )
+                for name, tables in (("four-fifths", run.four_fifths), ("mantel-haenszel", run.mantel_haenszel or ())):
+                    for table in tables:
+                        about = {"of": run.of, "reference": " x ".join(table.reference or ())}
+                        yield f"{name}-{'-'.join(table.by)}", [{**about, **_flat(row)} for row in table.rows]
         for scores in self.trade or () if "disparity" in self.dossiers else ():
             yield f"scores-{'-'.join(scores.by)}", [_flat(row) for row in scores.rows]
             yield (
@@ -164,18 +162,18 @@ class DossierResult(Result):
                 ],
             )
         if self.thresholds:
-            yield "thresholds", [_flat(one) for one in self.thresholds]
-        for found in self.proxies:
-            yield "proxies", [{"of": found.of, **_flat(rate)} for rate in found.rates.rates]
+            yield "thresholds", list(map(_flat, self.thresholds))
+        for proxies in self.proxies:
+            yield "proxies", [{"of": proxies.of, **_flat(rate)} for rate in proxies.rates.rates]
         for file in self.evidence:
             if isinstance(file.result, MitigationResult):
                 candidates = file.result.candidates
                 yield (
                     "alternatives",
                     [
-                        {"file": file.name, "method": one.method, "on_frontier": on_frontier, **_flat(line)}
-                        for one, on_frontier in zip(candidates, find_frontier(candidates)[1:], strict=True)
-                        for line in one.lines
+                        {"file": file.name, "method": candidate.method, "on_frontier": on_frontier, **_flat(line)}
+                        for candidate, on_frontier in zip(candidates, find_frontier(candidates)[1:], strict=True)
+                        for line in candidate.lines
                     ],
                 )
             if isinstance(file.result, AlternativesResult):
@@ -187,17 +185,17 @@ class DossierResult(Result):
 
 
 QUANTITY = ("kind", "value", "low", "high", "confidence", "n", "reason")
-"""Fields of a quantity that stand in columns of a table."""
+"""Fields of a quantity that are columns of a data frame."""
 
 
 def _flat(row: BaseModel) -> dict[str, Any]:
-    """Return a row for a table: a category as one text, a quantity as several columns."""
+    """Convert a row of a table to columns: one for a category, several for a quantity."""
     flat: dict[str, Any] = {}
     for name, value in row.model_dump().items():
         if isinstance(value, dict) and "kind" in value:
             flat |= {f"{name}_{part}": value.get(part) for part in QUANTITY}
         elif isinstance(value, dict):
-            flat |= {f"{name}_{part}": one for part, one in value.items()}
+            flat |= {f"{name}_{part}": content for part, content in value.items()}
         else:
             flat[name] = " x ".join(value) if isinstance(value, tuple) else value
     return flat

@@ -1,4 +1,4 @@
-"""Rows and cells that several dossiers share: every category against the reference."""
+"""Tables and cells of several dossiers."""
 
 from __future__ import annotations
 
@@ -13,85 +13,54 @@ SWAP = {True: "yes", False: "no", None: "-"}
 
 
 def comparison_tables(table: RateComparisons, name: DossierName) -> Iterator[Block]:
-    """Yield every category against the reference; for ``ugesp`` with what single selections would change too."""
+    """Yield the comparison of all categories with the reference; for ``ugesp``, also the effects of swaps."""
     if table.reference is None:
-        yield Note(f"No person has a known category {say_by(table.by)}: there is nothing to compare.")
+        yield Note(f"No person has a known category {say_by(table.by)}, so there is no comparison.")
         return
-    picked = "the highest rate" if table.reference_picked else "declared"
-    caption = f"{say_by(table.by).capitalize()}, against {name_category(table.reference)} ({picked}), observed"
-    if name == "ugesp":
-        columns = ("people", "selected", "rate", "ratio", "four fifths", "z", "Fisher p", "adjusted p")
-        rows = [
-            TableRow(
-                (
-                    name_category(row.category),
-                    row.n,
-                    row.k,
-                    show_percent(row.rate),
-                    show_decimal(row.ratio),
-                    _word(row.four_fifths, row, table.reference),
-                    write_plain(row.z),
-                    write_plain(row.fisher_p),
-                    _significance(row),
-                )
-            )
-            for row in table.rows
-        ]
-        yield Table(caption, name_columns(columns), tuple(rows), usual="observed")
-        swaps = [
-            TableRow(
-                (
-                    name_category(row.category),
-                    write_plain(row.shortfall),
-                    SWAP[row.one_swap_clears],
-                    SWAP[row.one_swap_reverses],
-                    "-" if row.swaps_to_four_fifths is None else row.swaps_to_four_fifths,
-                )
-            )
-            for row in table.rows
-            if row.shortfall is not None
-        ]
-        if swaps:
-            said = ("shortfall", "one swap reaches 4/5", "one swap reverses the order", "swaps to 4/5")
-            yield Table(f"What single selections would change, {say_by(table.by)}", name_columns(said), tuple(swaps))
-        return
-    columns = ("people", "favourable", "rate", "ratio (AIR)", "difference", "odds ratio", "Fisher p", "adjusted p")
-    rows = [
+    adverse_impact = name == "ugesp"
+    selected, ratio = ("selected", "ratio") if adverse_impact else ("favourable", "ratio (AIR)")
+    columns = ["people", selected, "rate", ratio]
+    columns += ["four fifths", "z"] if adverse_impact else ["difference", "odds ratio"]
+    rows = []
+    for row in table.rows:
+        word = "reference" if row.category == table.reference else row.four_fifths or "-"
+        measures = (word, write_plain(row.z)) if adverse_impact else map(show_decimal, (row.difference, row.odds_ratio))
+        cells = (name_category(row.category), row.n, row.k, show_percent(row.rate), show_decimal(row.ratio))
+        rows.append(TableRow((*cells, *measures, write_plain(row.fisher_p), _significance(row))))
+    reason = "highest rate" if table.reference_picked else "declared"
+    caption = f"{say_by(table.by).capitalize()}, compared with {name_category(table.reference)} ({reason}), observed"
+    yield Table(caption, name_columns([*columns, "Fisher p", "adjusted p"]), tuple(rows), usual="observed")
+    swaps = [
         TableRow(
             (
                 name_category(row.category),
-                row.n,
-                row.k,
-                show_percent(row.rate),
-                show_decimal(row.ratio),
-                show_decimal(row.difference),
-                show_decimal(row.odds_ratio),
-                write_plain(row.fisher_p),
-                _significance(row),
+                write_plain(row.shortfall),
+                SWAP[row.one_swap_clears],
+                SWAP[row.one_swap_reverses],
+                "-" if row.swaps_to_four_fifths is None else row.swaps_to_four_fifths,
             )
         )
         for row in table.rows
+        if row.shortfall is not None
     ]
-    yield Table(caption, name_columns(columns), tuple(rows), usual="observed")
+    if swaps and adverse_impact:
+        titles = ("shortfall", "one swap reaches 4/5", "one swap reverses the order", "swaps to 4/5")
+        yield Table(f"Effects of single selections, {say_by(table.by)}", name_columns(titles), tuple(swaps))
 
 
 def name_columns(names: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of a table of categories with numbers."""
+    """Build the columns of a table of categories with numbers."""
     return (Column("category"), *(Column(name, numeric=True) for name in names))
 
 
 def name_category(category: Category) -> str:
-    """Return a category of several attributes as one name."""
+    """Join the names of a category of several attributes."""
     return " x ".join(category)
 
 
 def say_by(names: Sequence[str]) -> str:
-    """Return by which attributes a table is, in words."""
+    """Name the attributes of a table, such as ``by sex x race``."""
     return f"by {join_names(names)}"
-
-
-def _word(value: str | None, row: RateComparison, reference: Category) -> str:
-    return "reference" if row.category == reference else value or "-"
 
 
 def _significance(row: RateComparison) -> str | ReportedNumber:
@@ -101,15 +70,15 @@ def _significance(row: RateComparison) -> str | ReportedNumber:
 
 
 def show_percent(value: float | None) -> str | ReportedNumber:
-    """Return an observed share in percent, a dash where there is none."""
+    """Format an observed share in percent, or a dash if there is none."""
     return "-" if value is None else ReportedNumber(format_percent(value), value, "observed")
 
 
 def show_decimal(value: float | None) -> str | ReportedNumber:
-    """Return an observed ratio or difference, a dash where there is none."""
+    """Format an observed ratio or difference, or a dash if there is none."""
     return "-" if value is None else ReportedNumber(format_decimal(value), value, "observed")
 
 
 def write_plain(value: float | None) -> str:
-    """Return a statistic with three digits, a dash where there is none."""
+    """Format a statistic with three digits, or a dash if there is none."""
     return "-" if value is None else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""The tables of a dossier, by the formulas of the rules: counted, and compared in whole numbers."""
+"""Tables of a dossier, by the formulas of the rules. Rates are compared in integers."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ from evenhand.stats.contingency import TwoRates, fisher_exact, mantel_haenszel, 
 from evenhand.stats.permutation import holm
 
 SIGNIFICANT = 0.05
-"""Adjusted p-values below it are called significant."""
+"""Adjusted p-value below which a difference is significant."""
 
 Category = tuple[str, ...]
-"""A category of each attribute of a table."""
+"""Categories, one for each attribute of a table."""
 
 
 class ImpactRatio(ResultPart):
-    """A category in a table of Local Law 144.
+    """Category in a table of Local Law 144.
 
     Attributes:
-        category: its name, or one name per attribute.
-        n, k, rate: people counted; those selected, above the median, or in the class; k / n.
-        share: of the people counted in the table; share_of_assessed: of everybody with an outcome.
-        below_2_percent: whether it may be left out of the ratios: strictly below 2 % of the people counted.
+        category: One name per attribute.
+        n: Number of people.
+        k: Number of people who are selected, above the median, or in the class.
+        rate: k / n.
+        share: Share of the people in the table.
+        share_of_assessed: Share of the people with an outcome.
+        below_2_percent: Whether the category has less than 2 % of the people in the table, so that it may be excluded.
         status: ``in``, ``excluded``, ``empty`` (no people), ``no-highest`` (the highest rate is 0).
-        ratio: rate / highest rate of the table; why: the reason of an exclusion.
+        ratio: Rate divided by the highest rate of the table.
+        why: Reason for the exclusion.
     """
 
     category: Category
@@ -50,7 +54,7 @@ class ImpactRatio(ResultPart):
 
 
 class ImpactRatios(ResultPart):
-    """Selection or scoring rates and impact ratios by one attribute, or by two crossed."""
+    """Selection or scoring rates and impact ratios by one attribute, or by two jointly."""
 
     by: tuple[str, ...]
     counted: int
@@ -59,17 +63,24 @@ class ImpactRatios(ResultPart):
 
 
 class RateComparison(ResultPart):
-    """A category against the reference; what does not apply is None.
+    """Comparison of a category with the reference. Numbers that do not apply are None.
 
     Attributes:
-        n, k, rate, ratio: people, selected, k / n, rate / reference's rate.
-        four_fifths: whether 5 k n_r is below, at or above 4 k_r n.
-        difference: the reference's rate minus this one.
-        odds_ratio, z, fisher_p: the test without and with exact probabilities; two_sd: whether |z| > 2.
-        adjusted_p: Holm's; significant: whether it is below 0.05.
-        shortfall: selections that are missing to the pooled rate.
-        one_swap_clears, one_swap_reverses: what one selection passed on by the reference would do.
-        swaps_to_four_fifths: the fewest that reach four fifths.
+        n, k: Number of people, and of selected people.
+        rate: k / n.
+        ratio: Rate divided by the rate of the reference.
+        four_fifths: Whether 5 k n_r is below, at or above 4 k_r n.
+        difference: Rate of the reference minus the rate.
+        odds_ratio: Odds ratio.
+        z: Statistic of the pooled z-test.
+        two_sd: Whether |z| > 2.
+        fisher_p: p-value of Fisher's exact test.
+        adjusted_p: p-value adjusted by Holm's method.
+        significant: Whether the adjusted p-value is below 0.05.
+        shortfall: Number of selections missing for the pooled rate.
+        one_swap_clears, one_swap_reverses: Whether moving one selection from the reference to the category reaches four
+            fifths, or reverses the order.
+        swaps_to_four_fifths: Minimum number of such moves that reach four fifths.
     """
 
     category: Category
@@ -92,7 +103,7 @@ class RateComparison(ResultPart):
 
 
 class RateComparisons(ResultPart):
-    """Every category of a table against the reference, which the data picked or the user declared."""
+    """Comparisons of all categories of a table with the reference, which is declared or has the highest rate."""
 
     by: tuple[str, ...]
     unknown: int
@@ -102,7 +113,7 @@ class RateComparisons(ResultPart):
 
 
 class StratifiedComparison(ResultPart):
-    """A category against the reference within strata: see ``evenhand.stats.StratifiedOdds``."""
+    """Comparison of a category with the reference within strata (see ``evenhand.stats.StratifiedOdds``)."""
 
     category: Category
     strata: int
@@ -119,7 +130,7 @@ class StratifiedComparison(ResultPart):
 
 
 class StratifiedComparisons(ResultPart):
-    """Every category of a table with people against the reference, within strata."""
+    """Comparisons of all non-empty categories of a table with the reference, within strata."""
 
     by: tuple[str, ...]
     reference: Category | None
@@ -127,14 +138,16 @@ class StratifiedComparisons(ResultPart):
 
 
 class Crossing(NamedTuple):
-    """The cells of one table.
+    """Cells of a table.
 
     Attributes:
-        by: its attributes; categories: its rows.
-        cells: the row of each entry with an outcome, shape (assessed,); -1 where a category is unknown.
-        counts: people that each of these entries stands for, shape (assessed,).
-        n: people by row; unknown: those in no row.
-        reference: the row that is declared to be compared with, if it has people; None: the data picks.
+        by: Attributes.
+        categories: Categories of the rows.
+        cells: Row of each entry with an outcome, or -1 for an unknown category, shape (assessed,).
+        counts: Number of people of each entry, shape (assessed,).
+        n: Number of people by row.
+        unknown: Number of people in no row.
+        reference: Row of the declared reference, if it has people. None selects the highest rate.
     """
 
     by: tuple[str, ...]
@@ -145,22 +158,22 @@ class Crossing(NamedTuple):
     unknown: int
     reference: int | None
 
-    def count_rows(self, who: Booleans) -> tuple[int, ...]:
-        """Return how many people of some entries there are in each row."""
-        return tuple(_add_up(self.cells[who] + 1, self.counts[who], len(self.n) + 1)[1:].tolist())
+    def count_rows(self, entries: Booleans) -> tuple[int, ...]:
+        """Count the people of some entries in each row."""
+        return tuple(_add_up(self.cells[entries] + 1, self.counts[entries], len(self.n) + 1)[1:].tolist())
 
 
 def _add_up(codes: Integers, counts: Integers, size: int) -> Integers:
-    """Return how many people there are of each code, shape (size,)."""
-    # Whole numbers below 2^53, which doubles add up exactly.
+    """Count the people with each code, shape (size,)."""
+    # Sums of integers below 2^53 are exact in double precision.
     return np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
 
 
 def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossing, ...]:
-    """Return the tables of a dossier: one per attribute, and the first two crossed.
+    """Build the cells of all tables: one per attribute, and one for the first two attributes jointly.
 
     Raises:
-        DossierError: no-such-category, empty-reference: the reference is not among the categories, or has no people.
+        DossierError: The reference is not a category (``no-such-category``) or has no people (``empty-reference``).
     """
     names = tuple(config.attributes)
     declared = {name: _find_reference(people, name, category) for name, category in config.reference.items()}
@@ -168,12 +181,12 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
     for by in [*((name,) for name in names), *([names[:2]] if len(names) > 1 else [])]:
         columns = [people.attributes[name] for name in by]
         cells = np.zeros(len(counts), dtype=np.int64)
-        known = np.ones(len(cells), dtype=bool)
+        complete = np.ones(len(cells), dtype=bool)
         for column in columns:
             codes = column.codes[people.assessed]
-            known &= codes >= 0
+            complete &= codes >= 0
             cells = cells * len(column.names) + codes
-        cells = np.where(known, cells, -1)
+        cells = np.where(complete, cells, -1)
         categories = tuple(itertools.product(*(column.names for column in columns)))
         unknown, *n = _add_up(cells + 1, counts, len(categories) + 1).tolist()
         reference = None
@@ -183,10 +196,10 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
                 if len(by) == 1:
                     (name,) = by
                     message = f"no person is in the reference category {config.reference[name]!r}"
-                    given = {"column": config.attributes[name].column, "category": config.reference[name]}
-                    hint = "declare a category that has people, or none"
+                    details = {"column": config.attributes[name].column, "category": config.reference[name]}
+                    hint = "declare a category with people, or none"
                     raise DossierError(
-                        message, code="empty-reference", location=f"reference.{name}", hint=hint, **given
+                        message, code="empty-reference", location=f"reference.{name}", hint=hint, **details
                     )
                 reference = None
         crossings.append(Crossing(by, categories, cells, counts, tuple(n), unknown, reference))
@@ -194,62 +207,63 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
 
 
 def _find_reference(people: AssessedPeople, name: str, category: str) -> int:
-    known = people.attributes[name].names if name in people.attributes else ()
-    if category not in known:
+    categories = people.attributes[name].names if name in people.attributes else ()
+    if category not in categories:
         message = f"the reference {category!r} is not a category of {name}"
-        hint = f"categories: {list_some(known)}" if known else f"attributes: {', '.join(people.attributes)}"
-        given = {"column": name, "category": category}
-        raise DossierError(message, code="no-such-category", location=f"reference.{name}", hint=hint, **given)
-    return known.index(category)
+        hint = f"categories: {list_some(categories)}" if categories else f"attributes: {', '.join(people.attributes)}"
+        details = {"column": name, "category": category}
+        raise DossierError(message, code="no-such-category", location=f"reference.{name}", hint=hint, **details)
+    return categories.index(category)
 
 
 def find_exclusions(crossings: Sequence[Crossing], config: DossierConfig) -> dict[tuple[Category, Category], str]:
-    """Return why categories are left out of impact ratios, by attributes and category.
+    """Return the reasons for categories that are excluded from impact ratios, by attributes and category.
 
     Raises:
-        DossierError: exclusion-without-reason, no-such-category, not-below-2-percent.
+        DossierError: An exclusion is invalid (``exclusion-without-reason``, ``no-such-category``,
+            ``not-below-2-percent``).
     """
-    found = {}
-    for number, one in enumerate(config.exclude):
+    reasons = {}
+    for number, exclusion in enumerate(config.exclude):
         place = f"exclude[{number}]"
-        name = " x ".join(one.category)
-        if not (one.why or "").strip():
-            message, hint = f"{name} is excluded without a reason", "write it: why: ..."
-            given = {"category": list(one.category)}
-            raise DossierError(message, code="exclusion-without-reason", location=place, hint=hint, **given)
-        table = _find_table(crossings, one, place)
-        n, counted = table.n[table.categories.index(one.category)], sum(table.n)
+        name, details = " x ".join(exclusion.category), {"category": list(exclusion.category)}
+        if not (exclusion.why or "").strip():
+            message, hint = f"{name} is excluded without a reason", "add the reason: why: ..."
+            raise DossierError(message, code="exclusion-without-reason", location=place, hint=hint, **details)
+        table = _find_table(crossings, exclusion, place)
+        n, counted = table.n[table.categories.index(exclusion.category)], sum(table.n)
         if 50 * n >= counted and n:
             message = (
-                f"{name} has {n:,} of the {counted:,} people counted by {join_names(one.by)}, which is not below 2 %"
+                f"{name} has {n:,} of the {counted:,} people by {join_names(exclusion.by)}, which is not below 2 %"
             )
-            hint = "only categories below 2 % may be excluded; leave this one in"
-            given = {"category": list(one.category)}
-            raise DossierError(message, code="not-below-2-percent", location=place, hint=hint, **given)
-        found[one.by, one.category] = str(one.why).strip()
-    return found
+            hint = "remove the exclusion: only categories below 2 % may be excluded"
+            raise DossierError(message, code="not-below-2-percent", location=place, hint=hint, **details)
+        reasons[exclusion.by, exclusion.category] = str(exclusion.why).strip()
+    return reasons
 
 
-def _find_table(crossings: Sequence[Crossing], one: ExclusionFields, place: str) -> Crossing:
-    table = next((table for table in crossings if table.by == one.by), None)
-    if table is None or one.category not in table.categories:
-        message = f"there is no category {' x '.join(one.category)} by {join_names(one.by)}"
-        known = table.categories if table is not None else tuple(table.by for table in crossings)
-        hint = f"{'categories' if table is not None else 'tables'}: {list_some([' x '.join(each) for each in known])}"
-        given = {"category": list(one.category)}
-        raise DossierError(message, code="no-such-category", location=place, hint=hint, **given)
+def _find_table(crossings: Sequence[Crossing], exclusion: ExclusionFields, place: str) -> Crossing:
+    table = next((table for table in crossings if table.by == exclusion.by), None)
+    if table is None or exclusion.category not in table.categories:
+        message = f"there is no category {' x '.join(exclusion.category)} by {join_names(exclusion.by)}"
+        options = table.categories if table is not None else tuple(table.by for table in crossings)
+        hint = (
+            f"{'categories' if table is not None else 'tables'}: {list_some([' x '.join(names) for names in options])}"
+        )
+        details = {"category": list(exclusion.category)}
+        raise DossierError(message, code="no-such-category", location=place, hint=hint, **details)
     return table
 
 
 def tabulate_impact_ratios(
     table: Crossing, selected: Booleans, exclusions: dict[tuple[Category, Category], str]
 ) -> ImpactRatios:
-    """Return rates and impact ratios: each rate over the highest of the table, of the categories that are not excluded.
+    """Compute rates and impact ratios: each rate divided by the highest rate of the categories that are not excluded.
 
     Args:
-        table: the cells.
-        selected: which entries with an outcome count, shape (assessed,).
-        exclusions: why categories are left out, by attributes and category.
+        table: Cells.
+        selected: Whether each entry with an outcome is selected, shape (assessed,).
+        exclusions: Reasons for exclusions, by attributes and category.
     """
     k, counted, assessed = table.count_rows(selected), sum(table.n), int(table.counts.sum())
     why = [exclusions.get((table.by, category)) for category in table.categories]
@@ -277,9 +291,9 @@ def tabulate_impact_ratios(
 
 
 def compare_rates(table: Crossing, selected: Booleans) -> RateComparisons:
-    """Return every category against the reference: the declared one, or that of the highest rate (ties: most people).
+    """Compare all categories with the reference: the declared one, or that with the highest rate (ties: most people).
 
-    Holm's adjustment is over all pairs of categories if the data picked the reference, else over the comparisons.
+    Holm's adjustment is over the comparisons for a declared reference, otherwise over all pairs of categories.
     """
     k, n = table.count_rows(selected), table.n
     filled = [i for i, people in enumerate(n) if people]
@@ -311,7 +325,7 @@ def compare_rates(table: Crossing, selected: Booleans) -> RateComparisons:
 
 
 def _compare_rate(category: Category, rates: TwoRates, exact: float, adjusted: float) -> RateComparison:
-    """Return a category against the reference; every comparison of rates is one of whole numbers."""
+    """Compare a category with the reference. Rates are compared in integers."""
     k, n, k_r, n_r = rates
     left, right = 5 * k * n_r, 4 * k_r * n
     four_fifths: Literal["below", "at", "above"] | None = None
@@ -345,12 +359,13 @@ def _compare_rate(category: Category, rates: TwoRates, exact: float, adjusted: f
 def compare_within_strata(
     table: Crossing, selected: Booleans, strata: Integers, reference: Category | None
 ) -> StratifiedComparisons:
-    """Return every category with people against the reference, within strata.
+    """Compare all non-empty categories with the reference within strata.
 
     Args:
-        table: the cells.
-        selected: which entries with an outcome count; strata: the stratum of each, shape (assessed,).
-        reference: the category that the others are compared with.
+        table: Cells.
+        selected: Whether each entry with an outcome is selected, shape (assessed,).
+        strata: Stratum of each entry, shape (assessed,).
+        reference: Category that the others are compared with.
     """
     width, number = len(table.n) + 1, int(strata.max()) + 1
     cells = strata * width + table.cells + 1

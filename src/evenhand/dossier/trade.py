@@ -1,4 +1,4 @@
-"""What credit and insurance ask of scores: standardised mean differences, and ratios at every cut-off."""
+"""Comparisons of scores for credit and insurance: standardised mean differences, and ratios at cut-offs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.dossier.tables import Category, Crossing
 
 
 class MeanScore(ResultPart):
-    """A category's mean score; smd: its distance from the reference's in standard deviations of the whole table."""
+    """Mean score of a category, and its difference from the reference in standard deviations of the table (SMD)."""
 
     category: Category
     n: int
@@ -20,7 +20,7 @@ class MeanScore(ResultPart):
 
 
 class RatioAtCut(ResultPart):
-    """How many of a category reach a cut-off, and their rate over the reference's."""
+    """Number of people of a category who reach a cut-off, and the ratio of their rate to that of the reference."""
 
     category: Category
     k: int
@@ -28,7 +28,7 @@ class RatioAtCut(ResultPart):
 
 
 class Quantile(ResultPart):
-    """The best share of the people: the lowest score among them, how many have it or a better one, and who."""
+    """Share of the people with the highest scores: cut-off, number of people who reach it, and their categories."""
 
     q: float
     cut: float
@@ -37,7 +37,7 @@ class Quantile(ResultPart):
 
 
 class ScoreComparisons(ResultPart):
-    """The scores of every category against a declared reference."""
+    """Comparisons of the scores of all categories with a declared reference."""
 
     by: tuple[str, ...]
     reference: Category
@@ -46,23 +46,22 @@ class ScoreComparisons(ResultPart):
 
 
 def compare_scores(table: Crossing, scores: AssessedScores, assessed: Booleans) -> ScoreComparisons:
-    """Return the scores of every category against the table's declared reference.
+    """Compare the scores of all categories with the declared reference of the table.
 
-    ``smd = (mean - mean_r) / sd``, sd that of all people in the table (n - 1). Quantile q is cut at the score of the
-    ``ceil(q N)``-th best of everybody with a score; who ties with it is in. Scores are added up as whole numbers, so
-    that the order of people decides nothing, not even the last digit.
+    ``smd = (mean - mean_r) / sd``, with the standard deviation of all people in the table (n - 1). The cut-off of
+    quantile q is the ``ceil(q N)``-th highest of all scores; ties are included.
 
     Args:
-        table: the cells, with a declared reference.
-        scores: of the people.
-        assessed: which entries have a score, shape (entries,).
+        table: Cells, with a declared reference.
+        scores: Scores of the people.
+        assessed: Whether each entry has a score, shape (entries,).
     """
     reference = table.reference
     if reference is None:
-        raise ValueError("scores are compared with a declared reference")
+        raise ValueError("expected a table with a declared reference")
     inside = table.cells >= 0
     kind, values = table.cells[inside], scores.scores[assessed][inside]
-    order = np.lexsort((values, kind))  # the order of the people does not change the sums
+    order = np.lexsort((values, kind))  # so that the sums do not depend on the order of people
     sums = np.bincount(kind[order], weights=values[order], minlength=len(table.n)).tolist()
     means = {i: total / n for i, (total, n) in enumerate(zip(sums, table.n, strict=True)) if n}
     sd = float(np.std(np.sort(values), ddof=1)) if len(np.unique(values)) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Dossiers in words: the tables as the rules ask for them, what is open, how it was counted, and by which law."""
+"""Documents of dossiers: tables, open fields, method and law."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenhand.core.document import Block, Column, Document, Facts, Heading, Note
 from evenhand.core.text import format_count, format_percent, list_some
 from evenhand.dossier.citations import STALE_DAYS, cite
 from evenhand.dossier.outline import OPEN, OUTLINES, list_fields
-from evenhand.dossier.report_wording import list_evidence, tell_alternatives, tell_thresholds
+from evenhand.dossier.report_wording import alternative_blocks, evidence_blocks, threshold_blocks
 from evenhand.dossier.result import DossierName, DossierResult, OutcomeTables
 from evenhand.dossier.table_wording import (
     comparison_tables,
@@ -26,27 +26,27 @@ from evenhand.groups.wording.proxies import proxy_blocks
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
 
-SEEN = {"primary": "the text", "copy": "a verbatim copy", "secondary": "what others write", "none": "nothing"}
+SEEN = {"primary": "the text", "copy": "a verbatim copy", "secondary": "secondary sources", "none": "nothing"}
 
 STATUS = {"empty": "no people", "no-highest": "no ratio: the highest rate is 0"}
 
 
 def build_document(result: DossierResult, name: DossierName | None = None) -> Document:
-    """Return one dossier as a document, or all that were asked for in one."""
+    """Build the document of one dossier, or one document of all dossiers."""
     names = (name,) if name is not None else result.dossiers
     system = result.config.system.name or f"system {OPEN}"
-    titles = [OUTLINES[one].title for one in names]
+    titles = [OUTLINES[dossier].title for dossier in names]
     blocks: list[Block] = list(_opening(result, names))
-    for one in names:
-        blocks += _identify(result, one)
-        blocks += _report(result, one)
-        blocks += _explain_method(result, one)
+    for dossier in names:
+        blocks += _identify(result, dossier)
+        blocks += _report(result, dossier)
+        blocks += _explain_method(result, dossier)
     if "alternatives" in names:
-        blocks += list_evidence(result)
+        blocks += evidence_blocks(result)
     blocks += _cite_law(result, names)
     return Document(
         title=f"{' and '.join(titles)}: {system}",
-        lead=" ".join(OUTLINES[one].about for one in names),
+        lead=" ".join(OUTLINES[dossier].about for dossier in names),
         blocks=tuple(blocks),
         made=f"Made by evenhand {result.evenhand} on {result.made_on} from {result.data.name}.",
         readings=result.readings,
@@ -54,36 +54,35 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
 
 
 def _opening(result: DossierResult, names: Sequence[DossierName]) -> Iterator[Block]:
-    source = "by Evenhand, and says how it came about" if "alternatives" in names else "from people and outcomes"
-    counted = "measured" if "alternatives" in names else "counted"
+    source = "measured by Evenhand, with its method" if "alternatives" in names else "counted from people and outcomes"
     yield Text(
-        f"Every number is {counted} {source}. Whether a rule applies to this system, and whether it is complied with, "
-        "this document does not say; it is not legal advice."
+        f"Every number is {source}. This document does not state whether a rule applies to this system, or whether the "
+        "system complies with it. It is not legal advice."
     )
-    fields = list(dict.fromkeys(one.asks for one in result.open_fields if one.dossier in names))
+    fields = list(dict.fromkeys(field.asks for field in result.open_fields if field.dossier in names))
     if fields:
         entries = format_count(len(fields), "required entry is", "required entries are")
         yield Note(f"Not final: {entries} {OPEN}: {list_some(fields)}.", tone="caution")
-    for one in result.citations:
-        if set(one.dossiers) & set(names) and one.is_stale(result.made_on):
-            days = (result.made_on - one.checked_on).days
+    for law in result.citations:
+        if set(law.dossiers) & set(names) and law.is_stale(result.made_on):
+            days = (result.made_on - law.checked_on).days
             yield Note(
-                f"{one.citation} was last checked on {one.checked_on}, {days} days ago (more than {STALE_DAYS}): check "
-                "whether it still reads so.",
+                f"{law.citation} was last checked on {law.checked_on}, {days} days ago (more than {STALE_DAYS}): check "
+                "whether it has changed.",
                 tone="caution",
             )
     if result.config.audit.date is not None and result.law_date != result.config.audit.date:
-        yield Note(f"Made by the law of {result.law_date}, not by that of the day of the audit.", tone="caution")
+        yield Note(f"This dossier applies the law of {result.law_date}, not of the date of the audit.", tone="caution")
 
 
 def _identify(result: DossierResult, name: DossierName) -> Iterator[Block]:
-    yield Heading("Who, when, and which data", anchor=f"{name}-who")
+    yield Heading("System, audit and data", anchor=f"{name}-who")
     entries = [
-        (asks[0].upper() + asks[1:], said or (OPEN if required else "-"))
-        for _, asks, said, required in list_fields(result.config, name)
+        (asks[0].upper() + asks[1:], value or (OPEN if required else "-"))
+        for _, asks, value, required in list_fields(result.config, name)
     ]
     if name == "ll144" and result.config.audit.date is not None:
-        entries.append(("Last day of use by this audit", str(_one_year_later(result.config.audit.date))))
+        entries.append(("Last day of use based on this audit", str(_one_year_later(result.config.audit.date))))
     yield Facts(tuple(entries))
     yield Heading("People", anchor=f"{name}-people")
     counted = [
@@ -98,7 +97,7 @@ def _identify(result: DossierResult, name: DossierName) -> Iterator[Block]:
     counted.append(("Unknown in any attribute", f"{result.unknown_any:,}"))
     counted += _outcome_words(result)
     if result.median is not None:
-        counted.append(("Median score", f"{result.median:.10g} (of everybody with a score)"))
+        counted.append(("Median score", f"{result.median:.10g} (of all scores)"))
     yield Facts(tuple(counted))
 
 
@@ -116,11 +115,11 @@ def _outcome_words(result: DossierResult) -> Iterator[tuple[str, str]]:
 
 def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
     if name == "alternatives":
-        yield from tell_alternatives(result)
+        yield from alternative_blocks(result)
         return
     for run in result.runs:
-        said = f"assigned to {run.of}" if result.config.outcome.kind == "classes" else run.of
-        yield Heading(f"People {said}", anchor=f"{name}-{run.of}".replace(" ", "-"))
+        outcome = f"assigned to {run.of}" if result.config.outcome.kind == "classes" else run.of
+        yield Heading(f"People {outcome}", anchor=f"{name}-{run.of}".replace(" ", "-"))
         if name == "ll144":
             yield from (_impact_table(table, result.config.outcome.kind) for table in run.ll144)
             yield from _name_exclusions(run)
@@ -129,7 +128,7 @@ def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
                 yield from comparison_tables(table, name)
             yield from _strata_tables(run)
     if name == "disparity":
-        yield from tell_thresholds(result)
+        yield from threshold_blocks(result)
         yield from _proxy_blocks(result)
     if name == "disparity" and result.trade:
         yield Heading("Scores", anchor="disparity-scores")
@@ -138,15 +137,13 @@ def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
 
 
 def _proxy_blocks(result: DossierResult) -> Iterator[Block]:
-    """Yield the rates of groups known by probability, never without bounds and what a difference would do."""
-    for one in result.proxies:
-        yield Heading(
-            f"People {one.of}, groups known by probability alone", anchor=f"proxies-{one.of}".replace(" ", "-")
-        )
-        yield from proxy_blocks((one.rates,), "", level=3)
+    """Yield the rates of groups with group probabilities, their bounds, and the effect of selection."""
+    for proxies in result.proxies:
+        yield Heading(f"People {proxies.of}, by group probability", anchor=f"proxies-{proxies.of}".replace(" ", "-"))
+        yield from proxy_blocks((proxies.rates,), "", level=3)
     if result.proxy_tables:
-        items = tuple(f"{one.column}: {one.file}, SHA-256 {one.sha256[:16]}" for one in result.proxy_tables)
-        yield Text("Tables of probabilities, given by the user, and the columns that they are looked up by:", items)
+        items = tuple(f"{table.column}: {table.file}, SHA-256 {table.sha256[:16]}" for table in result.proxy_tables)
+        yield Text("Columns, and the tables of probabilities supplied by the user:", items)
 
 
 def _impact_table(table: ImpactRatios, kind: str) -> Table:
@@ -216,9 +213,8 @@ def _strata_tables(run: OutcomeTables) -> Iterator[Block]:
             )
             for row in table.rows
         )
-        caption = (
-            f"Within strata, {say_by(table.by)}, against {name_category(table.reference)} (Mantel-Haenszel), observed"
-        )
+        reference = name_category(table.reference)
+        caption = f"Within strata, {say_by(table.by)}, compared with {reference} (Mantel-Haenszel), observed"
         yield Table(caption, name_columns(columns), rows, usual="observed")
 
 
@@ -227,12 +223,12 @@ def _score_tables(scores: ScoreComparisons) -> Iterator[Block]:
         TableRow((name_category(row.category), row.n, write_plain(row.mean), show_decimal(row.smd)))
         for row in scores.rows
     )
-    caption = f"Mean scores {say_by(scores.by)}, against {name_category(scores.reference)}, observed"
+    caption = f"Mean scores {say_by(scores.by)}, compared with {name_category(scores.reference)}, observed"
     yield Table(caption, name_columns(("people", "mean", "SMD")), rows, usual="observed")
     for cut in scores.quantiles:
         rows = tuple(TableRow((name_category(row.category), row.k, show_decimal(row.ratio))) for row in cut.rows)
         caption = (
-            f"The best {format_percent(cut.q)} {say_by(scores.by)}: scores of {cut.cut:.10g} or more, "
+            f"Highest {format_percent(cut.q)} of the scores {say_by(scores.by)}: {cut.cut:.10g} or more, "
             f"{format_count(cut.selected, 'person', 'people')}, observed"
         )
         yield Table(caption, name_columns(("selected", "ratio")), rows, usual="observed")
@@ -241,85 +237,85 @@ def _score_tables(scores: ScoreComparisons) -> Iterator[Block]:
 def _explain_method(result: DossierResult, name: DossierName) -> Iterator[Block]:
     if name == "alternatives":
         return
-    yield Heading("How it was counted", anchor=f"{name}-method")
+    yield Heading("Method", anchor=f"{name}-method")
     common = [
-        "Whether a category is unknown is decided for each table: who lacks one attribute stays in the tables of the "
-        "others. People without an outcome are counted above and are in no table.",
-        "Every declared category has a row, with or without people. There is no minimum size.",
-        "Ratios are made from counts, not from rounded rates, and limits are compared in whole numbers.",
+        "Unknown categories are excluded from each table separately: people with one unknown attribute are included in "
+        "the tables of the others. People without an outcome are counted above and excluded from all tables.",
+        "Each declared category has a row, even if it is empty. There is no minimum size.",
+        "Ratios are computed from counts, not from rounded rates, and thresholds are compared in integers.",
     ]
     if result.config.outcome.kind == "score":
         common.append(
-            "A score counts if it is strictly above the median of everybody with a score, people of unknown category "
-            "included; of an even number the median is the mean of the middle two."
+            "A score counts if it is strictly above the median of all scores, including those of people with an "
+            "unknown category. The median of an even number of scores is the mean of the middle two."
         )
     if name == "ll144":
         yield Text(
             f"By {cite('nyc-rules')}: rate = people selected (or above the median, or in the class) / people; impact "
-            "ratio = rate / highest rate of the table. Where the rule leaves room:",
+            "ratio = rate / highest rate of the table. Conventions:",
             (
                 *common,
-                "The highest is the highest rate; those that tie for it all have a ratio of 1. If it is 0 there is no "
-                "ratio.",
-                "A category may be left out of the ratios only if it is strictly below 2 % of the people counted in "
-                "that table, and with a reason; its number and rate stay, and it is not the highest.",
+                "All categories with the highest rate have a ratio of 1. If the highest rate is 0, no ratio exists.",
+                "A category may be excluded from the ratios only with a reason and if it has less than 2 % of the "
+                "people in the table. Its number and rate are shown, but its rate is not used as the highest.",
             ),
         )
         return
     if name == "ugesp":
         yield Text(
             f"{cite('ugesp')}: a selection rate below four fifths (4/5) of the highest is generally regarded as "
-            "evidence of adverse impact; smaller differences may be, too, and larger ones need not be where numbers "
-            "are small."
+            "evidence of adverse impact; smaller differences may also be evidence, and larger ones may not be if "
+            "numbers are small."
         )
     yield Text("", (*common, *_explain_comparisons(result, name)))
 
 
 def _explain_comparisons(result: DossierResult, name: DossierName) -> Iterator[str]:
     yield (
-        "Reference: the declared category, else the highest rate (ties: more people, then the order). Fisher's test is "
-        "two-sided: the tables not likelier than the one seen. z pools both rates; p-values are adjusted by Holm over "
-        "all pairs if the data picked the reference, else over the comparisons shown; * is below 0.05."
+        "Reference: declared category, or the highest rate (ties: more people, then the order). Fisher's test is "
+        "two-sided: it includes all tables that are at most as likely as the observed one. z pools both rates. "
+        "p-values are adjusted by Holm's method over the comparisons shown for a declared reference, otherwise over "
+        "all pairs; * means below 0.05."
     )
     if name == "ugesp":
         yield (
-            "Shortfall: selections missing to the rate of both together. A swap is one selection passed from the "
-            "reference to the category. No rule names swaps; they show how much a finding rests on single people."
+            "Shortfall: number of selections missing for the pooled rate. A swap moves one selection from the "
+            "reference to the category. No rule requires swaps; they show how much a finding depends on single people."
         )
     if name == "disparity":
         yield (
-            "AIR: rate / reference's rate. SMD: difference of mean scores / standard deviation of all in the table (a "
-            "convention of this document). A quantile is cut at a score; everybody with a score counts, and who ties "
-            "with the last is in."
+            "AIR: rate / rate of the reference. SMD: difference of mean scores / standard deviation of all scores in "
+            "the table (a convention of this document). Cut-offs of quantiles are computed from all scores; ties are "
+            "included."
         )
     if result.config.strata is not None:
         yield (
-            f"Strata: {result.config.strata}. Those that lack a side, or where all are decided alike, are not "
-            "informative for the odds ratio, its interval (Robins, Breslow and Greenland) and its test; homogeneity is "
-            "Breslow and Day's test as Tarone corrects it."
+            f"Strata: {result.config.strata}. Strata without the category or the reference, or with equal decisions "
+            "for all people, are not informative for the odds ratio, its interval (Robins, Breslow and Greenland) and "
+            "its test. Homogeneity: Breslow and Day's test with Tarone's correction."
         )
 
 
 def _cite_law(result: DossierResult, names: Sequence[DossierName]) -> Iterator[Block]:
-    found = [one for one in result.citations if set(one.dossiers) & set(names)]
-    if not found:
+    laws = [law for law in result.citations if set(law.dossiers) & set(names)]
+    if not laws:
         return
     yield Heading("Law", anchor="law")
     columns = tuple(map(Column, ("citation", f"status on {result.law_date}", "valid", "source", "read", "checked on")))
     rows = tuple(
         TableRow(
             (
-                one.citation,
-                one.status,
-                _span(one.valid_from, one.valid_to),
-                one.source,
-                SEEN[one.seen],
-                str(one.checked_on),
+                law.citation,
+                law.status,
+                _span(law.valid_from, law.valid_to),
+                law.source,
+                SEEN[law.seen],
+                str(law.checked_on),
             )
         )
-        for one in found
+        for law in laws
     )
-    yield Table("What this document cites, and what was read of it", columns, rows)
+    yield Table("Citations, and the text that was read", columns, rows)
 
 
 def _span(first: dt.date | None, last: dt.date | None) -> str:
