@@ -317,7 +317,7 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--html", "search.json"], ["--html", "kept"]),
         ([*FROM, "--out", "new.onnx"], ["new.onnx", ".skops", ".joblib"]),
         pytest.param(
-            [*FROM, "--out", "new.npz", "--method", "threshold-optimizer"],
+            [*FROM, "--out", "new.npz", "--method", "exponentiated-gradient"],
             ["new.npz", ".joblib"],
             marks=needs("fairlearn"),
         ),

@@ -195,7 +195,7 @@ def test_everybody_is_told_the_same_in_the_frame_too() -> None:
 
 def test_refused_where_nobody_knows_how_to_train() -> None:
     given, _ = fitted()
-    with pytest.raises(OptionError, match="it is not known how"):
+    with pytest.raises(OptionError, match="cannot be trained again"):
         blind(situation(given))
 
 

@@ -108,7 +108,7 @@ def test_other_methods_work_or_say_what_they_leave_out(model, method, tmp_path):
     done = evenhand.mitigate(model, FRAME, schema=SCHEMA, methods=[method], **QUICK)
     candidate = done.candidates[0]
     if method == "blind":
-        assert candidate.words.endswith("for everybody told gender = f") or "gender = m" in candidate.words
+        assert "gender = f" in candidate.words or "gender = m" in candidate.words
     if method == "exponentiated-gradient":
         assert "a logistic regression" in candidate.words
         candidate.save(tmp_path / "new.joblib")
@@ -117,12 +117,6 @@ def test_other_methods_work_or_say_what_they_leave_out(model, method, tmp_path):
         np.testing.assert_array_equal(
             np.array(candidate.scorer.classes)[candidate.scorer.predict(people.individuals)], asked
         )
-
-
-def test_thresholds_by_group_are_refused(model):
-    pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
-    with pytest.raises(DataError, match="holds no data to look passthrough columns"):
-        evenhand.mitigate(model, FRAME, schema=SCHEMA, methods=["threshold-optimizer"], **QUICK)
 
 
 def test_tables_that_do_not_fit_are_refused(model):

@@ -20,7 +20,7 @@ import evenhand
 from evenhand import datasets
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.mitigation import FairClassifier
-from evenhand.mitigation.training.encoding import NOBODYS, joint_groups, number_groups
+from evenhand.mitigation.training.encoding import NO_GROUP, joint_groups, number_groups
 from evenhand.schema import encode
 
 SMALL = {"hidden": (16, 8), "steps": 40}
@@ -341,8 +341,8 @@ def test_small_groups_are_taken_together_or_are_nobodys():
     assert len(set(groups[:400])) == 1
     rows[400:440, race] = 0
     groups = joint_groups(schema, rows, ("race", "sex"))
-    assert (groups[440:450] == NOBODYS).all()
-    assert joint_groups(schema, rows, ()).tolist() == [NOBODYS] * 1000
+    assert (groups[440:450] == NO_GROUP).all()
+    assert joint_groups(schema, rows, ()).tolist() == [NO_GROUP] * 1000
 
 
 def test_given_groups_are_numbered_and_never_fewer_than_two_while_there_are_two():

@@ -82,7 +82,7 @@ def candidates(started, people, monkeypatch, model=None, **options):
     everybody, parts = sets[people]
     monkeypatch.setattr(MODULE, "split_people", lambda *ignored, **more: parts)
     monkeypatch.setattr(MODULE, "compare_candidates", lambda *ignored, **more: ())
-    monkeypatch.setattr("evenhand.mitigation.methods.retrain.SEARCHED", 300)
+    monkeypatch.setattr("evenhand.mitigation.methods.retrain.MIN_QUERIES", 300)
     wanted = {"findings": found, "rounds": 1, "certify_effort": 0} | options
     return mitigation.mitigate(Subject(given if model is None else model, everybody), **wanted).candidates
 
@@ -103,9 +103,10 @@ def same(first, second):
 def test_other_people_in_the_test_part_change_no_model(name, started, monkeypatch):
     if name in TRAINED:
         pytest.importorskip("torch", reason="needs the extra torch")
-        monkeypatch.setattr("evenhand.mitigation.training.candidates.SMALL_STEPS", 20)
+        from evenhand.mitigation.training import candidates as training
         from evenhand.mitigation.training import fair_classifier as fair
 
+        monkeypatch.setitem(training.SMALL, "steps", 20)
         fitted = fair.FairClassifier.fit
 
         def short(self, *given, **more):

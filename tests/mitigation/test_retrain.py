@@ -217,7 +217,7 @@ def test_a_round_ends_when_more_makes_it_worse():
 
 
 def test_rounds_add_what_the_new_model_gets_wrong(monkeypatch):
-    monkeypatch.setattr("evenhand.mitigation.methods.retrain.SEARCHED", 500)
+    monkeypatch.setattr("evenhand.mitigation.methods.retrain.MIN_QUERIES", 500)
 
     def model(lesson):
         return shifted(max(0.02, 0.3 - len(lesson.labels) / 400))
@@ -251,14 +251,14 @@ def test_where_nothing_helps_the_plain_model_is_kept_and_said():
     candidate = retrain(situation(learner))
     assert candidate.trials[0].chosen
     assert candidate.words == "a stand-in"
-    assert any("Nothing that was added helped within 1.0 % of accuracy" in note for note in candidate.notes)
+    assert any("No added instances helped within a loss of 1.0 %" in note for note in candidate.notes)
 
 
 def test_a_given_model_that_knew_the_people_is_no_bar():
     right = Decider(SCHEMA, lambda x: x[:, INCOME] > 0.6)
     learner = Taught(lambda lesson: shifted(0.3 if not len(lesson.labels) else 0.0, error=0.1))
     candidate = retrain(situation(learner, given=right))
-    assert any("it knew them, or had another training set" in note for note in candidate.notes)
+    assert any("trained on these people or on other data" in note for note in candidate.notes)
     assert candidate.trials[0].accuracy < 0.95
     # Against the model trained anew nothing is lost by what was added.
     assert sum(trial.chosen for trial in candidate.trials) == 1
@@ -270,7 +270,7 @@ def test_the_bar_is_counted_on_the_people_chosen_on():
     right = Decider(SCHEMA, lambda x: x[:, INCOME] > 0.6)
     learner = Taught(lambda lesson: shifted(0.3, error=0.1))
     candidate = retrain(situation(learner, given=right, parts=Split(train, PARTS.validation, PARTS.test)))
-    (note,) = [note for note in candidate.notes if "it knew them" in note]
+    (note,) = [note for note in candidate.notes if "trained on these people" in note]
     assert "given one about 100.0 %" in note
 
 
@@ -305,7 +305,7 @@ def test_time_that_is_up_keeps_the_best_so_far():
     candidate = retrain(situation(Taught(lambda lesson: GIVEN), deadline=time.perf_counter() - 1))
     assert candidate.interrupted
     assert [trial.value for trial in candidate.trials] == [0]
-    assert not any("Nothing that was added" in note for note in candidate.notes)
+    assert not any("No added instances" in note for note in candidate.notes)
 
 
 def test_what_was_trained_already_is_not_trained_again():
@@ -317,7 +317,7 @@ def test_what_was_trained_already_is_not_trained_again():
 def test_without_a_learner_or_findings():
     with pytest.raises(ModelError, match="`fit=module:function`"):
         retrain(situation(None))
-    with pytest.raises(DataError, match="nothing to learn from"):
+    with pytest.raises(DataError, match="expected findings"):
         retrain(situation(Taught(lambda lesson: GIVEN), profiles=()))
 
 
@@ -349,7 +349,7 @@ def learnt(name):
 def test_the_same_seed_gives_the_same_trials_and_model_on_real_people(name, monkeypatch):
     from evenhand.mitigation.learners.choose import find_learner
 
-    monkeypatch.setattr("evenhand.mitigation.methods.retrain.SEARCHED", 500)
+    monkeypatch.setattr("evenhand.mitigation.methods.retrain.MIN_QUERIES", 500)
     data = datasets.load_dataset("adult")
     frame = data.frame.iloc[:: 12 if name == "linear" else 60].reset_index(drop=True)
     people = encode(data.schema.with_protected(["sex"]).without_rules(), frame)

@@ -93,7 +93,7 @@ def test_the_strength_is_chosen_on_the_validation_people(parts, given_model, mon
     assert chosen[0].harms[0] == min(rivals)
     assert [share for _, share in said] == sorted(share for _, share in said)
     assert 0 < said[0][1] < said[-1][1] <= 1
-    assert "not given sex" in " ".join(candidate.notes)
+    assert "does not get sex" in " ".join(candidate.notes)
 
 
 class Known:
@@ -223,7 +223,7 @@ def test_the_best_so_far_is_kept_when_somebody_stops_it(parts, given_model, monk
 
 
 def test_time_that_is_up_before_anything_is_learnt_is_said(parts, given_model):
-    with pytest.raises(LimitError, match="before diffdp had learnt anything"):
+    with pytest.raises(LimitError, match="before diffdp had taken a step"):
         make_method("diffdp")(situation(parts, given_model, deadline=time.perf_counter() - 1))
 
 

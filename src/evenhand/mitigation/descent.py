@@ -1,8 +1,8 @@
-"""Training of networks with PyTorch: repeatable to the last bit, on one processor."""
+"""Reproducible gradient descent with PyTorch on one processor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from evenhand.errors import MissingExtraError, ModelError
 
 @contextmanager
 def deterministic_torch(seed: int) -> Iterator[None]:
-    """Run PyTorch on one processor, with repeatable operations and a fixed seed; restore all settings afterwards.
+    """Run PyTorch on one processor with deterministic operations and a fixed seed. Restore all settings afterwards.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
@@ -28,7 +28,7 @@ def deterministic_torch(seed: int) -> Iterator[None]:
     try:
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
-        with torch.random.fork_rng(devices=[]):  # for dropout, which draws from the global generator
+        with torch.random.fork_rng(devices=[]):  # dropout draws from the global generator
             torch.random.default_generator.manual_seed(seed)
             yield
     finally:
@@ -37,19 +37,29 @@ def deterministic_torch(seed: int) -> Iterator[None]:
 
 
 EPOCHS = 10
-"""How often everybody is learnt from: a trained network settles within a few."""
+"""Number of epochs when a trained network continues to learn."""
 
 BATCH = 256
-"""People per step, where there are many."""
+"""Rows per batch in large training sets."""
 
 STEPS = 30
-"""Steps that an epoch has even with few people: a step then takes fewer, but not fewer than ``FEWEST``."""
+"""Minimum number of batches per epoch. Small training sets have smaller batches, but not below ``SMALLEST_BATCH``."""
 
-FEWEST = 8
-"""People per step at least: fewer say too little about where to go."""
+SMALLEST_BATCH = 8
+"""Minimum number of rows per batch."""
 
 LEARNING_RATE = 1e-3
-"""Of Adam at the start; it falls to nothing along half a cosine, so that the last steps settle."""
+"""Initial learning rate of Adam. It follows half a cosine down to 0."""
+
+
+def descend(optimiser: Any, schedule: Any, batches: Iterable[Any], loss: Callable[[Any], Any]) -> Iterator[None]:
+    """Take one gradient step per batch, and yield after each step."""
+    for batch in batches:
+        optimiser.zero_grad()
+        loss(batch).backward()
+        optimiser.step()
+        schedule.step()
+        yield
 
 
 def train_parameters(
@@ -62,58 +72,53 @@ def train_parameters(
     seed: int,
     location: str,
 ) -> None:
-    """Change parameters so that the outputs say the labels: cross-entropy, Adam, ``EPOCHS`` times everybody.
+    """Minimise the cross-entropy of a model by ``EPOCHS`` epochs of Adam. Parameters change in place.
 
     Args:
-        run: from a batch of inputs to outputs: a single one for label 1, or one per label.
-        parameters: tensors that are changed in place.
-        inputs: a tensor of shape (n, inputs).
-        labels: positions among the outputs (0 and 1 where there is one), shape (n,).
-        probable: whether outputs are probabilities, else logits.
-        seed: of the order in which people are learnt from.
-        location: how to call the model in messages.
+        run: Function from a batch of inputs to outputs: one for label 1, or one per label.
+        parameters: Tensors to train.
+        inputs: Tensor of shape (n, inputs).
+        labels: Indices of the outputs (0 and 1 for a single output), shape (n,).
+        probable: Whether the outputs are probabilities instead of logits.
+        seed: Seed of the order of the rows.
+        location: Name of the model in messages.
 
     Raises:
-        ModelError: the weights became infinite.
+        ModelError: The weights became infinite.
     """
     import torch
 
     with deterministic_torch(seed), torch.enable_grad():
         rng = np.random.default_rng([seed, 90])
-        batches = max(1, round(len(inputs) / BATCH), min(STEPS, len(inputs) // FEWEST))
-        steps = EPOCHS * batches
-        optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-        known = torch.as_tensor(labels)
-        for _ in range(EPOCHS):
-            # Batches of nearly the same size: none of a single person, which a batch normalisation could not take.
-            for rows in np.array_split(rng.permutation(len(inputs)), batches):
-                chosen = torch.as_tensor(rows)
-                optimizer.zero_grad()
-                loss = _cross_entropy(run(inputs[chosen]), known[chosen], probable)
-                loss.backward()
-                optimizer.step()
-                schedule.step()
+        batches = max(1, round(len(inputs) / BATCH), min(STEPS, len(inputs) // SMALLEST_BATCH))
+        optimiser = torch.optim.Adam(parameters, lr=LEARNING_RATE)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=EPOCHS * batches)
+        targets = torch.as_tensor(labels)
+        # Batches have nearly equal sizes, since batch normalisation fails on a batch of one row.
+        orders = (np.array_split(rng.permutation(len(inputs)), batches) for _ in range(EPOCHS))
+        rows = (torch.as_tensor(batch) for order in orders for batch in order)
+        for _ in descend(
+            optimiser, schedule, rows, lambda batch: _cross_entropy(run(inputs[batch]), targets[batch], probable)
+        ):
+            pass
         if not all(bool(torch.isfinite(parameter).all()) for parameter in parameters):
             raise ModelError(
-                "training made its weights infinite",
+                "training made the weights infinite",
                 location=location,
-                hint="give numbers of moderate size: say an `encoding: {offset, scale}` in the schema",
+                hint="scale the numbers to a moderate size with `encoding: {offset, scale}` in the schema",
             )
 
 
 def _cross_entropy(outputs: Any, labels: Any, probable: bool) -> Any:
-    """Return cross-entropy of a batch."""
+    """Compute the cross-entropy of a batch."""
     from torch.nn import functional
 
     if isinstance(outputs, tuple | list) and len(outputs) == 1:
         outputs = outputs[0]
     outputs = outputs.reshape(len(labels), -1)
     if outputs.shape[1] == 1:
-        yes = labels.to(outputs.dtype)
-        if probable:
-            return functional.binary_cross_entropy(outputs[:, 0], yes)
-        return functional.binary_cross_entropy_with_logits(outputs[:, 0], yes)
+        entropy = functional.binary_cross_entropy if probable else functional.binary_cross_entropy_with_logits
+        return entropy(outputs[:, 0], labels.to(outputs.dtype))
     if probable:
         return functional.nll_loss(outputs.clamp_min(1e-12).log(), labels)
     return functional.cross_entropy(outputs, labels)

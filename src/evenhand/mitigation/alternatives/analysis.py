@@ -32,12 +32,9 @@ from evenhand.mitigation.alternatives.sources import (
 from evenhand.mitigation.known_people import KNOWN, describe_left_out
 from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.learners.learner import Learner
-from evenhand.mitigation.methods.randomized import (
-    ConstrainedGroups,
-    SaveScorer,
-    draw_thresholds,
-    require_two_labels,
-)
+from evenhand.mitigation.methods.constrained_groups import ConstrainedGroups, require_two_labels
+from evenhand.mitigation.methods.lots import draw_lots
+from evenhand.mitigation.methods.saving import SaveScorer
 from evenhand.mitigation.split import put_in_one_table, split_people
 from evenhand.models.ledger import find_ledger
 from evenhand.models.scorer import Scorer, WrappedScorer, find_caution
@@ -171,7 +168,7 @@ class _Search:
             learner=self.learner,
             hidden=config.decide_without,
             seed=config.seed,
-            lot=draw_thresholds(schema, known.individuals, seed=config.seed),
+            lot=draw_lots(schema, known.individuals, seed=config.seed),
         )
         left_out = len(people) + (0 if test is None else len(test)) - parts.size
         notes = (
@@ -301,7 +298,7 @@ class _Search:
     def _know_both(self, sources: Sequence[ScoreSource], shares: Floats | None) -> None:
         """Keep what is known about both parts of the people: cross-fitted of the first, of the model on the second."""
         aside = self.aside.people.individuals
-        lot = draw_thresholds(self.aside.people.schema, aside, seed=self.config.seed)
+        lot = draw_lots(self.aside.people.schema, aside, seed=self.config.seed)
         membership = None if self.membership is None else self.membership(aside)
         self.evidence = {
             one: (
@@ -484,7 +481,7 @@ class AlternativeModel(WrappedScorer):
 
     def know(self, individuals: Floats) -> RuleInputs:
         """Return what the rule may use about individuals (n, attributes)."""
-        lot = draw_thresholds(self.schema, individuals, seed=self.seed)
+        lot = draw_lots(self.schema, individuals, seed=self.seed)
         return ask_source(self.model, individuals, lot)._replace(
             group=None if self.groups is None else self.groups(individuals),
             membership=None if self.membership is None else self.membership(individuals),

@@ -1,4 +1,4 @@
-"""How any model is trained again: by its kind."""
+"""Choice of the learner of a model."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def find_learner(
     fit: str | Callable[..., Any] | None = None,
     given: Scorer | None = None,
 ) -> Learner:
-    """Return how a model is trained again.
+    """Find the learner of a model.
 
-    Scikit-learn estimators and what looks like them are refitted; dense networks (``.npz``, ``.h5``, ``.keras``) and
-    PyTorch models are trained on from their weights; XGBoost and LightGBM models are retrained; for anything else
-    (ONNX, a service, a function) somebody must say how: ``fit``.
+    Scikit-learn estimators and compatible classes are refitted. Dense networks (``.npz``, ``.h5``, ``.keras``) and
+    PyTorch models continue from their weights. XGBoost and LightGBM models are retrained. All other models (ONNX, a
+    service, a function) need ``fit``.
 
     Args:
-        source: as ``models.load`` takes it.
-        schema: what its individuals are.
-        like: the user's data, as a template for frames.
-        trust: allow files that can run code when they are loaded.
-        fit: the user's own training, a function or ``module:function``; whatever the model is, it is then used. It is
-            called as ``fit(frame, labels)`` and gives a model.
-        given: the same model where it is loaded already; what only answers is then not tried again.
+        source: Model, as for ``models.load``.
+        schema: Data schema.
+        like: The user's data, a template for data frames.
+        trust: Whether to load files that can run code.
+        fit: Training function, or ``module:function``, called as ``fit(frame, labels)``. It returns a model. If set, it
+            is used for every kind of model.
+        given: The same model, if it is already loaded.
 
     Raises:
-        ModelError: it cannot be read, or only the user knows how it is trained.
+        ModelError: The model cannot be read, or needs ``fit``.
         OptionError: ``fit`` is not a function.
-        TrustError: loading it could run code, and it is not trusted.
-        MissingExtraError: a library that it needs is not installed.
+        TrustError: Loading the model can run code, and it is not trusted.
+        MissingExtraError: A library is not installed.
     """
     if fit is not None:
         from evenhand.mitigation.learners.function import FunctionLearner
@@ -57,43 +57,30 @@ def find_learner(
     ending = "" if path is None else path.suffix.lower()
     if path is not None and ending in OBJECT_LOADERS:
         source = load_stored_object(path, trust=trust)
-    if given is None:
-        given = load_model(source, schema, like=like, trust=trust, name=None if path is None else path.name)
-    learner = _learner_of_kind(source, given, path, ending)
-    if learner is None:
-        raise ModelError(
-            "nothing but its answers is known of this model, so that it cannot be trained again",
-            location=given.name,
-            hint="say how it is trained: `fit=module:function`, called as fit(frame, labels)",
-        )
-    return learner
-
-
-def _learner_of_kind(source: Any, given: Scorer, path: Path | None, ending: str) -> Learner | None:
-    """Return the learner of a loaded model; None if it is not known how to train it."""
-    if isinstance(given, EstimatorModel):
+    model = given or load_model(source, schema, like=like, trust=trust, name=None if path is None else path.name)
+    if isinstance(model, EstimatorModel):
         from evenhand.mitigation.learners.estimator import EstimatorLearner
 
-        return EstimatorLearner(given, ending)
-    if isinstance(given, AdditiveNetwork) and path is not None and ending in (".h5", ".keras"):
-        from evenhand.mitigation.learners.keras_dense import KerasLearner
-
-        return KerasLearner.of(path, given)
-    if isinstance(given, AdditiveNetwork):
+        return EstimatorLearner(model, ending)
+    if isinstance(model, AdditiveNetwork):
         from evenhand.mitigation.learners.dense import DenseLearner
 
-        return DenseLearner.of(given)
-    if isinstance(given, TorchModule):
+        return DenseLearner.of(model)
+    if isinstance(model, TorchModule):
         from evenhand.mitigation.learners.module import ModuleLearner
 
-        return ModuleLearner(given, ending)
-    if type(given).__name__ == "TreeEnsemble":
+        return ModuleLearner(model, ending)
+    if type(model).__name__ == "TreeEnsemble":
         from evenhand.mitigation.learners.boosting import LIBRARIES, BoosterLearner
 
-        trees = cast("TreeEnsemble", given)
-        # CatBoost's JSON ends like XGBoost's, the only library of these that adds up in float32.
+        trees = cast("TreeEnsemble", model)
+        # CatBoost's JSON has the same ending as XGBoost's, but only XGBoost adds up in float32.
         if path is not None and ending in LIBRARIES and trees.single == (LIBRARIES[ending] == "xgboost"):
             return BoosterLearner.of_file(path, trees)
         if hasattr(source, "save_raw") or hasattr(source, "model_to_string"):
             return BoosterLearner.of_booster(source, trees)
-    return None
+    raise ModelError(
+        "this model cannot be trained again, since only its answers are known",
+        location=model.name,
+        hint="name its training function: `fit=module:function`, called as fit(frame, labels)",
+    )

@@ -1,4 +1,4 @@
-"""Dense networks, trained on from the weights they have."""
+"""Dense networks, which continue to learn from their current weights."""
 
 from __future__ import annotations
 
@@ -19,115 +19,116 @@ from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import AffineEncoding, Attribute
 
+DenseLayers: TypeAlias = Sequence[tuple[Floats, Floats]]
+"""Weights (inputs, units) and bias (units,) of each layer, with ReLU between the layers."""
+
 
 @dataclass(frozen=True)
 class TrainedNetwork(AdditiveNetwork):
-    """A network with the dense layers it was made of: (weights (inputs, outputs), bias (outputs,)) in order."""
+    """Network with its dense layers."""
 
     dense: tuple[tuple[Floats, Floats], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class DenseLearner:
-    """The same network, trained on from its own weights (see ``dense_training``), in float64.
+    """Learner that continues to train a network from its own weights, in float64.
 
     Attributes:
-        given: a network that takes each attribute by its encoding, as a ``.npz`` file holds it.
-        layers: its dense layers.
+        given: Network that reads each attribute by its encoding.
+        layers: Dense layers of the network.
     """
 
     given: AdditiveNetwork
-    layers: tuple[tuple[Floats, Floats], ...]
+    layers: DenseLayers
 
-    @classmethod
-    def of(cls, given: AdditiveNetwork) -> DenseLearner:
-        """For a network that takes each attribute by its encoding.
-
-        Raises:
-            ModelError: it sees an attribute in another way.
-        """
-        return cls(given, tuple(plain_layers(given)))
-
-    @property
-    def name(self) -> str:
-        """What is trained and how, for a reader."""
-        return "a dense network, trained on from its own weights"
-
+    name: ClassVar[str] = "a dense network, trained further from its own weights"
+    endings: ClassVar[tuple[str, ...]] = (".npz",)
     takes_weights: ClassVar[bool] = False
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        """Endings of files that its models can be written to."""
-        return (".npz",)
-
-    def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
-        """Return the network after some epochs on these people.
+    @classmethod
+    def of(cls, network: AdditiveNetwork) -> DenseLearner:
+        """Create the learner of a network.
 
         Raises:
-            ModelError: somebody has a missing value, for which the network has no input.
+            ModelError: The network reads an attribute in another way than by its encoding.
+        """
+        return cls(network, tuple(plain_layers(network)))
+
+    def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
+        """Train the network on a training set.
+
+        Raises:
+            ModelError: A value is missing, and the network has no input for missing values.
             MissingExtraError: PyTorch is not installed.
         """
-        given = self.given
-        inputs = network_inputs(given, training_set)
-        steps = train_steps(
-            plain_steps(self.layers), inputs, target_labels(training_set, given), seed=seed, location=given.name
+        network = self.given
+        inputs = network_inputs(network, training_set)
+        layers = train_layers(
+            self.layers, inputs, target_labels(training_set, network), seed=seed, location=network.name
         )
-        return network_from_layers(given, [(step.weights, step.bias) for step in steps if isinstance(step, DenseStep)])
+        trained = network_from_dense(
+            network.schema, layers, classes=network.classes, favourable=network.favourable, name=network.name
+        )
+        return TrainedNetwork(
+            trained.schema,
+            trained.parts,
+            trained.bias,
+            trained.layers,
+            trained.classes,
+            trained.favourable,
+            trained.name,
+            dense=tuple(layers),
+        )
 
     def resume_from(self, scorer: Scorer) -> DenseLearner:
-        """Return the same, training on from a network that it made."""
+        """Return a learner that continues from a network trained by this learner."""
         if not isinstance(scorer, TrainedNetwork):
-            raise ModelError("this network was not trained here", location=scorer.name)
+            raise ModelError("expected a network trained by this learner, got another model", location=scorer.name)
         return DenseLearner(self.given, scorer.dense)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Write one of its networks as ``W0, b0, W1, b1, ...``."""
+        """Write a network as ``.npz``."""
         file_ending(path, self.endings)
         if not isinstance(scorer, AdditiveNetwork):
-            raise ModelError("this is not a dense network", location=scorer.name)
-        write_npz(scorer.dense if isinstance(scorer, TrainedNetwork) else plain_layers(scorer), path)
-        return (path,)
+            raise ModelError("expected a dense network, got another model", location=scorer.name)
+        return save_network(scorer, path)
 
 
-def network_inputs(given: Scorer, training_set: TrainingSet) -> Floats:
-    """Return everybody in a training set as the numbers that a network takes, shape (n + m, inputs).
+def network_inputs(model: Scorer, training_set: TrainingSet) -> Floats:
+    """Encode a training set as the inputs of a network, shape (n + m, inputs).
 
     Raises:
-        ModelError: somebody has a missing value.
+        ModelError: A value is missing.
     """
-    inputs = plain_numbers(given.schema, training_set.individuals, location=given.name)
+    inputs = plain_numbers(model.schema, training_set.individuals, location=model.name)
     if np.isnan(inputs).any():
         raise ModelError(
-            "somebody has a missing value, and a network has no input for that",
-            location=given.name,
-            hint="say `missing: drop` for the attribute in the schema",
+            "the training set has a missing value, and a network has no input for missing values",
+            location=model.name,
+            hint="set `missing: drop` for the attribute in the schema",
         )
     return inputs
 
 
-def network_from_layers(given: AdditiveNetwork, layers: Sequence[tuple[Floats, Floats | None]]) -> TrainedNetwork:
-    """Return a network with the schema, labels and name of another, and these layers."""
-    dense = tuple((weights, np.zeros(weights.shape[1]) if bias is None else bias) for weights, bias in layers)
-    made = network_from_dense(
-        given.schema, list(dense), classes=given.classes, favourable=given.favourable, name=given.name
-    )
-    return TrainedNetwork(
-        made.schema, made.parts, made.bias, made.layers, made.classes, made.favourable, made.name, dense=dense
-    )
+def save_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
+    """Write the dense layers of a network as ``.npz``."""
+    write_npz(network.dense if isinstance(network, TrainedNetwork) else plain_layers(network), path)
+    return (path,)
 
 
-def write_npz(layers: Sequence[tuple[Floats, Floats]], path: Path) -> None:
-    """Write layers as ``models.npz`` reads them."""
+def write_npz(layers: DenseLayers, path: Path) -> None:
+    """Write layers as ``W0, b0, W1, b1, ...``."""
     arrays = {f"{kind}{i}": array for i, layer in enumerate(layers) for kind, array in zip("Wb", layer, strict=True)}
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take every keyword for a flag
 
 
 def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:
-    """(weights (inputs, outputs), bias (outputs,)) of a network that takes each attribute by its encoding.
+    """Compute the dense layers of a network that reads each attribute by its encoding.
 
     Raises:
-        ModelError: it sees an attribute in another way than the schema says.
+        ModelError: The network reads an attribute in another way.
     """
     blocks, bias = [], network.bias
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
@@ -137,9 +138,9 @@ def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:
         elif isinstance(part, TableTerm) and attribute.encoding == "one-hot":
             block, rest = part.rows, np.zeros(part.rows.shape[1])
         elif isinstance(part, TableTerm):
-            block, rest = _fit_line(attribute.inputs(attribute.domain())[:, 0], part.rows)
-            straight = attribute.inputs(attribute.domain()) @ block + rest
-            if np.abs(straight - part.rows).max() > 1e-9 * max(1.0, np.abs(part.rows).max()):
+            inputs = attribute.inputs(attribute.domain())
+            block, rest = _fit_line(inputs[:, 0], part.rows)
+            if np.abs(inputs @ block + rest - part.rows).max() > 1e-9 * max(1.0, np.abs(part.rows).max()):
                 raise _encoding_error(network, attribute)
         else:
             raise _encoding_error(network, attribute)
@@ -148,153 +149,61 @@ def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:
     return [(np.concatenate(blocks), bias), *((layer.weights, layer.bias) for layer in network.layers)]
 
 
-def _fit_line(seen: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    """Return the line through two rows of a table over the numbers seen for its values: (1, units) and (units,)."""
-    differ = np.flatnonzero(seen != seen[0])
-    if len(differ) == 0:
+def _fit_line(inputs: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Fit a line through two rows of a table: slope (1, units) and intercept (units,)."""
+    distinct = np.flatnonzero(inputs != inputs[0])
+    if len(distinct) == 0:
         return np.zeros((1, rows.shape[1])), rows[0]
-    other = differ[0]
-    slope = (rows[other] - rows[0]) / (seen[other] - seen[0])
-    return slope[None], rows[0] - seen[0] * slope
+    second = distinct[0]
+    slope = (rows[second] - rows[0]) / (inputs[second] - inputs[0])
+    return slope[None], rows[0] - inputs[0] * slope
 
 
 def _encoding_error(network: AdditiveNetwork, attribute: Attribute) -> ModelError:
     return ModelError(
-        f"the network sees {attribute.name!r} through a table of its own, and only dense layers are trained on",
+        f"expected dense layers, but the network reads {attribute.name!r} through a table of its own",
         location=network.name,
         hint="train it with your own function: `fit=module:function`",
     )
 
 
-# Dense layers trained on from the weights they have, whatever the scale of their inputs.
+def train_layers(
+    layers: DenseLayers, inputs: Floats, labels: Integers, *, seed: int, location: str
+) -> list[tuple[Floats, Floats]]:
+    """Train dense layers further, in float64.
 
-
-@dataclass(frozen=True, eq=False)
-class DenseStep:
-    """``x @ weights + bias``: trained. Weights (inputs, units), bias (units,), None where the layer has none."""
-
-    weights: Floats
-    bias: Floats | None
-
-
-@dataclass(frozen=True, eq=False)
-class ScaleStep:
-    """``x * factor + shift``: stays as it is. Both of shape (units,) or ()."""
-
-    factor: Floats
-    shift: Floats
-
-
-@dataclass(frozen=True)
-class ReluStep:
-    """``max(0, x)``."""
-
-
-NetworkStep: TypeAlias = DenseStep | ScaleStep | ReluStep
-
-
-def plain_steps(layers: Sequence[tuple[Floats, Floats]]) -> list[NetworkStep]:
-    """Return dense layers (weights, bias) with ReLU between them."""
-    steps: list[NetworkStep] = []
-    for weights, bias in layers:
-        steps += [ReluStep()] * bool(steps) + [DenseStep(weights, bias)]
-    return steps
-
-
-def train_steps(
-    steps: Sequence[NetworkStep], inputs: Floats, labels: Integers, *, seed: int, location: str
-) -> list[NetworkStep]:
-    """Return the same steps, their dense layers trained (see ``descent``), in float64.
-
-    A network may take raw codes and amounts, of which some vary a thousand times more than others. Descent then
-    crawls along one and jumps along the other, so that it sees standardised inputs while it learns: their mean and
-    spread are folded into the first dense layer before, and out of it afterwards.
+    Raw codes and amounts can differ in scale by a factor of a thousand, which slows gradient descent. The inputs are
+    therefore standardised during training: their mean and spread are folded into the first layer, and removed later.
 
     Args:
-        steps: the network, from inputs to logits.
-        inputs: shape (n, inputs).
-        labels: positions among the outputs (0 and 1 where there is one), shape (n,).
-        seed: the same seed gives the same weights, bit for bit.
-        location: how to call the model in messages.
+        layers: Current layers, from inputs to logits.
+        inputs: Inputs, shape (n, inputs).
+        labels: Indices of the outputs (0 and 1 for a single output), shape (n,).
+        seed: Random seed. Equal seeds give equal weights, bit for bit.
+        location: Name of the model in messages.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
-        ModelError: the weights became infinite.
+        ModelError: The weights became infinite.
     """
     try:
         import torch
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to train a network") from None
-    first = next(i for i, step in enumerate(steps) if isinstance(step, DenseStep))
-    entry = steps[first]
-    assert isinstance(entry, DenseStep), "the first dense layer was looked for"
-    for step in steps[:first]:
-        inputs = inputs * step.factor + step.shift if isinstance(step, ScaleStep) else np.maximum(inputs, 0)
-    # Without a bias there is nowhere to put the mean: then the inputs are scaled only.
-    mean = inputs.mean(axis=0) if entry.bias is not None else np.zeros(inputs.shape[1])
-    spread = inputs.std(axis=0)
+    mean, spread = inputs.mean(axis=0), inputs.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    working = [_fold_scaling(entry, mean, spread), *steps[first + 1 :]]
-    tensors = [[None if array is None else torch.tensor(array) for array in _step_arrays(step)] for step in working]
-    trained = [
-        tensor.requires_grad_()
-        for step, of in zip(working, tensors, strict=True)
-        for tensor in of
-        if isinstance(step, DenseStep) and tensor is not None
-    ]
+    weights, bias = layers[0]
+    folded = [(weights * spread[:, None], bias + mean @ weights), *layers[1:]]
+    tensors = [tuple(torch.tensor(array, requires_grad=True) for array in layer) for layer in folded]
 
     def run(batch: Any) -> Any:
-        for step, of in zip(working, tensors, strict=True):
-            if isinstance(step, DenseStep):
-                batch = batch @ of[0] if of[1] is None else torch.addmm(of[1], batch, of[0])
-            else:
-                batch = batch * of[0] + of[1] if isinstance(step, ScaleStep) else torch.relu(batch)
+        for i, (weight, shift) in enumerate(tensors):
+            batch = torch.addmm(shift, torch.relu(batch) if i else batch, weight)
         return batch
 
-    seen = torch.as_tensor((inputs - mean) / spread)
-    train_parameters(run, trained, seen, labels, probable=False, seed=seed, location=location)
-    learnt: list[NetworkStep] = []
-    for step, of in zip(working, tensors, strict=True):
-        weights, bias = ([None if tensor is None else tensor.detach().numpy() for tensor in of] + [None, None])[:2]
-        learnt.append(DenseStep(weights, bias) if isinstance(step, DenseStep) and weights is not None else step)
-    head = learnt[0]
-    assert isinstance(head, DenseStep), "steps stay in their order"
-    return [*steps[:first], _unfold_scaling(head, mean, spread), *learnt[1:]]
-
-
-def _step_arrays(step: NetworkStep) -> tuple[Floats | None, ...]:
-    if isinstance(step, DenseStep):
-        return step.weights, step.bias
-    return (step.factor, step.shift) if isinstance(step, ScaleStep) else ()
-
-
-def _fold_scaling(layer: DenseStep, mean: Floats, spread: Floats) -> DenseStep:
-    """Return the layer for inputs ``(x - mean) / spread`` that gives the same as this one for ``x``."""
-    bias = None if layer.bias is None else layer.bias + mean @ layer.weights
-    return DenseStep(layer.weights * spread[:, None], bias)
-
-
-def _unfold_scaling(layer: DenseStep, mean: Floats, spread: Floats) -> DenseStep:
-    weights = layer.weights / spread[:, None]
-    return DenseStep(weights, None if layer.bias is None else layer.bias - mean @ weights)
-
-
-def merge_steps(steps: Sequence[NetworkStep], *, width: int) -> list[tuple[Floats, Floats]]:
-    """Return the same network as dense layers (weights, bias) with ReLU between them and nothing else.
-
-    Args:
-        steps: from inputs to logits.
-        width: the number of inputs.
-    """
-    layers: list[tuple[Floats, Floats]] = []
-    weights, bias = np.eye(width), np.zeros(width)
-    # Invariant: what came since the last ReLU is ``batch @ weights + bias``.
-    for step in steps:
-        if isinstance(step, DenseStep):
-            weights, bias = weights @ step.weights, bias @ step.weights + (0.0 if step.bias is None else step.bias)
-        elif isinstance(step, ScaleStep):
-            weights, bias = weights * step.factor, bias * step.factor + step.shift
-        else:
-            layers.append((weights, bias))
-            weights, bias = np.eye(len(bias)), np.zeros(len(bias))
-    return [*layers, (weights, bias)]
+    parameters = [tensor for layer in tensors for tensor in layer]
+    standardised = torch.as_tensor((inputs - mean) / spread)
+    train_parameters(run, parameters, standardised, labels, probable=False, seed=seed, location=location)
+    trained = [(weight.detach().numpy(), shift.detach().numpy()) for weight, shift in tensors]
+    weights = trained[0][0] / spread[:, None]
+    return [(weights, trained[0][1] - mean @ weights), *trained[1:]]

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators and pipelines, and whatever looks like them, refitted."""
+"""Scikit-learn estimators, pipelines and compatible classes, which are refitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.core.interrupts import InterruptGuard
 from evenhand.core.text import summarize_error
 from evenhand.errors import MissingExtraError, ModelError
-from evenhand.mitigation.learners.learner import file_ending, target_labels, training_frame
+from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, preferred_endings, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.blackbox.estimator import EstimatorModel
@@ -25,21 +25,21 @@ DETERMINISTIC_PARAMETERS: dict[str, dict[str, Any]] = {
     "xgboost": {"n_jobs": 1},
     "lightgbm": {"n_jobs": 1, "verbose": -1, "deterministic": True, "force_col_wise": True},
 }
-"""What these libraries need, while they fit, to do the same on any machine and to keep silent on standard output."""
+"""Parameters that make these libraries deterministic and silent during training."""
 
 
 @dataclass(frozen=True, eq=False)
 class EstimatorLearner:
-    """A clone of the estimator, with its own parameters, fitted on what it was fitted on before.
+    """Learner that fits a clone of an estimator with the same parameters and the same kind of input.
 
-    Fitted on a data frame, it learns from the real people's own rows and from the added instances in the data's words;
-    fitted on an array, from the words or the numbers it is asked with. Every ``random_state`` that is None is set from
-    the seed. Encoders that take their categories from the data keep those the given model knows: a part of the people
-    may lack a rare one. Early stopping, which needs people of its own, gives way to the number of rounds it found.
+    An estimator that was fitted on a data frame gets the original rows, and the added instances in the words of the
+    data. One that was fitted on an array gets words or numbers, as for predictions. Every ``random_state`` of None is
+    set from the seed. Encoders that learn their categories keep those of the original model, since a part of the data
+    may lack a rare category. Early stopping is replaced by the number of rounds that it found.
 
     Attributes:
-        given: the fitted estimator.
-        ending: of the file it came from; its models are offered to be written so first.
+        given: Fitted estimator.
+        ending: Ending of its file, which is preferred for new files.
     """
 
     given: EstimatorModel
@@ -47,60 +47,58 @@ class EstimatorLearner:
 
     @property
     def name(self) -> str:
-        """What is trained and how, for a reader."""
+        """Description of the model and its training."""
         return f"{_with_article(type(self.given.model).__name__)}, refitted with its own parameters"
 
     @property
     def takes_weights(self) -> bool:
-        """Whether the estimator is fitted by weights."""
+        """Whether the estimator accepts weights."""
         return weight_argument(self.given.model) is not None
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of files that its models can be written to."""
-        return tuple(sorted(ENDINGS, key=lambda ending: ending != self.ending))
+        """Endings of the files that its models can be written to."""
+        return preferred_endings(ENDINGS, self.ending)
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
-        """Return an estimator of the same kind, fitted on these people.
+        """Fit a clone of the estimator.
 
         Raises:
-            ModelError: it cannot be cloned or fitted; the message says what it said.
+            ModelError: The estimator cannot be cloned or fitted.
         """
         from sklearn.base import clone
         from threadpoolctl import threadpool_limits
 
-        given = self.given
-        labels = np.asarray(given.model.classes_)[target_labels(training_set, given)]
-        asked = self._training_input(training_set)
+        original = self.given
+        labels = np.asarray(original.model.classes_)[target_labels(training_set, original)]
+        inputs = self._training_input(training_set)
         try:
-            model = clone(given.model)
-            keep_categories(given.model, model)
-            restore = _fix_randomness(model, given.model, seed)
+            model = clone(original.model)
+            keep_categories(original.model, model)
+            restore = _fix_randomness(model, original.model, seed)
             weights = {} if training_set.weights is None else {str(weight_argument(model)): training_set.weights}
             with threadpool_limits(limits=1), InterruptGuard():
-                model.fit(asked, labels, **weights)
+                model.fit(inputs, labels, **weights)
             restore()
         except Exception as error:
             raise ModelError(
-                f"the estimator cannot be fitted again: {summarize_error(error)}",
-                location=given.name,
-                hint="train it with your own function: `fit=module:function`",
+                f"refitting the estimator failed: {summarize_error(error)}", location=original.name, hint=OWN_FIT
             ) from error
-        return given.with_estimator(model)
+        return original.with_estimator(model)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Write one of its estimators: ``.skops`` (runs no code when read), ``.joblib`` or ``.pkl``."""
+        """Write an estimator as ``.skops`` (runs no code when read), ``.joblib`` or ``.pkl``."""
         if not isinstance(scorer, EstimatorModel):
-            raise ModelError("this model was not made by fitting an estimator", location=scorer.name)
+            raise ModelError("expected a fitted estimator, got another model", location=scorer.name)
         write_object(scorer.model, path, self.endings)
         return (path,)
 
     def _training_input(self, training_set: TrainingSet) -> Any:
-        given = self.given
-        if given.form == "numbers":
-            return plain_numbers(given.schema, training_set.individuals, location=given.name)
-        frame = given.types.convert(training_frame(training_set, given.columns), given.name)
-        if given.form == "frame":
+        model = self.given
+        if model.form == "numbers":
+            return plain_numbers(model.schema, training_set.individuals, location=model.name)
+        frame = model.types.convert(training_frame(training_set, model.columns), model.name)
+        if model.form == "frame":
             return frame
         import narwhals as nw
 
@@ -109,7 +107,7 @@ class EstimatorLearner:
 
 
 def weight_argument(model: Any) -> str | None:
-    """Return the argument of ``fit`` that takes weights; None where there is none."""
+    """Return the argument of ``fit`` for weights, or None."""
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 
@@ -121,7 +119,7 @@ def weight_argument(model: Any) -> str | None:
 
 
 def write_object(model: Any, path: Path, endings: tuple[str, ...]) -> None:
-    """Write a Python object to a ``.skops``, ``.joblib`` or ``.pkl`` file, by its ending."""
+    """Write a Python object as ``.skops``, ``.joblib`` or ``.pkl``, chosen by the ending of the file."""
     ending = file_ending(path, endings)
     if ending == ".skops":
         try:
@@ -139,60 +137,54 @@ def write_object(model: Any, path: Path, endings: tuple[str, ...]) -> None:
         path.write_bytes(pickle.dumps(model))
 
 
-def keep_categories(given: Any, fresh: Any) -> None:
-    """Tell the encoders in a fresh clone the categories that the fitted ones know, where they would look for them."""
-    named = (getattr(given, name, None) for name in ("steps", "transformer_list"))
-    inside = {name: part for parts in named if isinstance(parts, list) for name, part in parts}
-    inside |= {name: part for name, part, _ in getattr(given, "transformers_", None) or ()}
-    parameters = fresh.get_params(deep=True)  # pipelines name their steps only so
-    for name, part in inside.items():
+def keep_categories(fitted: Any, clone: Any) -> None:
+    """Set the categories of the encoders in a clone to those of the fitted encoders, unless they are fixed."""
+    named = (getattr(fitted, name, None) for name in ("steps", "transformer_list"))
+    children = {name: part for parts in named if isinstance(parts, list) for name, part in parts}
+    children |= {name: part for name, part, _ in getattr(fitted, "transformers_", None) or ()}
+    parameters = clone.get_params(deep=True)  # pipelines list their steps by name only here
+    for name, part in children.items():
         if hasattr(parameters.get(name), "get_params"):
             keep_categories(part, parameters[name])
-    known = getattr(given, "categories_", None)
-    if known is not None and isinstance(parameters.get("categories"), str):
-        fresh.set_params(categories=list(known))
+    categories = getattr(fitted, "categories_", None)
+    if categories is not None and isinstance(parameters.get("categories"), str):
+        clone.set_params(categories=list(categories))
 
 
-def _fix_randomness(model: Any, given: Any, seed: int) -> Callable[[], None]:
-    """Fix the random state of a clone's fit; return a function that restores what does not belong to the model."""
-    before: list[tuple[Any, dict[str, Any]]] = []
-    fitted = _nested_estimators(given)
+def _fix_randomness(model: Any, fitted: Any, seed: int) -> Callable[[], None]:
+    """Make the training of a clone deterministic, and return a function that restores its other parameters."""
+    changed: list[tuple[Any, dict[str, Any]]] = []
+    originals = _nested_estimators(fitted)
     for path, part in _nested_estimators(model).items():
         parameters = part.get_params(deep=False)
-        passing = dict(DETERMINISTIC_PARAMETERS.get(type(part).__module__.partition(".")[0], {}))
+        temporary = dict(DETERMINISTIC_PARAMETERS.get(type(part).__module__.partition(".")[0], {}))
         if {"force_row_wise", "force_col_wise"} & set(parameters):
-            passing.pop("force_col_wise", None)
-        before.append((part, {key: parameters[key] for key in passing if key in parameters}))
-        lasting: dict[str, int | None] = {
+            temporary.pop("force_col_wise", None)
+        changed.append((part, {key: parameters[key] for key in temporary if key in parameters}))
+        permanent: dict[str, int | None] = {
             key: seed % LARGEST_SEED
             for key, value in parameters.items()
             if key.endswith("random_state") and value is None
         }
-        # No people are held out to stop by: instead it trains as many rounds as the given model used.
+        # No rows are set aside for early stopping. The clone takes as many rounds as the fitted model used.
         if parameters.get("early_stopping_rounds") is not None:
-            best = _best_iteration(fitted.get(path))
-            lasting |= {"early_stopping_rounds": None} | ({} if best is None else {"n_estimators": best + 1})
-        if passing or lasting:
-            part.set_params(**passing, **lasting)
+            best = getattr(originals.get(path), "best_iteration", None)
+            permanent |= {"early_stopping_rounds": None} | ({} if best is None else {"n_estimators": int(best) + 1})
+        if temporary or permanent:
+            part.set_params(**temporary, **permanent)
 
     def restore() -> None:
-        for part, parameters in before:
+        for part, parameters in changed:
             if parameters:
                 part.set_params(**parameters)
 
     return restore
 
 
-def _best_iteration(fitted: Any) -> int | None:
-    """Return the last round that an estimator of XGBoost uses after early stopping, counted from 0."""
-    best = getattr(fitted, "best_iteration", None)
-    return None if best is None else int(best)
-
-
 def _nested_estimators(model: Any) -> dict[str, Any]:
-    """Return the estimator and every estimator in it, by the path of their parameters."""
-    inside = {path: part for path, part in model.get_params(deep=True).items() if hasattr(part, "get_params")}
-    return {"": model} | {path: part for path, part in inside.items() if not isinstance(part, type)}
+    """Collect the estimator and all estimators in it, by the path of their parameters."""
+    children = {path: part for path, part in model.get_params(deep=True).items() if hasattr(part, "get_params")}
+    return {"": model} | {path: part for path, part in children.items() if not isinstance(part, type)}
 
 
 def _with_article(name: str) -> str:

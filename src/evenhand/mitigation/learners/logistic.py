@@ -1,4 +1,4 @@
-"""A logistic regression for what has no learner of its own: a black box, or the question who is in which group."""
+"""Logistic regression for models without a learner, and for the probability of group membership."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
 ROUNDS = 200
-"""Of the optimiser, L-BFGS, at most."""
+"""Maximum number of iterations of L-BFGS."""
 
 
 @dataclass(frozen=True)
 class StandardEncoding:
-    """Numbers by mean and deviation of the people trained on, values one column each; missing is a column too."""
+    """Encoding with standardised numbers, one column per category, and indicators of missing values."""
 
     schema: Schema
     mean: Floats
@@ -29,28 +29,28 @@ class StandardEncoding:
 
     @classmethod
     def of(cls, people: People) -> StandardEncoding:
-        """Take means and deviations from people."""
+        """Create the encoding with the means and standard deviations of a training set."""
         individuals = people.individuals
         deviation = np.nanstd(individuals, axis=0)
         return cls(people.schema, np.nanmean(individuals, axis=0), np.where(deviation > 0, deviation, 1.0))
 
     def __call__(self, individuals: Floats) -> Floats:
-        parts = []
+        columns = []
         for i, attribute in enumerate(self.schema.attributes):
-            column = individuals[:, i]
-            missing = np.isnan(column)
+            values = individuals[:, i]
+            missing = np.isnan(values)
             if attribute.kind == "categorical":
-                parts.append((column[:, None] == attribute.domain()[None]).astype(np.float64))
+                columns.append((values[:, None] == attribute.domain()[None]).astype(np.float64))
             else:
-                parts.append(np.where(missing, 0.0, (column - self.mean[i]) / self.deviation[i])[:, None])
+                columns.append(np.where(missing, 0.0, (values - self.mean[i]) / self.deviation[i])[:, None])
             if attribute.missing == "keep":
-                parts.append(missing[:, None].astype(np.float64))
-        return np.concatenate(parts, axis=1)
+                columns.append(missing[:, None].astype(np.float64))
+        return np.concatenate(columns, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticScorer:
-    """A logistic regression over the standard encoding, as a scorer: one column per class of the given model."""
+    """Logistic regression over the standard encoding, with the classes of another model."""
 
     schema: Schema
     classes: tuple[Value, ...]
@@ -61,24 +61,23 @@ class LogisticScorer:
     label_only: bool = False
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return the probability of each class, shape (n, classes)."""
-        found = np.zeros((len(individuals), len(self.classes)))
-        found[:, self.model.classes_] = self.model.predict_proba(self.encoding(individuals))
-        return found
+        """Compute the probability of each class, shape (n, classes)."""
+        probabilities = np.zeros((len(individuals), len(self.classes)))
+        probabilities[:, self.model.classes_] = self.model.predict_proba(self.encoding(individuals))
+        return probabilities
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the likeliest class of each, shape (n,)."""
+        """Predict the most probable class, shape (n,)."""
         return np.asarray(self.scores(individuals).argmax(axis=1), dtype=np.int64)
 
 
-def fit_logistic(people: People, given: Scorer) -> LogisticScorer:
-    """Return a logistic regression over all attributes of people, for the labels of a given model; nothing is drawn."""
+def fit_logistic(people: People, model: Scorer) -> LogisticScorer:
+    """Fit a logistic regression on all attributes, for the labels of a model. It is not random."""
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
 
-    encoding, training_set = StandardEncoding.of(people), TrainingSet.plain(people)
+    encoding = StandardEncoding.of(people)
+    labels = target_labels(TrainingSet.plain(people), model)
     with threadpool_limits(limits=1):
-        model = LogisticRegression(max_iter=ROUNDS).fit(
-            encoding(people.individuals), target_labels(training_set, given)
-        )
-    return LogisticScorer(given.schema, given.classes, given.favourable, "a logistic regression", encoding, model)
+        regression = LogisticRegression(max_iter=ROUNDS).fit(encoding(people.individuals), labels)
+    return LogisticScorer(model.schema, model.classes, model.favourable, "a logistic regression", encoding, regression)

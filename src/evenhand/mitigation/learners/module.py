@@ -1,4 +1,4 @@
-"""PyTorch modules and exported programs, trained on from the weights they have."""
+"""PyTorch modules and exported programs, which continue to learn from their current weights."""
 
 from __future__ import annotations
 
@@ -13,101 +13,96 @@ from evenhand.core.text import summarize_error
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.descent import train_parameters
 from evenhand.mitigation.learners.dense import network_inputs
-from evenhand.mitigation.learners.learner import file_ending, target_labels
+from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, preferred_endings, target_labels
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.blackbox.torch_module import TorchModule, input_type
 from evenhand.models.load import load_model
 from evenhand.models.scorer import Scorer
 
-OWN_FIT = "train it with your own function: `fit=module:function`"
-
 
 @dataclass(frozen=True, eq=False)
 class ModuleLearner:
-    """A copy of a module or program, trained on from its own weights (see ``descent``) on what it is asked with.
+    """Learner that trains a copy of a module or program from its own weights.
 
-    Its inputs are taken as they are: a network that was trained on numbers of very different sizes learns slowly, or
-    not at all. Parameters that need no gradient stay. A module is trained in training mode (dropout drops, batch
-    normalisations measure again), on the processor; a program, whose mode is fixed, as it was exported.
+    Inputs are not standardised: a network for inputs of very different scales learns slowly or not at all. Parameters
+    without gradients do not change. A module is trained in training mode (with dropout and batch statistics) on the
+    CPU. A program, whose mode is fixed, is trained as it was exported.
 
     Attributes:
-        given: the model.
-        ending: of the file it came from; its models are offered to be written so first.
+        given: Original model.
+        ending: Ending of its file, which is preferred for new files.
     """
 
     given: TorchModule
     ending: str = ""
 
-    @property
-    def name(self) -> str:
-        """What is trained and how, for a reader."""
-        kind = "program" if _is_program(self.given.source) else "module"
-        return f"a PyTorch {kind}, trained on from its own weights"
-
     takes_weights: ClassVar[bool] = False
 
     @property
+    def name(self) -> str:
+        """Description of the model and its training."""
+        kind = "program" if _is_program(self.given.source) else "module"
+        return f"a PyTorch {kind}, trained further from its own weights"
+
+    @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of files that its models can be written to."""
+        """Endings of the files that its models can be written to."""
         if _is_program(self.given.source):
             return (".pt2",)
-        return tuple(sorted((".pt2", ".pt", ".pth"), key=lambda ending: ending != self.ending))
+        return preferred_endings((".pt2", ".pt", ".pth"), self.ending)
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
-        """Return the network after some epochs on these people.
+        """Train a copy of the network.
 
         Raises:
-            ModelError: it cannot be copied or trained, or somebody has a missing value.
+            ModelError: The network cannot be copied or trained, or a value is missing.
         """
         import torch
 
-        given, reading = self.given, self.given.reading
-        assert reading is not None  # it is settled when a network is loaded
-        inputs, labels = network_inputs(given, training_set), target_labels(training_set, given)
+        network, reading = self.given, self.given.reading
+        assert reading is not None, "the reading is settled when a network is loaded"
+        inputs, labels = network_inputs(network, training_set), target_labels(training_set, network)
         try:
-            source = _copy_network(given.source)
-            run = source.module() if _is_program(source) else source
-            trained = [tensor for tensor in run.parameters() if tensor.requires_grad and tensor.is_floating_point()]
-            if not trained:
-                raise ModelError("none of its parameters can be trained", location=given.name, hint=OWN_FIT)
+            source = _copy_network(network.source)
+            program = _is_program(source)
+            module = source.module() if program else source
+            parameters = [value for value in module.parameters() if value.requires_grad and value.is_floating_point()]
+            if not parameters:
+                raise ModelError("none of its parameters can be trained", location=network.name, hint=OWN_FIT)
             kind, device = input_type(source)
-            seen = torch.as_tensor(inputs, dtype=kind, device=device)
-            if not _is_program(source):
-                run.train()
-            step = run if given.rows is None else _run_in_blocks(run, given.rows)
+            batch = torch.as_tensor(inputs, dtype=kind, device=device)
+            if not program:
+                module.train()
+            run = module if network.rows is None else _run_in_blocks(module, network.rows)
             probable = reading.kind == "probability"
-            train_parameters(step, trained, seen, labels, probable=probable, seed=seed, location=given.name)
-            if not _is_program(source):
-                run.eval()
+            train_parameters(run, parameters, batch, labels, probable=probable, seed=seed, location=network.name)
+            if not program:
+                module.eval()
         except EvenhandError:
             raise
         except Exception as error:
             raise ModelError(
-                f"the network cannot be trained on: {summarize_error(error)}", location=given.name, hint=OWN_FIT
+                f"training the network failed: {summarize_error(error)}", location=network.name, hint=OWN_FIT
             ) from error
-        return load_model(source, given.schema, name=given.name, output=reading.output)
+        return load_model(source, network.schema, name=network.name, output=reading.output)
 
     def resume_from(self, scorer: Scorer) -> ModuleLearner:
-        """Return the same, training on from a model that it made."""
-        if not isinstance(scorer, TorchModule):
-            raise ModelError("this is not a PyTorch model", location=scorer.name)
-        return replace(self, given=scorer)
+        """Return a learner that continues from a model of this learner."""
+        return replace(self, given=_require_module(scorer))
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Write one of its networks: an exported program (``.pt2``) or the module itself.
+        """Write a network as an exported program (``.pt2``) or as a module.
 
         Raises:
-            ModelError: the module cannot be exported.
+            ModelError: The module cannot be exported.
         """
         ending = file_ending(path, self.endings)
-        if not isinstance(scorer, TorchModule):
-            raise ModelError("this is not a PyTorch model", location=scorer.name)
-        write_module(scorer, path, ending)
+        write_module(_require_module(scorer), path, ending)
         return (path,)
 
 
 def write_module(scorer: TorchModule, path: Path, ending: str) -> None:
-    """Write a module or program to a ``.pt2`` file, or a module to ``.pt`` or ``.pth``."""
+    """Write a module or program as ``.pt2``, or a module as ``.pt`` or ``.pth``."""
     import torch
 
     source = scorer.source
@@ -124,8 +119,14 @@ def write_module(scorer: TorchModule, path: Path, ending: str) -> None:
         raise ModelError(
             f"the network cannot be written as {ending}: {summarize_error(error)}",
             location=scorer.name,
-            hint="try a file that ends in .pt" if ending == ".pt2" else None,
+            hint="use a file name that ends in .pt" if ending == ".pt2" else None,
         ) from error
+
+
+def _require_module(scorer: Scorer) -> TorchModule:
+    if not isinstance(scorer, TorchModule):
+        raise ModelError("expected a PyTorch model, got another model", location=scorer.name)
+    return scorer
 
 
 def _is_program(source: Any) -> bool:
@@ -135,26 +136,26 @@ def _is_program(source: Any) -> bool:
 
 
 def _copy_network(source: Any) -> Any:
-    """Return the same network with weights of its own."""
+    """Copy a network with its weights."""
     import torch
 
     if not _is_program(source):
         return copy.deepcopy(source).to("cpu")
-    written = io.BytesIO()  # a deep copy of a program cannot be saved again
-    torch.export.save(source, written)
-    written.seek(0)
-    return torch.export.load(written)
+    buffer = io.BytesIO()  # a deep copy of a program cannot be saved again
+    torch.export.save(source, buffer)
+    buffer.seek(0)
+    return torch.export.load(buffer)
 
 
 def _run_in_blocks(run: Callable[[Any], Any], rows: int) -> Callable[[Any], Any]:
-    """Return a program that takes a fixed number of people at once, for any number of them."""
+    """Wrap a program with a fixed batch size so that it takes any number of rows."""
     import torch
 
-    def of_batch(batch: Any) -> Any:
-        short = -len(batch) % rows
-        filled = torch.cat([batch, batch[-1:].expand(short, -1)])
-        given = [run(block) for block in filled.split(rows)]
-        outputs = [out[0] if isinstance(out, tuple | list) else out for out in given]
-        return torch.cat([out.reshape(rows, -1) for out in outputs])[: len(batch)]
+    def run_batch(batch: Any) -> Any:
+        padding = -len(batch) % rows
+        padded = torch.cat([batch, batch[-1:].expand(padding, -1)])
+        outputs = [run(block) for block in padded.split(rows)]
+        single = [output[0] if isinstance(output, tuple | list) else output for output in outputs]
+        return torch.cat([output.reshape(rows, -1) for output in single])[: len(batch)]
 
-    return of_batch
+    return run_batch

@@ -1,4 +1,4 @@
-"""What can be tried, by name; a method's module is loaded when it is used."""
+"""Registry of mitigation methods. The module of a method is imported when it is used."""
 
 from __future__ import annotations
 
@@ -17,70 +17,70 @@ from evenhand.models.scorer import Scorer
 Method: TypeAlias = Callable[[MitigationTask], Candidate]
 
 FROM_FINDINGS = ("retrain",)
-"""Methods that learn from what was found; the others are told which attributes are protected, and no more."""
+"""Methods that learn from findings. All others need only the protected attributes."""
 
 TRAINED = ("erm", "diffdp", "gap", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
-"""Methods that train a network of their own."""
+"""Methods that train a new network."""
+
+FAIRLEARN = ("exponentiated-gradient",)
 
 METHODS: dict[str, str] = {
     "retrain": "evenhand.mitigation.methods.retrain:retrain",
     **dict.fromkeys(TRAINED, "evenhand.mitigation.training.candidates:make_method"),
     "blind": "evenhand.mitigation.training.blind:blind",
     "exponentiated-gradient": "evenhand.mitigation.methods.fairlearn:exponentiated_gradient",
-    "threshold-optimizer": "evenhand.mitigation.methods.fairlearn:threshold_optimizer",
 }
-"""Where each method is: ``module:function``. A method that trains a network is made for its name."""
+"""Function of each method, as ``module:function``. Networks share a function that makes the method for a name."""
 
-BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover", "exponentiated-gradient", "threshold-optimizer")
-"""Methods that make groups fare alike; what a person would be told under other protected values is not theirs."""
-
-FAIRLEARN = ("exponentiated-gradient", "threshold-optimizer")
+BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover", *FAIRLEARN)
+"""Methods that reduce gaps between groups, and not counterfactual flips."""
 
 _NETWORK = (".npz",)
 
 ENDINGS: Mapping[str, tuple[str, ...]] = dict.fromkeys(TRAINED, _NETWORK) | dict.fromkeys(
     FAIRLEARN, (".joblib", ".pkl")
 )
-"""Of files that a method's models are written to; those of the others are the learner's."""
+"""Endings of the files of a method's models. All others have those of the learner."""
 
 
-def check_ending(name: str, path: Path, given: Scorer, learner: Learner | None) -> None:
-    """Refuse a file that a method's model could not be written to.
+def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) -> None:
+    """Check that a method's model can be written to a file.
 
     Raises:
-        OptionError: its ending is none of the method's.
+        OptionError: The ending is not supported.
     """
-    blind_network = name == "blind" and isinstance(given, AdditiveNetwork)
+    blind_network = name == "blind" and isinstance(model, AdditiveNetwork)
     endings = _NETWORK if blind_network else ENDINGS.get(name) or (learner.endings if learner is not None else ())
     if endings and path.suffix.lower() not in endings:
         raise OptionError(
-            f"the model that {name} makes is not written to a file that ends in {path.suffix!r}",
+            f"a model of {name} cannot be written to a file that ends in {path.suffix!r}",
             location=str(path),
-            hint=f"let it end in {' or '.join(endings)}",
+            hint=f"use a file name that ends in {' or '.join(endings)}",
         )
 
 
 def load_methods(names: Iterable[str]) -> dict[str, Method]:
-    """Return the methods of these names, in their order.
+    """Load methods by name, in the same order.
 
     Raises:
-        OptionError: there is no such method.
-        MissingExtraError: a library that a method needs is not installed.
+        OptionError: A method does not exist.
+        MissingExtraError: A library is not installed.
     """
-    wanted = list(dict.fromkeys(names))
-    unknown = [name for name in wanted if name not in METHODS]
+    names = list(dict.fromkeys(names))
+    unknown = [name for name in names if name not in METHODS]
     if unknown:
-        raise OptionError(
-            f"there is no method {unknown[0]!r}", location="`methods=`", hint=f"one of: {', '.join(METHODS)}"
-        )
-    return {name: _load_method(name) for name in wanted}
+        raise OptionError(f"unknown method {unknown[0]!r}", location="`methods=`", hint=f"use {', '.join(METHODS)}")
+    return {name: _load_method(name) for name in names}
 
 
 def _load_method(name: str) -> Method:
-    for those, module, purpose in ((TRAINED, "torch", "to train fairly"), (FAIRLEARN, "fairlearn", "for its methods")):
-        if name in those and importlib.util.find_spec(module) is None:
-            raise MissingExtraError(module, extra=module, purpose=f"{purpose} ({name})")
+    for methods, library, purpose in (
+        (TRAINED, "torch", "to train networks"),
+        (FAIRLEARN, "fairlearn", "for its methods"),
+    ):
+        if name in methods and importlib.util.find_spec(library) is None:
+            raise MissingExtraError(library, extra=library, purpose=f"{purpose} ({name})")
     module, _, function = METHODS[name].partition(":")
-    found = getattr(importlib.import_module(module), function)
-    method: Method = found(name) if name in TRAINED else found
-    return method
+    method = getattr(importlib.import_module(module), function)
+    loaded: Method = method(name) if name in TRAINED else method
+    return loaded

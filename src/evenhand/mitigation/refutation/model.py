@@ -10,7 +10,7 @@ import numpy as np
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.alternatives.result import AlternativesResult
-from evenhand.mitigation.methods.randomized import SaveScorer
+from evenhand.mitigation.methods.saving import SaveScorer
 from evenhand.mitigation.refutation.features import holds
 from evenhand.mitigation.refutation.result import RefutationResult
 from evenhand.mitigation.refutation.trees import TreeRule, apply_tree, read_tree

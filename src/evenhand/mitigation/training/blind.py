@@ -1,11 +1,12 @@
-"""Fairness through unawareness: a model that does not look at what is protected. An honest baseline, no cure."""
+"""Fairness through unawareness: models that ignore the protected attributes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -22,20 +23,20 @@ from evenhand.schema.schema import Schema
 from evenhand.schema.table import plain_value
 
 PROXIES = (
-    "No decision can flip with what it does not look at. What goes along with it, such as a job or a place to live, "
-    "still speaks for it: gaps between groups need not close, and may widen."
+    "A decision cannot flip with an attribute that the model ignores. Correlated attributes, such as an occupation or "
+    "a place of residence, can still act as proxies: gaps between groups need not close, and may widen."
 )
-"""What a reader must know about every model that is made blind."""
+"""Note about all blind models."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlindModel(WrappedScorer):
-    """A model that is asked about everybody as if they had the same protected values.
+    """Model that gets the same protected values for all people.
 
     Attributes:
-        model: the model asked.
-        columns: positions of the protected attributes.
-        entries: what it is told there, shape (columns,).
+        model: Wrapped model.
+        columns: Positions of the protected attributes.
+        entries: Their fixed values, shape (columns,).
     """
 
     model: Scorer
@@ -44,58 +45,56 @@ class BlindModel(WrappedScorer):
 
     @property
     def name(self) -> str:
-        """How to call it in a report."""
+        """Name in reports."""
         return f"{self.model.name}, blind"
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return one column per class, shape (n, classes)."""
+        """Compute the score of each class, shape (n, classes)."""
         return self.model.scores(fix_columns(individuals, self.columns, self.entries))
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the label of each, shape (n,)."""
+        """Predict the label of each individual, shape (n,)."""
         return self.model.predict(fix_columns(individuals, self.columns, self.entries))
 
 
 def blind(task: MitigationTask) -> Candidate:
-    """Return the model without what is protected: its counterfactual flip rate is exactly 0.
+    """Make a model ignore the protected attributes, so that its counterfactual flip rate is exactly 0.
 
-    Of an additive network the protected attributes' parts are replaced by their averages over the training set,
-    and nothing is trained. Any other model is retrained on people whose protected values are all the same, the most
-    frequent ones, and is asked so ever after.
+    In an additive network, the terms of the protected attributes are replaced by their averages over the training set,
+    without training. Any other model is retrained on people with equal protected values (the most frequent ones), and
+    always gets these values.
 
     Raises:
-        OptionError: no attribute is protected, or it is not known how to train such a model.
+        OptionError: No attribute is protected, or the model has no learner.
     """
-    schema, parts = task.split.train.schema, task.split
-    names = find_protected(task)
-    given = task.given
+    schema, train, people = task.split.train.schema, task.split.train, task.split.validation
+    names, model = find_protected(task), task.given
     notes: tuple[str, ...] = (PROXIES,)
-    if isinstance(given, AdditiveNetwork):
-        task.progress("making the network blind", 0.0)
-        network = average_protected(given, parts.train, schema.positions(names))
+    scorer: Scorer
+    save: Callable[[Path], tuple[Path, ...]]
+    if isinstance(model, AdditiveNetwork):
+        task.progress("averaging the protected attributes", 0.0)
+        scorer = average_protected(model, train, schema.positions(names))
         words = f"its {' and '.join(names)} replaced by their average over the training set"
-        scorer: Scorer = network
-        save = partial(write_network, network)
+        save = partial(write_network, scorer)
     elif task.learner is None:
         raise OptionError(
-            "a model whose inside is not known is made blind by retraining it, and it is not known how",
+            "this model cannot be trained again, which the method blind needs",
             location="`methods=blind`",
-            hint="name a function that trains such a model: `fit=module:function`",
+            hint="name a training function: `fit=module:function`",
         )
     else:
-        learner = task.learner
-        task.progress("training without what is protected", 0.0)
+        task.progress("training without the protected attributes", 0.0)
         columns = tuple(schema.positions(names))
-        entries = most_frequent_row(parts.train.individuals[:, columns])
-        model = learner.fit(TrainingSet.plain(fix_people(parts.train, columns, entries)), seed=task.config.seed)
-        scorer = BlindModel(model, columns, entries)
-        told = ", ".join(
+        entries = most_frequent_row(train.individuals[:, columns])
+        retrained = task.learner.fit(TrainingSet.plain(fix_people(train, columns, entries)), seed=task.config.seed)
+        scorer = BlindModel(retrained, columns, entries)
+        values = ", ".join(
             f"{name} = {_entry_text(schema, name, entry)}" for name, entry in zip(names, entries, strict=True)
         )
-        words = f"{learner.name}, for everybody told {told}"
-        notes = (*notes, f"The file holds the model alone: tell it {told} for everybody it is asked about.")
-        save = partial(learner.save, model)
-    people = parts.validation
+        words = f"{task.learner.name}, with {values} for all people"
+        notes = (*notes, f"The file contains the model alone. Set {values} for each person that it decides about.")
+        save = partial(task.learner.save, retrained)
     trial = Trial(
         setting="blind",
         value=1.0,
@@ -107,13 +106,13 @@ def blind(task: MitigationTask) -> Candidate:
 
 
 def find_protected(task: MitigationTask) -> tuple[str, ...]:
-    """The attributes that decisions must not depend on: those that the schema protects, and those found to flip any.
+    """Collect the protected attributes of the schema, and those whose flips are measured.
 
     Raises:
-        OptionError: there is none.
+        OptionError: No attribute is protected.
     """
     schema = task.split.train.schema
-    flipping = [name for harm in task.harms if isinstance(harm, FlipMetric) for name in harm.protected]
+    flipping = [name for metric in task.harms if isinstance(metric, FlipMetric) for name in metric.protected]
     names = tuple(dict.fromkeys([*schema.protected, *flipping]))
     if not names:
         raise OptionError("no attribute is protected", hint="name protected attributes: `protected=NAME`")
@@ -121,13 +120,13 @@ def find_protected(task: MitigationTask) -> tuple[str, ...]:
 
 
 def average_protected(network: AdditiveNetwork, people: People, positions: Sequence[int]) -> AdditiveNetwork:
-    """Return a network that sees some attributes as the average of what it sees of people: the same for everybody."""
-    made = list(network.parts)
+    """Replace the terms of some attributes of a network by their averages over people."""
+    parts = list(network.parts)
     for i in positions:
-        made[i] = _constant_part(made[i], made[i].at(people.individuals[:, i]).mean(axis=0))
+        parts[i] = _constant_part(parts[i], parts[i].at(people.individuals[:, i]).mean(axis=0))
     return AdditiveNetwork(
         network.schema,
-        tuple(made),
+        tuple(parts),
         network.bias,
         network.layers,
         network.classes,
@@ -137,7 +136,7 @@ def average_protected(network: AdditiveNetwork, people: People, positions: Seque
 
 
 def _constant_part(part: AttributeTerm, mean: Floats) -> AttributeTerm:
-    """Return a part of the same kind that always adds this."""
+    """Build a constant term of the same kind."""
     if isinstance(part, TableTerm):
         return TableTerm(np.tile(mean, (len(part.rows), 1)), part.first)
     if isinstance(part, StepTerm):
@@ -146,29 +145,29 @@ def _constant_part(part: AttributeTerm, mean: Floats) -> AttributeTerm:
 
 
 def fix_columns(individuals: Floats, columns: Sequence[int], entries: Floats) -> Floats:
-    """Return individuals with the same entries in some columns."""
-    told = individuals.copy()
-    told[:, list(columns)] = entries
-    return told
+    """Copy individuals with fixed entries in some columns."""
+    fixed = individuals.copy()
+    fixed[:, list(columns)] = entries
+    return fixed
 
 
 def fix_people(people: People, columns: Sequence[int], entries: Floats) -> People:
-    """Return the same people with the same entries in some columns, in their frame as well."""
+    """Copy people with fixed entries in some columns, also in their data frame."""
     frame = people.frame
     if frame is not None:
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True)
         row = nw.from_native(decode(people.schema, fix_columns(people.individuals[:1], columns, entries), like=frame))
-        told = [people.schema.names[column] for column in columns]
+        names = [people.schema.names[column] for column in columns]
         frame = table.with_columns(
-            *(nw.lit(plain_value(row[name].to_list()[0])).cast(table.schema[name]).alias(name) for name in told)
+            *(nw.lit(plain_value(row[name].to_list()[0])).cast(table.schema[name]).alias(name) for name in names)
         ).to_native()
     return dataclasses.replace(people, individuals=fix_columns(people.individuals, columns, entries), frame=frame)
 
 
 def most_frequent_row(rows: Floats) -> Floats:
-    """Return the row that occurs most often, the least of several."""
+    """Find the most frequent row, the smallest of several."""
     values, counts = np.unique(rows, axis=0, return_counts=True)
     return np.asarray(values[counts.argmax()])
 

@@ -1,11 +1,10 @@
-"""Fairness-aware training as methods of mitigation: a network of the published kind, its strength by validation."""
+"""Fairness-aware training of networks as mitigation methods. The strength is chosen on the validation set."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from evenhand import certification
 from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
+from evenhand.mitigation.learners.learner import label_array
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.training.blind import find_protected
 from evenhand.mitigation.training.losses.loss import load_loss
@@ -25,89 +25,90 @@ if TYPE_CHECKING:
     from evenhand.mitigation.training.fair_classifier import FairClassifier
     from evenhand.schema.people import People
 
-EVERY = 10
-"""Training steps between two reports of progress."""
+REPORT_STEPS = 10
+"""Number of training steps between two progress reports."""
 
-SMALL, SMALL_STEPS = (32, 32), 300
-"""Hidden layers of a network about which much can be proved, and the steps it takes."""
+SMALL: dict[str, Any] = {"hidden": (32, 32), "steps": 300}
+"""Parameters of a small network, about which much can be proved."""
 
-ON_RATE = 0.005
-"""Rate at first of a given network that is trained on."""
+CONTINUED_RATE = 0.005
+"""Initial learning rate for training the original network further."""
 
-MOST_REFINEMENTS = 3
-"""Strengths tried between the strongest that costs little enough and the next, which costs too much."""
+MAX_REFINEMENTS = 3
+"""Maximum number of strengths tried between the strongest affordable one and the next."""
 
 WEAKER = 10.0
-"""Where even the weakest costs too much: what it is divided by for the other end."""
+"""Divisor of the weakest strength that gives the lower end of the refinement, if even the weakest is too expensive."""
 
 QUICK_BOXES = 2000
-"""Boxes of the certificates that tell equals apart."""
+"""Number of boxes of the certificates that decide between equally good networks."""
 
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How a method is trained.
+    """Training of a method.
 
     Attributes:
-        words: what it is, for a reader.
-        sees_protected: whether the network is given the protected attributes. The published group methods are not: a
-            network that is could meet a group's rate by treating its people by another measure.
-        by_group: whether the penalty compares groups.
-        by_person: whether the penalty compares what the same person is told under other protected assignments. Such a
-            network is the given one trained on, where that can be; else a small one, about which much can be proved.
-        on_steps: steps that the given one is trained on.
-        on_rate: rate at first of these steps. A group method that has one trains the given network on, which sees what
-            it sees; its accuracy then differs less from the given one's by chance than a fresh network's.
+        words: Description.
+        sees_protected: Whether the network gets the protected attributes. The published group methods do not: such a
+            network could reach a group's rate by treating its members differently.
+        by_group: Whether the penalty compares groups.
+        by_person: Whether the penalty compares the answers for one person under different protected assignments. The
+            original network is trained further, if possible. Otherwise, the network is small.
+        steps: Number of steps for training the original network further.
+        rate: Initial learning rate of these steps. A group method with a rate trains the original network further, so
+            that its accuracy differs less by chance than that of a new network.
     """
 
     words: str
     sees_protected: bool
     by_group: bool
     by_person: bool = False
-    on_steps: int = 1000
-    on_rate: float | None = None
+    steps: int = 1000
+    rate: float | None = None
 
 
 RECIPES = {
     "erm": TrainingRecipe("a network trained for accuracy alone", True, False),
     "diffdp": TrainingRecipe("a network trained for equal mean scores (DiffDP)", False, True),
-    "gap": TrainingRecipe("trained on for equal mean scores", True, True, on_steps=150, on_rate=0.002),
+    "gap": TrainingRecipe("trained further for equal mean scores", True, True, steps=150, rate=0.002),
     "hsic": TrainingRecipe("a network trained for scores independent of the group (HSIC)", False, True),
     "laftr": TrainingRecipe("a network trained on a representation that hides the group (LAFTR)", False, True),
     "prejudice-remover": TrainingRecipe(
-        "a network trained for decisions that say nothing about the group (Prejudice Remover)", False, True
+        "a network trained for decisions that reveal nothing about the group (Prejudice Remover)", False, True
     ),
     "logit-pairing": TrainingRecipe(
         "a network trained for equal logits under every protected assignment", True, False, True
     ),
-    "certified": TrainingRecipe("a network trained on the certifier's own bounds", True, False, True, 2000),
+    "certified": TrainingRecipe("a network trained on the bounds of the certifier", True, False, True, 2000),
 }
 
 
 def make_method(method: str) -> Callable[[MitigationTask], Candidate]:
-    """Return a method of mitigation that retrains a network.
+    """Create the mitigation method that trains networks with a loss.
 
-    The strength is the configuration's, or the one that leaves the least harm on the validation part among those
-    within the accuracy that may be lost; strength 0 is tried first and is what remains where none is. While harm is
-    left, strengths are tried between the strongest within it and the next, halving the ratio's logarithm each time.
+    The strength is that of the configuration, or else the one with the smallest metrics on the validation set within
+    the allowed loss of accuracy. Strength 0 is tried first, and remains if none is better. Further strengths are tried
+    between the strongest affordable one and the next, halving the logarithm of their ratio.
     """
     return lambda task: _StrengthSweep(method, task).candidate()
 
 
 class _StrengthSweep:
     def __init__(self, method: str, task: MitigationTask) -> None:
-        self._method = method
-        self._task = task
-        self._recipe = RECIPES[method]
-        fixed = task.config.strength
-        found = load_loss(method).sweep
-        alone = fixed is not None or found == (0.0,)
-        self._strengths = ((0.0 if fixed is None or found == (0.0,) else fixed),) if alone else (0.0, *found)
+        self._method, self._task, self._recipe = method, task, RECIPES[method]
+        sweep = load_loss(method).sweep
+        if sweep != (0.0,):
+            fixed = task.config.strength
+            sweep = (0.0, *sweep) if fixed is None else (fixed,)
+        self._strengths = sweep
         self._log: TrialLog[AdditiveNetwork] = TrialLog(task)
-        self._refined = MOST_REFINEMENTS if len(self._strengths) > 1 else 0
+        self._refinements = MAX_REFINEMENTS if len(sweep) > 1 else 0
 
     def candidate(self) -> Candidate:
-        """Train with every strength; the best of what was trained if somebody stops it or time is up."""
+        """Train with all strengths. An interrupt or the time limit keeps the best network so far."""
+        from evenhand.mitigation.training.network import write_network
+
         interrupted = not self._try_strengths()
         best = self._best()
         network, strength = self._log.models[best], self._log.trials[best].value
@@ -115,17 +116,17 @@ class _StrengthSweep:
             method=self._method,
             words=self._recipe.words + (f", strength {strength:g}" if strength else ""),
             scorer=network,
-            save=lambda path: _write_candidate(network, path),
+            save=lambda path: write_network(network, path),
             trials=self._log.mark_chosen(best),
             interrupted=interrupted,
             notes=self._notes(best),
         )
 
     def _try_strengths(self) -> bool:
-        """Return every strength, then some between; False if somebody stopped it or time was up."""
+        """Try all strengths and some between them. Return False after an interrupt or the time limit."""
         if not all(self._try(strength) for strength in self._strengths):
             return False
-        for _ in range(self._refined):
+        for _ in range(self._refinements):
             between = self._refined_strength()
             if between is None:
                 break
@@ -134,20 +135,20 @@ class _StrengthSweep:
         return True
 
     def _try(self, strength: float) -> bool:
-        """Train and measure; False if it was stopped."""
+        """Train and measure a network. Return False if training was interrupted."""
         if self._log.trials and self._task.is_late:
             return False
         model = self._train(strength)
-        # A network that was stopped half way is not a trial of its strength, unless there is no other.
+        # An interrupted network is not a trial of its strength, unless it is the only network.
         if model.interrupted_:
             if self._log.trials:
                 return False
-            self._require_learning(model)
+            self._require_step(model)
         self._log.record("strength", strength, model.network_)
         return not model.interrupted_
 
     def _refined_strength(self) -> float | None:
-        """A strength between the strongest that costs little enough and the next; None if there is nothing to gain."""
+        """Compute a strength between the strongest affordable one and the next. None if nothing can improve."""
         log = self._log
         if log.remaining_harm(log.best()) == 0:
             return None
@@ -161,25 +162,23 @@ class _StrengthSweep:
     def _train(self, strength: float) -> FairClassifier:
         from evenhand.mitigation.training.fair_classifier import FairClassifier
 
-        task, people = self._task, self._task.split.train
+        task, people, recipe = self._task, self._task.split.train, self._recipe
         model = FairClassifier(
             self._method,
             strength=strength,
             schema=people.schema,
-            sees_protected=self._recipe.sees_protected,
+            sees_protected=recipe.sees_protected,
             seed=task.config.seed,
         )
-        if self._recipe.by_person:
-            model.set_params(
-                protected=find_protected(task), **(self._start_parameters() or {"hidden": SMALL, "steps": SMALL_STEPS})
-            )
-        elif self._recipe.on_rate is not None:
+        if recipe.by_person:
+            model.set_params(protected=find_protected(task), **(self._start_parameters() or SMALL))
+        elif recipe.rate is not None:
             model.set_params(**self._start_parameters())
-        number = len(self._log.trials)
+        trials = len(self._log.trials)
 
-        def each(step: int) -> None:
-            if step % EVERY == 0:
-                share = (number + step / model.steps) / (len(self._strengths) + self._refined)
+        def report(step: int) -> None:
+            if step % REPORT_STEPS == 0:
+                share = (trials + step / model.steps) / (len(self._strengths) + self._refinements)
                 task.progress(f"{self._method}: training with strength {strength:g}", share)
 
         return model.fit(
@@ -187,35 +186,34 @@ class _StrengthSweep:
             true_labels(people),
             sensitive_features=self._groups(people),
             deadline=task.deadline,
-            each=each,
+            each=report,
         )
 
-    def _require_learning(self, model: FairClassifier) -> None:
-        """Refuse a network that has not learnt at all."""
+    def _require_step(self, model: FairClassifier) -> None:
+        """Check that a network was trained for at least one step."""
         if not model.history_:
             if not self._task.is_late:
                 raise KeyboardInterrupt
             raise LimitError(
-                f"time was up before {self._method} had learnt anything", hint="give it more time: `time_limit=SECONDS`"
+                f"the time limit was reached before {self._method} had taken a step",
+                hint="raise the limit: `time_limit=SECONDS`",
             )
 
     def _start_parameters(self) -> dict[str, Any]:
-        """Return how the given network is trained on; empty where it cannot be."""
+        """Return the parameters that train the original network further, or none if this is impossible."""
         from evenhand.mitigation.training.network import can_start_from
 
-        given = self._task.given
-        if isinstance(given, AdditiveNetwork) and can_start_from(given):
-            return {"start": given, "steps": self._recipe.on_steps, "learning_rate": self._recipe.on_rate or ON_RATE}
+        model = self._task.given
+        if isinstance(model, AdditiveNetwork) and can_start_from(model):
+            return {"start": model, "steps": self._recipe.steps, "learning_rate": self._recipe.rate or CONTINUED_RATE}
         return {}
 
     def _groups(self, people: People) -> Integers | None:
-        """Return who is compared with whom: the subgroups found and everybody else; None: by what is protected."""
-        gaps = (
-            [harm for harm in self._task.harms if isinstance(harm, SubgroupGapMetric)] if self._recipe.by_group else []
-        )
-        if not gaps:
+        """Number the subgroups that are compared. None stands for the groups of the protected attributes."""
+        gaps = [metric for metric in self._task.harms if isinstance(metric, SubgroupGapMetric)]
+        if not gaps or not self._recipe.by_group:
             return None
-        inside = np.stack([harm.inside(people) for harm in gaps], axis=1)
+        inside = np.stack([metric.inside(people) for metric in gaps], axis=1)
         return np.asarray(np.unique(inside, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
     def _best(self) -> int:
@@ -223,36 +221,34 @@ class _StrengthSweep:
         best = log.best()
         if not self._recipe.by_person:
             return best
-        # Few people may be treated unfairly by none of them: then that which most is proved about.
-        left = [log.remaining_harm(i) for i in range(len(log.trials))]
-        equal = [i for i in range(len(left)) if log.is_affordable(i) and left[i] <= left[best]]
+        # Several networks may leave no flips in a small sample. Then the one with the best certificate is chosen.
+        harm = [log.remaining_harm(i) for i in range(len(log.trials))]
+        equal = [i for i in range(len(harm)) if log.is_affordable(i) and harm[i] <= harm[best]]
         if len(equal) < 2:
             return best
-        self._task.progress(f"{self._method}: which of {len(equal)} equals most is proved about", 1.0)
+        self._task.progress(f"{self._method}: certifying {len(equal)} equally good networks", 1.0)
         return min(equal, key=lambda i: (undecided_share(log.models[i], self._task), i))
 
     def _notes(self, best: int) -> tuple[str, ...]:
-        schema = self._task.split.train.schema
+        protected, loss = self._task.split.train.schema.protected, self._task.config.accuracy_loss
+        before, plain = self._log.given, self._log.trials[0]
         notes = []
-        if not self._recipe.sees_protected and schema.protected:
-            notes.append(f"The network is not given {', '.join(schema.protected)}.")
-        given = self._log.given
-        plain = self._log.trials[0].accuracy
-        if plain < given - self._task.config.accuracy_loss and self._log.trials[0].value == 0:
+        if not self._recipe.sees_protected and protected:
+            notes.append(f"The network does not get {', '.join(protected)}.")
+        if plain.accuracy < before - loss and plain.value == 0:
             notes.append(
-                f"Trained for accuracy alone, the network is right about {100 * plain:.1f} % of the validation people, "
-                f"the given model about {100 * given:.1f} %: it knew them, had another training set, or is of a better "
-                "kind. What may be lost is counted from the network trained for accuracy alone."
+                f"Trained for accuracy alone, the network has an accuracy of {100 * plain.accuracy:.1f} % on the "
+                f"validation set, and the original model of {100 * before:.1f} %. The original model was trained on "
+                "these people or on other data, or is of a better kind. The loss of accuracy is counted from the "
+                "network trained for accuracy alone."
             )
         if best == 0 and len(self._log.trials) > 1:
-            notes.append(
-                f"No strength left less harm within {100 * self._task.config.accuracy_loss:.1f} % of accuracy."
-            )
+            notes.append(f"No strength improved the metrics within a loss of {100 * loss:.1f} % of accuracy.")
         return tuple(notes)
 
 
 def undecided_share(network: AdditiveNetwork, task: MitigationTask) -> float:
-    """Return which share of people like those learnt from a quick certificate leaves undecided."""
+    """Compute the undecided share of a quick certificate, over the distribution of the training set."""
     certificate = certification.certify(
         network,
         protected=find_protected(task),
@@ -265,16 +261,7 @@ def undecided_share(network: AdditiveNetwork, task: MitigationTask) -> float:
     return certificate.undecided
 
 
-def true_labels(people: People) -> NDArray[np.object_]:
-    """Return true labels in the data's own words, shape (n,)."""
-    values = people.schema.target.values or ()
+def true_labels(people: People) -> NDArray[Any]:
+    """Return the true labels as they are written in the data, shape (n,)."""
     assert people.labels is not None, "a split has labels"
-    words = np.empty(len(values), dtype=object)
-    words[:] = values
-    return words[people.labels]
-
-
-def _write_candidate(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
-    from evenhand.mitigation.training.network import write_network
-
-    return write_network(network, path)
+    return label_array(people.schema.target.values or ())[people.labels]

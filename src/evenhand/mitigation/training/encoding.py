@@ -1,4 +1,4 @@
-"""From individuals to the features of a network, and from a trained network back to one over individuals."""
+"""Encoding of individuals as the features of a network, and conversion of a network back to individuals."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FeatureBlock:
-    """The columns of the features that one attribute fills.
+    """Columns of the features of one attribute.
 
     Attributes:
-        start: the first of them.
-        width: how many; 1 for a number, one per value for a category, 0 where the network does not see it.
-        offset, scale: of a number: its feature is ``(entry - offset) / scale``.
-        codes: the numbers that stand for the values of a category which fills one column; scaled in the same way.
+        start: First column.
+        width: Number of columns: 1 for a number, one per category, 0 if the network does not get the attribute.
+        offset, scale: Scaling of a number, whose feature is ``(entry - offset) / scale``.
+        codes: Codes of the categories of an attribute with one column, which are scaled in the same way.
     """
 
     start: int
@@ -39,17 +39,17 @@ class FeatureBlock:
 
     @property
     def columns(self) -> slice:
-        """Where they stand."""
+        """Slice of the columns."""
         return slice(self.start, self.start + self.width)
 
 
 @dataclass(frozen=True)
 class FeatureEncoding:
-    """Numbers (integer, real) by mean and deviation, all else one column per value, or as a given network has it.
+    """Encoding with standardised numbers and one column per category, or with the inputs of an existing network.
 
     Attributes:
-        schema: what the individuals are.
-        blocks: one per attribute, in order.
+        schema: Data schema.
+        blocks: Columns of each attribute.
     """
 
     schema: Schema
@@ -57,7 +57,7 @@ class FeatureEncoding:
 
     @classmethod
     def fit_to_people(cls, schema: Schema, individuals: Floats, *, unseen: Collection[str] = ()) -> FeatureEncoding:
-        """Scale by the training set, shape (n, attributes); the network does not see ``unseen``."""
+        """Fit the encoding to a training set, shape (n, attributes), without the ``unseen`` attributes."""
         blocks: list[FeatureBlock] = []
         start = 0
         for i, attribute in enumerate(schema.attributes):
@@ -66,7 +66,7 @@ class FeatureEncoding:
             elif attribute.is_discrete:
                 block = FeatureBlock(start, attribute.size or 0)
             else:
-                # A column that is the same for everybody is only shifted.
+                # A constant column has no spread, so it is only shifted.
                 block = FeatureBlock(start, 1, float(individuals[:, i].mean()), float(individuals[:, i].std()) or 1.0)
             blocks.append(block)
             start += block.width
@@ -74,7 +74,7 @@ class FeatureEncoding:
 
     @property
     def width(self) -> int:
-        """How many features there are."""
+        """Number of features."""
         return sum(block.width for block in self.blocks)
 
     @cached_property
@@ -84,11 +84,11 @@ class FeatureEncoding:
 
     @staticmethod
     def value_features(block: FeatureBlock) -> Floats:
-        """Return the feature of each value of a category that fills one column, shape (size,)."""
+        """Compute the feature of each category of an attribute with one column, shape (size,)."""
         return (np.array(block.codes) - block.offset) / block.scale
 
     def features(self, individuals: Floats) -> NDArray[np.float32]:
-        """Return the features of individuals (n, attributes), shape (n, width)."""
+        """Encode individuals, shape (n, width)."""
         features = np.zeros((len(individuals), self.width), dtype=np.float32)
         for i, attribute, block in self._visible_blocks:
             entries = individuals[:, i]
@@ -101,19 +101,10 @@ class FeatureEncoding:
         return features
 
     def tensor(self, individuals: torch.Tensor) -> torch.Tensor:
-        """Return the same for a tensor."""
+        """Encode a tensor of individuals, shape (n, width)."""
         import torch
 
-        features = torch.zeros((len(individuals), self.width))
-        for i, attribute, block in self._visible_blocks:
-            entries = individuals[:, i]
-            if block.codes is not None:
-                features[:, block.start] = torch.from_numpy(self.value_features(block)).float()[entries.long()]
-            elif attribute.is_discrete:
-                features.scatter_(1, (block.start + entries.long())[:, None], 1.0)
-            else:
-                features[:, block.start] = ((entries - block.offset) / block.scale).float()
-        return features
+        return torch.from_numpy(self.features(individuals.numpy()))
 
     def additive(
         self,
@@ -122,7 +113,7 @@ class FeatureEncoding:
         favourable: int,
         name: str,
     ) -> AdditiveNetwork:
-        """Return a network over these features as one over individuals; what it did not see weighs exactly nothing."""
+        """Convert a network over features to one over individuals. Unseen attributes get weights of exactly 0."""
         weights, bias = layers[0]
         parts: list[AttributeTerm] = []
         for attribute, block in zip(self.schema.attributes, self.blocks, strict=True):
@@ -139,57 +130,54 @@ class FeatureEncoding:
         return AdditiveNetwork(self.schema, tuple(parts), bias, rest, classes, favourable, name)
 
 
-# Which group everybody learnt from belongs to, for losses that compare groups.
+MIN_GROUP_SIZE = 30
+"""Minimum size of a group. The mean of fewer people is mostly chance."""
 
-LEAST = 30
-"""People of a group at least: what the mean of fewer says about them is mostly chance."""
+MIN_GROUP_SHARE = 0.01
+"""Minimum share of a group in the training set. A smaller group is absent from many batches."""
 
-LEAST_SHARE = 0.01
-"""The same as a share of everybody: a smaller group is not met in every batch."""
-
-NOBODYS = -1
+NO_GROUP = -1
 
 
 def joint_groups(schema: Schema, individuals: Floats, protected: Sequence[str]) -> Integers:
-    """Return the groups by the joint values of the protected attributes (an integer with many: by ranges), shape (n,).
+    """Number the groups of the joint values of protected attributes, shape (n,). Integers are divided into ranges.
 
-    Groups with too few people are taken together, and where even together they are too few, they have no group (-1):
-    a network learns to be right about these people, and no group's mean is taken of them. Where that would leave a
-    single group, smaller ones count too.
+    Small groups are pooled. If even the pool is too small, its people have no group (-1): the network learns their
+    labels, but no mean of them is compared. If this would leave a single group, smaller groups are accepted.
 
     Args:
-        schema: what the individuals are.
-        individuals: shape (n, attributes).
-        protected: names of the attributes; with none, no person has a group.
+        schema: Data schema.
+        individuals: Individuals, shape (n, attributes).
+        protected: Names of the attributes. Without any, no individual has a group.
     """
     if not protected:
-        return np.full(len(individuals), NOBODYS)
+        return np.full(len(individuals), NO_GROUP)
     memberships = [group_by_attribute(schema[name], individuals[:, schema.position(name)]) for name in protected]
     codes = np.stack([membership.codes for membership in memberships], axis=1)
     _, groups = np.unique(codes, axis=0, return_inverse=True)
-    return _comparable_groups(groups.reshape(-1), (max(LEAST, LEAST_SHARE * len(individuals)), LEAST, 1))
+    sizes = max(MIN_GROUP_SIZE, MIN_GROUP_SHARE * len(individuals)), MIN_GROUP_SIZE, 1
+    return _comparable_groups(groups.reshape(-1), sizes)
 
 
 def number_groups(group: NDArray[Any]) -> Integers:
-    """Return the groups as they were given, shape (n,), numbered from 0; those of fewer than `LEAST` pooled."""
-    return _comparable_groups(np.unique(group, return_inverse=True)[1].reshape(-1), (LEAST, 1))
+    """Number groups from 0, shape (n,). Groups smaller than ``MIN_GROUP_SIZE`` are pooled."""
+    return _comparable_groups(np.unique(group, return_inverse=True)[1].reshape(-1), (MIN_GROUP_SIZE, 1))
 
 
-def _comparable_groups(groups: Integers, least: Sequence[float]) -> Integers:
-    """Return the groups of the first size that leaves two to compare, else as they are."""
-    for size in least:
-        found = pool_small_groups(groups, size)
-        if found.max(initial=NOBODYS) > 0:
-            return found
+def _comparable_groups(groups: Integers, sizes: Sequence[float]) -> Integers:
+    """Pool groups with the first minimum size that leaves two groups. If there is none, pool nothing."""
+    for size in sizes:
+        pooled = pool_small_groups(groups, size)
+        if pooled.max(initial=NO_GROUP) > 0:
+            return pooled
     return groups
 
 
-def pool_small_groups(groups: Integers, least: float) -> Integers:
-    """Return the groups (n,) renumbered from 0; those of fewer people than ``least`` taken together, or -1."""
-    large = np.bincount(groups) >= least
-    number = np.where(large, np.cumsum(large) - 1, NOBODYS)
-    found = number[groups]
-    rest = found == NOBODYS
-    if rest.sum() >= least:
-        found[rest] = large.sum()
-    return np.asarray(found, dtype=np.int64)
+def pool_small_groups(groups: Integers, size: float) -> Integers:
+    """Renumber groups from 0, and pool those smaller than ``size``, or set them to -1 if the pool is smaller."""
+    large = np.bincount(groups) >= size
+    pooled = np.where(large, np.cumsum(large) - 1, NO_GROUP)[groups]
+    rest = pooled == NO_GROUP
+    if rest.sum() >= size:
+        pooled[rest] = large.sum()
+    return np.asarray(pooled, dtype=np.int64)

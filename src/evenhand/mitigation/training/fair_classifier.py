@@ -1,9 +1,9 @@
-"""A network trained to be fair, as a scikit-learn classifier."""
+"""Scikit-learn classifier that trains a network with a fairness penalty."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,51 +41,52 @@ STEPS = 150
 LEARNING_RATE = 0.01
 BATCH = 1024
 SMALL_BATCH = 128
-"""Instead, where there are fewer people to learn from than a batch holds."""
+"""Batch size for training sets smaller than ``BATCH``."""
 
 
 class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A dense ReLU network that minimises ``cross entropy + strength * penalty`` for a label of two.
+    """Dense ReLU network that minimises ``cross entropy + strength * penalty`` for two labels.
 
-    The defaults are those of the published comparison of these methods: three hidden layers, 150 steps of Adam on
-    batches of 1,024 people (128 where there are fewer), a rate of 0.01 that falls to a tenth after each third. What
-    those call epochs are single batches in their code, and so they are here: ``steps``.
+    The defaults are those of the published comparison of these methods: three hidden layers and 150 steps of Adam on
+    batches of 1,024 rows (128 for small data), with a learning rate of 0.01 that is divided by 10 after each third of
+    the steps. What the publication calls epochs are single batches in its code, and here: ``steps``.
 
-    After ``fit``, ``network_`` is the same network over the schema's individuals, as the certifier, the searches and
-    every engine take it; ``predict_proba`` is asked of it, so that what is proved of the one holds for the other. The
-    same people, parameters and seed give the same weights, bit for bit on one machine.
+    After ``fit``, ``network_`` is the same network over individuals of the schema, as used by the certifier and the
+    searches. ``predict_proba`` evaluates it, so proofs about ``network_`` hold for the classifier. Equal data,
+    parameters and seeds give equal weights, bit for bit on one machine.
 
-    Source: Han et al.: FFB, A Fair Fairness Benchmark for In-Processing Group Fairness Methods, ICLR 2024; Cano et al.:
-    Fairness Shields, AAAI 2025, appendix C.3.
-
-    With no ``schema`` it is like any other classifier of scikit-learn: it infers columns and their ranges from the
-    data frame or array that it is fitted on, and a later number outside a range counts as its nearest end. Methods
-    that compare groups get them from ``protected`` or, for each fit, by ``sensitive_features``, which searches and
-    pipelines hand on as metadata (``set_fit_request(sensitive_features=True)``).
+    Without a ``schema`` it works like other scikit-learn classifiers: it infers columns and their ranges from the
+    training data, and clips later numbers to these ranges. Methods that compare groups get them from ``protected`` or
+    from ``sensitive_features``, which searches and pipelines pass on as metadata
+    (``set_fit_request(sensitive_features=True)``).
 
     Args:
-        method: ``erm``, ``diffdp`` (``gap`` is the same here), ``hsic``, ``laftr``, ``prejudice-remover``,
+        method: ``erm``, ``diffdp`` (or ``gap``, the same here), ``hsic``, ``laftr``, ``prejudice-remover``,
             ``logit-pairing`` or ``certified``.
-        strength: of the penalty; None: the method's default.
-        schema: what the individuals are; None: guessed from the data, the greater label being favourable.
-        protected: names of the protected attributes, or their positions among the columns; None: those of the schema.
-            A protected column of an array is cut at its median, unless it has at most ten different whole numbers.
-        hidden: units of each hidden layer.
-        steps: batches learnt from.
-        batch_size: people in each; None: 1,024, or 128 where there are fewer people than that.
-        learning_rate: of the first third of the steps.
-        sees_protected: whether the protected attributes are inputs; where not, their weights are exactly 0.
-        start: a network over the schema to train on from its weights, in place of a fresh one with ``hidden`` layers.
-        seed: of the first weights and of the order of people.
+        strength: Weight of the penalty. None for the default of the method.
+        schema: Data schema. If None, it is inferred, and the greater label is favourable.
+        protected: Names of the protected attributes, or positions of their columns. None for those of the schema. A
+            protected column of an array is divided at its median, unless it has at most ten distinct integers.
+        hidden: Number of units of each hidden layer.
+        steps: Number of batches.
+        batch_size: Rows per batch. None for 1,024, or 128 for smaller training sets.
+        learning_rate: Learning rate of the first third of the steps.
+        sees_protected: Whether the protected attributes are inputs. If not, their weights are exactly 0.
+        start: Network over the schema to train further, instead of a new one with ``hidden`` layers.
+        seed: Seed of the initial weights and of the order of the rows.
 
     Attributes:
-        classes_: the two labels in ascending order, as scikit-learn has them.
-        n_features_in_: columns seen in ``fit``; with a schema, its attributes.
-        feature_names_in_: names of the columns, where there is no schema and a data frame was given.
-        schema_: what its individuals are; its target lists both labels.
-        network_: the trained network over them.
-        history_: error and penalty of every step.
-        interrupted_: whether it was stopped early; the weights are those reached by then.
+        classes_: Both labels in ascending order.
+        n_features_in_: Number of columns in ``fit``, or of attributes of the schema.
+        feature_names_in_: Names of the columns, if a data frame was passed without a schema.
+        schema_: Schema of individuals, with both labels.
+        network_: Trained network over individuals.
+        history_: Error and penalty of each step.
+        interrupted_: Whether training was interrupted. The weights are those of the last complete step.
+
+    References:
+        Han et al., "FFB: A Fair Fairness Benchmark for In-Processing Group Fairness Methods", ICLR 2024; Cano et al.,
+        "Fairness Shields", AAAI 2025, appendix C.3.
     """
 
     def __init__(
@@ -129,27 +130,27 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         deadline: float | None = None,
         each: Callable[[int], None] | None = None,
     ) -> Self:
-        """Train on people and their labels.
+        """Train the network.
 
         Args:
-            X: a data frame in the data's own words; or an array: individuals (n, attributes) of the schema, or plain
-                numbers where there is none.
-            y: the label of each, in the data's own words, shape (n,).
-            sensitive_features: the groups of each, for penalties that compare groups: a column of shape (n,), or
-                several, whose joint groups are compared; None: the joint groups of the protected attributes.
-            deadline: by ``time.perf_counter()``, when to stop with what there is.
-            each: called after every step with its number, from 1.
+            X: Data frame in the words of the data, or array: individuals (n, attributes) of the schema, or numbers if
+                there is no schema.
+            y: Labels in the words of the data, shape (n,).
+            sensitive_features: Groups for penalties that compare groups: one column of shape (n,), or several, whose
+                joint groups are compared. None for the joint groups of the protected attributes.
+            deadline: Time by ``time.perf_counter()`` at which training stops.
+            each: Function called with the number of each step, from 1.
 
         Raises:
-            DataError: the people do not fit the schema, there are not two labels, a value is missing.
-            OptionError: a parameter makes no sense, or the method compares groups and there are none.
-            ModelError: training went astray: weights grew beyond all numbers.
+            DataError: The people do not match the schema, there are not two labels, or a value is missing.
+            OptionError: A parameter is invalid, or the method compares groups and there are none.
+            ModelError: The weights became infinite.
             MissingExtraError: PyTorch is not installed.
-            ValueError: without a schema, X and y are not what a classifier of two labels is fitted on.
+            ValueError: Without a schema: X and y are not valid for a binary classifier.
         """
-        self._check()
+        self._check_parameters()
         check_index(X=X, y=y, sensitive_features=sensitive_features)
-        teacher = load_loss(self.method)
+        loss = load_loss(self.method)
         if self.schema is None:
             X, labels = self._validate_both(X, y)
             schema = guess_schema(X, labels, self.protected)
@@ -159,7 +160,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             self.n_features_in_ = len(schema.attributes)
         individuals, rows = self._individuals(schema, X)
         if len(labels) != len(individuals) + (0 if rows is None else len(X) - len(rows)):
-            raise DataError(f"there are {len(labels)} labels for {len(X)} people")
+            raise DataError(f"expected one label per row, got {len(labels)} labels for {len(X)} rows")
         schema, favourable = _list_labels(schema, labels)
         groups = None if sensitive_features is None else join_features(sensitive_features, len(labels))
         if rows is not None:
@@ -167,8 +168,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             groups = None if groups is None else groups[rows]
         protected = schema.protected if self.protected is None else name_protected(self.protected, schema.names)
         schema.positions(protected)
-        strength = teacher.default if self.strength is None else self.strength
-        course = TrainingPlan(
+        strength = loss.default if self.strength is None else self.strength
+        plan = TrainingPlan(
             individuals=individuals,
             labels=favourable,
             groups=joint_groups(schema, individuals, protected) if groups is None else number_groups(groups),
@@ -179,38 +180,36 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             seed=self.seed,
             deadline=deadline,
         )
-        begun = None
+        start = None
         if self.start is None:
-            encoding = FeatureEncoding.fit_to_people(
-                schema, individuals, unseen=() if self.sees_protected else protected
-            )
+            unseen = () if self.sees_protected else protected
+            encoding = FeatureEncoding.fit_to_people(schema, individuals, unseen=unseen)
         else:
-            encoding, begun = start_from_network(self.start, schema, individuals)
-        taught = train_network(
-            course, encoding, hidden=self.hidden, loss=teacher, protected=protected, start=begun, each=each
+            encoding, start = start_from_network(self.start, schema, individuals)
+        trained = train_network(
+            plan, encoding, hidden=self.hidden, loss=loss, protected=protected, start=start, each=each
         )
         self.schema_ = schema
         self.classes_ = np.unique(labels)
-        self.network_: AdditiveNetwork = encoding.additive(
-            taught.layers, binary_labels(schema), 1, self._name(strength)
-        )
+        name = self.method if strength == 0 else f"{self.method} (strength {strength:g})"
+        self.network_: AdditiveNetwork = encoding.additive(trained.layers, binary_labels(schema), 1, name)
         self.encoding_ = encoding
-        self.history_: tuple[StepRecord, ...] = taught.history
-        self.interrupted_ = taught.interrupted
+        self.history_: tuple[StepRecord, ...] = trained.history
+        self.interrupted_ = trained.interrupted
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each, in the data's own words, shape (n,)."""
+        """Predict the label of each row, shape (n,)."""
         positive = self.decision_function(X) > 0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each label, in the order of ``classes_``, shape (n, 2)."""
+        """Compute the probability of each label, in the order of ``classes_``, shape (n, 2)."""
         scores = self._require_network().scores(self._people(X))
         return scores if self._labels_ascend() else scores[:, ::-1]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the logit of the second label of ``classes_``, shape (n,)."""
+        """Compute the logit of the second label of ``classes_``, shape (n,)."""
         logits = self._require_network().logits(self._people(X))[:, 0]
         return logits if self._labels_ascend() else -logits
 
@@ -221,40 +220,42 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _labels_ascend(self) -> bool:
         return bool(self.classes_[1] == self.schema_.target.favourable)
 
-    def _check(self) -> None:
-        """Refuse parameters that make no sense.
+    def _check_parameters(self) -> None:
+        """Check all parameters.
 
         Raises:
-            OptionError: one is not a number, or outside its range.
+            OptionError: A parameter has the wrong type or is out of range.
         """
-        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
-            raise _expect("hidden", "the units of each hidden layer", self.hidden, "hidden=(64, 16)")
-        for units in self.hidden:
-            if not _is_whole(units, 1):
-                raise _expect("hidden", "whole numbers of at least 1", self.hidden, "hidden=(64, 16)")
-        for name, most in (("steps", None), ("batch_size", None), ("seed", 2**63)):
-            value, least = getattr(self, name), 0 if name == "seed" else 1
-            if not (value is None and name == "batch_size") and not _is_whole(value, least, most):
-                expected = f"a whole number of at least {least}{', below 2^63' if most else ''}"
-                raise _expect(name, expected, value, f"{name}={_DEFAULTS[name]}")
-        if self.strength is not None and not (_is_number(self.strength) and self.strength >= 0):
-            raise _expect(
-                "strength", "a number of at least 0", self.strength, "strength=1.0, or None: the method's own"
-            )
-        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
-            raise _expect("learning_rate", "a number above 0", self.learning_rate, f"learning_rate={LEARNING_RATE}")
-        if self.protected is not None and not isinstance(self.protected, str | Sequence | np.ndarray):
-            raise _expect("protected", "a list of names or positions", self.protected, "protected=['sex'], or [0]")
-        if self.start is not None and not isinstance(self.start, AdditiveNetwork):
-            raise _expect("start", "a network over the schema", self.start, "start=fitted.network_, or leave it out")
-        if self.start is not None and not self.sees_protected:
-            raise OptionError("a network to start from sees what it sees", hint="leave out start, or sees_protected")
 
-    def _name(self, strength: float) -> str:
-        return self.method if strength == 0 else f"{self.method} (strength {strength:g})"
+        def refuse(name: str, expected: str, hint: str) -> NoReturn:
+            raise OptionError(f"expected {expected}, got {getattr(self, name)!r}", location=f"`{name}=`", hint=hint)
+
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
+            refuse("hidden", "the number of units of each hidden layer", "hidden=(64, 16)")
+        if not all(_is_integer(units, 1) for units in self.hidden):
+            refuse("hidden", "integers of at least 1", "hidden=(64, 16)")
+        for name, least, most, default in (
+            ("steps", 1, None, STEPS),
+            ("batch_size", 1, None, BATCH),
+            ("seed", 0, 2**63, 0),
+        ):
+            value = getattr(self, name)
+            if not (value is None and name == "batch_size") and not _is_integer(value, least, most):
+                limit = ", below 2^63" if most else ""
+                refuse(name, f"an integer of at least {least}{limit}", f"{name}={default}")
+        if self.strength is not None and not (_is_number(self.strength) and self.strength >= 0):
+            refuse("strength", "a number of at least 0", "strength=1.0, or None for the default of the method")
+        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
+            refuse("learning_rate", "a number above 0", f"learning_rate={LEARNING_RATE}")
+        if self.protected is not None and not isinstance(self.protected, str | Sequence | np.ndarray):
+            refuse("protected", "a list of names or positions", "protected=['sex'], or [0]")
+        if self.start is not None and not isinstance(self.start, AdditiveNetwork):
+            refuse("start", "a network over the schema", "start=fitted.network_, or omit it")
+        if self.start is not None and not self.sees_protected:
+            raise OptionError("`start` cannot be combined with sees_protected=False", hint="omit one of them")
 
     def _validate_both(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-        """Return people and labels to fit on where no schema says what they are."""
+        """Validate the training data without a schema."""
         if hasattr(X, "columns"):
             validate_data(self, X, skip_check_array=True)
             labels = _check_labels(column_or_1d(y, warn=True))
@@ -272,7 +273,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return X, labels
 
     def _validate(self, X: Any) -> Any:
-        """Return people to be decided about, as a table with the columns that were fitted on."""
+        """Validate data for a prediction, and return a table with the columns of the training data."""
         if self._columns is None:
             return validate_data(self, X, reset=False)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -282,86 +283,82 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
         return pd.DataFrame(np.asarray(X), columns=self._columns).infer_objects()
 
-    def _individuals(self, schema: Schema, given: Any) -> tuple[Floats, Integers | None]:
-        """Return individuals, and the rows that they come from if they come from a frame."""
-        if isinstance(given, np.ndarray) and self.schema is not None:
-            individuals = np.asarray(given, dtype=np.float64)[..., : len(schema.attributes)]
-            if individuals.ndim != 2 or individuals.shape[1] != len(schema.attributes):
-                raise DataError(f"individuals have shape {given.shape}; expected (n, {len(schema.attributes)})")
-            rows = None
+    def _individuals(self, schema: Schema, data: Any) -> tuple[Floats, Integers | None]:
+        """Encode data as individuals, and return their row numbers if the data are a data frame."""
+        rows = None
+        if isinstance(data, np.ndarray) and self.schema is not None:
+            width = len(schema.attributes)
+            individuals = np.asarray(data, dtype=np.float64)[..., :width]
+            if individuals.ndim != 2 or individuals.shape[1] != width:
+                raise DataError(f"expected individuals of shape (n, {width}), got {data.shape}")
             inside = schema.contains(individuals) | np.isnan(individuals).any(axis=1)
             if not inside.all():
-                raise DataError(f"individual {int(np.argmin(inside)) + 1} lies outside the schema's domain")
+                raise DataError(f"individual {int(np.argmin(inside)) + 1} is outside the domain of the schema")
         else:
             import narwhals as nw
 
-            table = nw.from_native(as_table(given), eager_only=True)
-            # A label that stands in the frame is none of the inputs, whatever it holds.
+            table = nw.from_native(as_table(data), eager_only=True)
+            # A label in the frame is not an input.
             people = encode(schema, table.drop(schema.target.name, strict=False).to_native())
             individuals, rows = people.individuals, people.rows
-        if np.isnan(individuals).any():
-            column = int(np.argmax(np.isnan(individuals).any(axis=0)))
+        missing = np.isnan(individuals).any(axis=0)
+        if missing.any():
             raise DataError(
-                f"{schema.names[column]!r} is missing for somebody, and a network has no input for that",
-                hint="say `missing: drop` for the attribute in the schema, or fill it in",
+                f"{schema.names[int(np.argmax(missing))]!r} has a missing value, for which a network has no input",
+                hint="set `missing: drop` for the attribute in the schema, or fill in the value",
             )
         return individuals, rows
 
-    def _people(self, given: Any) -> Floats:
+    def _people(self, data: Any) -> Floats:
         if self.schema is None:
-            given = fit_into(self.schema_, self._validate(given))
+            data = fit_into(self.schema_, self._validate(data))
         schema = self.schema_ if self.schema is not None else accept_fractions(self.schema_)
-        individuals, rows = self._individuals(schema, given)
-        if rows is not None and len(rows) < len(given):
-            raise DataError(f"{len(given) - len(rows)} of {len(given)} people have a missing value", hint="fill it in")
+        individuals, rows = self._individuals(schema, data)
+        if rows is not None and len(rows) < len(data):
+            raise DataError(
+                f"a value is missing in {len(data) - len(rows)} of {len(data)} rows", hint="fill in the values"
+            )
         return individuals
 
 
-_DEFAULTS = {"steps": STEPS, "batch_size": BATCH, "seed": 0}
-
-
-def _expect(name: str, expected: str, given: object, hint: str) -> OptionError:
-    return OptionError(f"expected {expected}, got {given!r}", location=f"`{name}=`", hint=hint)
-
-
-def _is_whole(value: Any, least: int, most: int | None = None) -> bool:
-    """Return whether a value is a whole number from ``least`` on, and below ``most``; True and False are none."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return bool(whole and value >= least and (most is None or value < most))
+def _is_integer(value: Any, least: int, most: int | None = None) -> bool:
+    """Check that a value is an integer (not a boolean) of at least ``least`` and below ``most``."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return bool(integer and value >= least and (most is None or value < most))
 
 
 def _is_number(value: Any) -> bool:
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return bool(real and np.isfinite(value))
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return bool(number and np.isfinite(value))
 
 
 def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels that are one per person, none of them missing."""
+    """Check that labels have one dimension and none is missing."""
     import pandas as pd
 
     if labels.ndim != 1:
-        raise DataError(f"the labels have shape {labels.shape}; one per person is expected: (n,)")
+        raise DataError(f"expected labels of shape (n,), got {labels.shape}")
     missing = pd.isna(labels)
     if missing.any():
         raise DataError(
-            f"Input y contains NaN: the label is missing for {missing.sum():,} of {len(labels):,} people",
-            hint="leave them out: `known = y.notna()`, then fit on `X[known]` and `y[known]`",
+            f"Input y contains NaN: the label is missing in {missing.sum():,} of {len(labels):,} rows",
+            hint="drop these rows: `rows = y.notna()`, then fit on `X[rows]` and `y[rows]`",
         )
     return labels
 
 
 def _list_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, Booleans]:
-    """Return the schema, its target's two labels listed, and who has the favourable one."""
+    """Add both labels to a schema, and return it with the mask of favourable labels."""
     present = [plain_value(value) for value in np.unique(labels)]
     favourable: Value = schema.target.favourable
     others = [value for value in schema.target.values or present if value != favourable]
     unknown = [value for value in present if value != favourable and value not in others]
     if unknown:
-        raise DataError(f"the label {unknown[0]!r} is not one of the target's: {[*others, favourable]}")
+        raise DataError(f"the label {unknown[0]!r} is not a value of the target: {[*others, favourable]}")
     if len(others) != 1 or len(present) != 2:
         raise DataError(
-            f"there are not two labels: {present if len(others) == 1 else [*others, favourable]}",
-            hint=f"the network tells {favourable!r} from one other label: people with both are needed",
+            f"expected two labels, got {present if len(others) == 1 else [*others, favourable]}",
+            hint=f"the network distinguishes {favourable!r} from one other label, so both are needed",
         )
     if schema.target.values is None:
         target = Target(name=schema.target.name, favourable=favourable, values=(others[0], favourable))

@@ -1,4 +1,4 @@
-"""The loop that trains: batches, Adam, a falling learning rate; the same bits for the same seed."""
+"""Training loop with batches, Adam and a falling learning rate. Equal seeds give equal bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.mitigation.descent import deterministic_torch
+from evenhand.mitigation.descent import descend, deterministic_torch
 from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.loss import FairnessLoss, TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
@@ -19,13 +19,13 @@ from evenhand.mitigation.training.network import TrainableNetwork
 if TYPE_CHECKING:
     import torch
 
-FALLS = 3
-"""Parts of a training with a rate each: every one a tenth of the rate before."""
+PHASES = 3
+"""Number of phases of a training. The learning rate is divided by 10 after each phase."""
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one step saw: the error (cross entropy) and the penalty of its batch, the latter without its strength."""
+    """Cross-entropy and penalty of one batch. The penalty is not multiplied by the strength."""
 
     error: float
     penalty: float
@@ -33,18 +33,18 @@ class StepRecord:
 
 @dataclass(frozen=True, eq=False)
 class TrainingPlan:
-    """What is trained on, and for how long.
+    """Data and parameters of a training.
 
     Attributes:
-        individuals: shape (n, attributes).
-        labels: whether each truly has the favourable label, shape (n,).
-        groups: the group of each, -1 for no group, shape (n,).
-        steps: batches learnt from.
-        batch_size: people in each.
-        learning_rate: of the first third of the steps; it is a tenth of it in the second, a hundredth in the last.
-        strength: of the penalty.
-        seed: of the first weights and of the order of people.
-        deadline: by ``time.perf_counter()``, when to stop; None: no limit.
+        individuals: Training set, shape (n, attributes).
+        labels: Whether the true label is favourable, shape (n,).
+        groups: Group of each individual, -1 for none, shape (n,).
+        steps: Number of batches.
+        batch_size: Number of rows per batch.
+        learning_rate: Learning rate of the first third of the steps. It is divided by 10 in each further third.
+        strength: Weight of the penalty.
+        seed: Seed of the initial weights and of the order of the rows.
+        deadline: Time by ``time.perf_counter()`` at which training stops. None for no limit.
     """
 
     individuals: Floats
@@ -60,12 +60,12 @@ class TrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class TrainedLayers:
-    """A trained network.
+    """Result of a training.
 
     Attributes:
-        layers: (weight, bias) of each affine layer in float64.
-        history: one entry per step.
-        interrupted: whether it was stopped before the last step; the weights are those reached by then.
+        layers: Weight and bias of each layer, in float64.
+        history: Records of all steps.
+        interrupted: Whether training stopped before the last step. The weights are those of the last complete step.
     """
 
     layers: list[tuple[Floats, Floats]]
@@ -74,7 +74,7 @@ class TrainedLayers:
 
 
 def train_network(
-    course: TrainingPlan,
+    plan: TrainingPlan,
     encoding: FeatureEncoding,
     *,
     hidden: Sequence[int],
@@ -83,80 +83,81 @@ def train_network(
     start: Sequence[tuple[Floats, Floats]] | None = None,
     each: Callable[[int], None] | None = None,
 ) -> TrainedLayers:
-    """Train a network: ``error + strength * penalty`` by Adam, batch by batch.
+    """Minimise ``error + strength * penalty`` over batches with Adam.
 
-    People are shuffled, and again when all have been seen; a last batch with too few of them is left out. Stopped by
-    the keyboard or the deadline, it comes back with what it has.
+    Rows are shuffled in each epoch, and an incomplete last batch is skipped. After an interrupt or at the deadline, the
+    current weights are returned.
 
     Args:
-        course: on whom, and for how long.
-        encoding: how they become features.
-        hidden: units of each hidden layer.
-        loss: what is taught besides being right.
-        protected: names of the protected attributes, for the loss.
-        start: (weights, bias) of each layer to begin with, in place of random ones in ``hidden`` layers.
-        each: called after every step with its number, from 1.
+        plan: Data and parameters.
+        encoding: Encoding of individuals as features.
+        hidden: Number of units of each hidden layer.
+        loss: Fairness loss.
+        protected: Names of the protected attributes.
+        start: Initial weight and bias of each layer, in place of random ones with ``hidden`` units.
+        each: Function called with the number of each step, from 1.
 
     Raises:
-        ModelError: the weights grew beyond all numbers.
+        ModelError: The weights became infinite.
     """
-    with deterministic_torch(course.seed):
+    with deterministic_torch(plan.seed):
         import torch
 
-        generator = torch.Generator().manual_seed(course.seed)
+        generator = torch.Generator().manual_seed(plan.seed)
         network = (
             TrainableNetwork.fresh(encoding, hidden, generator)
             if start is None
             else TrainableNetwork.of(encoding, start)
         )
-        groups = int(course.groups.max(initial=-1)) + 1
-        task = TrainingTask(encoding.schema, protected, encoding, groups, generator, course.steps)
-        optimiser = torch.optim.Adam([*network.tensors, *loss.prepare(task, network)], lr=course.learning_rate)
+        groups = int(plan.groups.max(initial=-1)) + 1
+        task = TrainingTask(encoding.schema, protected, encoding, groups, generator, plan.steps)
+        optimiser = torch.optim.Adam([*network.tensors, *loss.prepare(task, network)], lr=plan.learning_rate)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.1 ** (PHASES * step // plan.steps))
         history: list[StepRecord] = []
-        interrupted = False
-        kept = [tensor.detach().clone() for tensor in network.tensors]
+
+        def compute_loss(batch: TrainingBatch) -> torch.Tensor:
+            logits = network.logits(batch.features)
+            error = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
+            penalty = loss.penalty(network, batch, logits)
+            history.append(StepRecord(float(error.detach()), float(penalty.detach())))
+            return error + plan.strength * penalty
+
+        complete, weights = 0, _copy_tensors(network)
+        # Weights are copied after each step, so that an interrupt within a step does not change them.
         try:
-            for step, batch in enumerate(_draw_batches(course, encoding, generator)):
-                if course.deadline is not None and time.perf_counter() > course.deadline:
-                    interrupted = True
-                    break
-                for setting in optimiser.param_groups:
-                    setting["lr"] = course.learning_rate * 0.1 ** (FALLS * step // course.steps)
-                logits = network.logits(batch.features)
-                error = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
-                penalty = loss.penalty(network, batch, logits)
-                optimiser.zero_grad()
-                (error + course.strength * penalty).backward()
-                optimiser.step()
-                # A step is whole or did not happen, whenever somebody presses the keys.
-                kept = [tensor.detach().clone() for tensor in network.tensors]
-                history.append(StepRecord(float(error.detach()), float(penalty.detach())))
+            for _ in descend(optimiser, schedule, _draw_batches(plan, encoding, generator), compute_loss):
+                complete, weights = complete + 1, _copy_tensors(network)
                 if each is not None:
-                    each(step + 1)
+                    each(complete)
         except KeyboardInterrupt:
-            interrupted = True
-        arrays = [tensor.numpy().astype(np.float64) for tensor in kept]
-    if not all(np.isfinite(array).all() for array in arrays):
+            pass
+    if not all(np.isfinite(array).all() for array in weights):
         raise ModelError(
-            "the weights grew beyond all numbers while the network was trained",
-            hint=f"lower the strength ({course.strength:g}) or the learning rate ({course.learning_rate:g})",
+            "training made the weights infinite",
+            hint=f"lower the strength ({plan.strength:g}) or the learning rate ({plan.learning_rate:g})",
         )
-    return TrainedLayers(list(zip(arrays[::2], arrays[1::2], strict=True)), tuple(history), interrupted)
+    layers = list(zip(weights[::2], weights[1::2], strict=True))
+    return TrainedLayers(layers, tuple(history[:complete]), complete < plan.steps)
 
 
-def _draw_batches(
-    course: TrainingPlan, encoding: FeatureEncoding, generator: torch.Generator
-) -> Iterator[TrainingBatch]:
+def _copy_tensors(network: TrainableNetwork) -> list[Floats]:
+    return [tensor.detach().numpy().astype(np.float64) for tensor in network.tensors]
+
+
+def _draw_batches(plan: TrainingPlan, encoding: FeatureEncoding, generator: torch.Generator) -> Iterator[TrainingBatch]:
+    """Draw batches until all steps are done or the deadline has passed."""
     import torch
 
-    individuals = torch.from_numpy(np.ascontiguousarray(course.individuals, dtype=np.float64))
-    features = torch.from_numpy(encoding.features(course.individuals))
-    labels = torch.from_numpy(course.labels.astype(np.float32))
-    groups = torch.from_numpy(course.groups.astype(np.int64))
-    size = min(course.batch_size, len(features))
-    waiting = torch.empty(0, dtype=torch.int64)
-    for step in range(course.steps):
-        if len(waiting) < size:
-            waiting = torch.randperm(len(features), generator=generator)
-        rows, waiting = waiting[:size], waiting[size:]
+    individuals = torch.from_numpy(np.ascontiguousarray(plan.individuals, dtype=np.float64))
+    features = torch.from_numpy(encoding.features(plan.individuals))
+    labels = torch.from_numpy(plan.labels.astype(np.float32))
+    groups = torch.from_numpy(plan.groups.astype(np.int64))
+    size = min(plan.batch_size, len(features))
+    order = torch.empty(0, dtype=torch.int64)
+    for step in range(plan.steps):
+        if len(order) < size:
+            order = torch.randperm(len(features), generator=generator)
+        rows, order = order[:size], order[size:]
+        if plan.deadline is not None and time.perf_counter() > plan.deadline:
+            return
         yield TrainingBatch(individuals[rows], features[rows], labels[rows], groups[rows], step)

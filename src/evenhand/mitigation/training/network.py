@@ -1,4 +1,4 @@
-"""The network while it learns: tensors of its layers, ReLU between them, one logit at the end."""
+"""Trainable networks: affine layers with ReLU between them, and one logit."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainableNetwork:
-    """A dense ReLU network over encoded individuals.
+    """Dense ReLU network over encoded individuals.
 
     Attributes:
-        encoding: how individuals become features.
-        layers: (weight (inputs, outputs), bias (outputs,)) of each affine layer, float32, with gradients; ReLU between
-            them, the last has one output.
+        encoding: Encoding of individuals as features.
+        layers: Weight (inputs, outputs) and bias (outputs,) of each layer, float32, with gradients. The last layer has
+            one output.
     """
 
     encoding: FeatureEncoding
@@ -46,43 +46,38 @@ class TrainableNetwork:
 
     @classmethod
     def fresh(cls, encoding: FeatureEncoding, hidden: Sequence[int], generator: torch.Generator) -> TrainableNetwork:
-        """Return a network with random weights: uniform within one over the root of a layer's inputs."""
+        """Create a network with random weights."""
         sizes = [encoding.width, *hidden, 1]
-        return cls(
-            encoding, [random_layer(inputs, outputs, generator) for inputs, outputs in itertools.pairwise(sizes)]
-        )
+        return cls(encoding, [random_layer(*pair, generator) for pair in itertools.pairwise(sizes)])
 
     @classmethod
     def of(cls, encoding: FeatureEncoding, layers: Sequence[tuple[Floats, Floats]]) -> TrainableNetwork:
-        """Return a network with these weights to begin with."""
+        """Create a network with initial weights."""
         import torch
 
-        return cls(
-            encoding,
-            [
-                (
-                    torch.tensor(weight, dtype=torch.float32, requires_grad=True),
-                    torch.tensor(bias, dtype=torch.float32, requires_grad=True),
-                )
-                for weight, bias in layers
-            ],
-        )
+        def trainable(array: Floats) -> torch.Tensor:
+            return torch.tensor(array, dtype=torch.float32, requires_grad=True)
+
+        return cls(encoding, [(trainable(weight), trainable(bias)) for weight, bias in layers])
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """Everything that is trained."""
+        """All trained tensors."""
         return [tensor for layer in self.layers for tensor in layer]
 
     def encode(self, individuals: torch.Tensor) -> torch.Tensor:
-        """Return the features of individuals (n, attributes), shape (n, width)."""
+        """Encode individuals as features, shape (n, width)."""
         return self.encoding.tensor(individuals)
 
     def logits(self, features: torch.Tensor) -> torch.Tensor:
-        """Return one number per row of features (n, width), shape (n,); positive means favourable."""
-        return self.after(self.hidden_units(features, len(self.layers) - 1), len(self.layers) - 1)
+        """Compute the logits of features (n, width), shape (n,). Positive logits are favourable."""
+        import torch
+
+        weight, bias = self.layers[-1]
+        return torch.addmm(bias, self.hidden_units(features, len(self.layers) - 1), weight)[:, 0]
 
     def hidden_units(self, features: torch.Tensor, depth: int) -> torch.Tensor:
-        """Return what stands after so many hidden layers and their ReLU, shape (n, units); the features at depth 0."""
+        """Compute the units after ``depth`` hidden layers and their ReLU, shape (n, units)."""
         import torch
 
         units = features
@@ -90,88 +85,76 @@ class TrainableNetwork:
             units = torch.relu(torch.addmm(bias, units, weight))
         return units
 
-    def after(self, units: torch.Tensor, depth: int) -> torch.Tensor:
-        """Return the logits, from what stands after ``depth`` hidden layers, shape (n,)."""
-        import torch
-
-        for weight, bias in self.layers[depth:-1]:
-            units = torch.relu(torch.addmm(bias, units, weight))
-        weight, bias = self.layers[-1]
-        return torch.addmm(bias, units, weight)[:, 0]
-
 
 def random_layer(inputs: int, outputs: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight (inputs, outputs) and bias (outputs,), uniform within one over the root of the inputs."""
+    """Draw a weight (inputs, outputs) and a bias (outputs,), uniform within 1 / sqrt(inputs)."""
     import torch
 
     limit = max(inputs, 1) ** -0.5
-    layer = tuple(
-        ((2 * torch.rand(shape, generator=generator) - 1) * limit).requires_grad_()
-        for shape in ((inputs, outputs), (outputs,))
-    )
-    return layer[0], layer[1]
 
+    def draw(*shape: int) -> torch.Tensor:
+        return ((2 * torch.rand(shape, generator=generator) - 1) * limit).requires_grad_()
 
-ENDINGS = (".npz",)
-"""Of files that networks trained here are written to."""
+    return draw(inputs, outputs), draw(outputs)
+
 
 SCHEMA_ENDING = ".schema.yaml"
 
 
 def write_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
-    """Write a network as ``.npz`` (W0, b0, W1, ...), which every command takes.
+    """Write a network as ``.npz`` (W0, b0, W1, ...), which all commands read.
 
-    Its inputs are the schema's own wherever the encoding allows it. A category whose code says too little (three
-    values or more as one number) is one-hot instead, and one without an encoding gets one. Then a schema that says so
-    is written beside it, as ``NAME.schema.yaml``, and the file is read with that.
+    Its inputs are those of the schema if the encoding allows it. A category with three or more values in one column
+    becomes one-hot, and an attribute without an encoding gets one. Then a schema with these encodings is written beside
+    the network, as ``NAME.schema.yaml``, which is needed to read it.
 
     Returns:
-        The files written, the network first.
+        The files, the network first.
 
     Raises:
-        OptionError: the file ends in something else, or there is no such folder.
+        OptionError: The file has another ending, or its folder does not exist.
     """
-    file_ending(path, ENDINGS)
+    file_ending(path, (".npz",))
     schema, layers = plain_dense_layers(network)
     write_npz(layers, path)
     if schema == network.schema:
         return (path,)
-    described = path.with_name(path.stem + SCHEMA_ENDING)
-    write_schema(schema, described)
-    return path, described
+    schema_path = path.with_name(path.stem + SCHEMA_ENDING)
+    write_schema(schema, schema_path)
+    return path, schema_path
 
 
 def plain_dense_layers(network: AdditiveNetwork) -> tuple[Schema, list[tuple[Floats, Floats]]]:
-    """Return the layers of a network over plain inputs, and the schema whose encodings give these inputs.
+    """Compute the layers of a network over plain inputs, and the schema with the encodings of these inputs.
 
     Raises:
-        OptionError: a number enters by bins, which plain inputs cannot say.
+        OptionError: A number enters the network by bins or a curve, which plain inputs cannot express.
     """
     bias = network.bias.copy()
     attributes, blocks = [], []
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
-        if attribute.lacks_encoding:  # readers of the file must not have to guess
+        if attribute.lacks_encoding:  # a reader of the file must not have to guess
             attribute = attribute.model_copy(update={"encoding": "code"})
-        found = _input_weights(attribute, part)
-        if found is None:
+        weights = _input_weights(attribute, part)
+        if weights is None:
             attribute = attribute.model_copy(update={"encoding": "one-hot"})
-            found = _input_weights(attribute, part)
-            assert found is not None, "any table is linear in one-hot inputs"
+            weights = _input_weights(attribute, part)
+            assert weights is not None, "any table is linear in one-hot inputs"
         attributes.append(attribute)
-        blocks.append(found[0])
-        bias += found[1]
-    rest = [(layer.weights, layer.bias) for layer in network.layers]
+        blocks.append(weights[0])
+        bias += weights[1]
+    layers = [(layer.weights, layer.bias) for layer in network.layers]
     schema = network.schema.model_copy(update={"attributes": tuple(attributes)})
     if schema != network.schema:
-        schema = Schema.parse(schema.model_dump())  # nothing that was worked out for the other encodings remains
-    return schema, [(np.concatenate(blocks), bias), *rest]
+        schema = Schema.parse(schema.model_dump())  # properties derived from the old encodings are dropped
+    return schema, [(np.concatenate(blocks), bias), *layers]
 
 
 def _input_weights(attribute: Attribute, part: AttributeTerm) -> tuple[Floats, Floats] | None:
-    """Weights (inputs, units) of an attribute's own inputs, and what is added to the bias; None if they cannot."""
+    """Compute the weights (inputs, units) of an attribute and its share of the bias. None if this is impossible."""
     if isinstance(part, StepTerm | CurveTerm):
-        how = "bins" if isinstance(part, StepTerm) else "a curve"
-        raise OptionError(f"{attribute.name!r} enters the network by {how}, which a file of plain weights cannot say")
+        form = "bins" if isinstance(part, StepTerm) else "a curve"
+        raise OptionError(f"{attribute.name!r} enters the network by {form}, which dense layers cannot express")
     if isinstance(part, LineTerm):
         slope, intercept = plain_line(attribute)
         return (part.slope / slope)[None], part.intercept - part.slope / slope * intercept
@@ -184,81 +167,74 @@ def _input_weights(attribute: Attribute, part: AttributeTerm) -> tuple[Floats, F
         return (np.zeros((1, rows.shape[1])), rows[0]) if (rows == rows[0]).all() else None
     weights = (rows[high] - rows[low]) / (numbers[high] - numbers[low])
     rest = rows[low] - weights * numbers[low]
-    # Two values are always on a line; three are if rounding alone keeps them off it.
+    # Two values are always on a line. More values are on a line up to rounding.
     on_line = np.allclose(numbers[:, None] * weights + rest, rows, rtol=1e-12, atol=1e-12)
     return (weights[None], rest) if on_line else None
 
 
-# A given network as something to train on from: its inputs scaled, one logit for the favourable label.
+def start_from_network(
+    network: AdditiveNetwork, schema: Schema, individuals: Floats
+) -> tuple[FeatureEncoding, list[tuple[Floats, Floats]]]:
+    """Compute an encoding of a network's inputs, and its layers over this encoding, with a single logit.
 
-Layers = list[tuple[Floats, Floats]]
-
-
-def start_from_network(network: AdditiveNetwork, schema: Schema, individuals: Floats) -> tuple[FeatureEncoding, Layers]:
-    """Return the encoding of a network's own inputs, and its layers over it: together they give the network's logits.
-
-    Numbers, and categories that the network sees as one number, are scaled by the training set, since steps of
-    one size suit no inputs of many sizes. What a category's values stand for stays as it is.
+    Numbers, and categories with a single input, are standardised by the training set, since one learning rate does not
+    suit inputs of different scales.
 
     Args:
-        network: of two labels.
-        schema: of the training set; it has the network's attributes.
-        individuals: the training set, shape (n, attributes).
+        network: Network with two labels.
+        schema: Schema of the training set, with the attributes of the network.
+        individuals: Training set, shape (n, attributes).
 
     Raises:
-        OptionError: the network is about others, has other labels than two, or sees a number by bins.
+        OptionError: The network has other attributes, more than two labels, or numbers that enter by bins.
     """
     if network.schema.names != schema.names:
-        raise OptionError("the network to start from is about other attributes", location=network.name)
+        raise OptionError("the network to start from has other attributes", location=network.name)
     if not can_start_from(network):
         raise OptionError(
-            "such a network cannot be trained on: it needs two labels, and numbers that enter along a line",
+            "this network cannot be trained further: expected two labels, and numbers that enter linearly",
             location=network.name,
         )
-    described, layers = plain_dense_layers(network)
+    plain, layers = plain_dense_layers(network)
     weights, bias = layers[0]
     blocks, rows = [], []
     row = start = 0
-    for i, attribute in enumerate(described.attributes):
-        own = weights[row : row + attribute.width]
+    for i, attribute in enumerate(plain.attributes):
+        part = weights[row : row + attribute.width]
         row += attribute.width
         if attribute.width > 1 or attribute.encoding == "one-hot":
             block = FeatureBlock(start, attribute.width)
         else:
+            codes, inputs = None, individuals[:, i]
             if attribute.is_discrete:
                 codes = attribute.inputs(attribute.domain())[:, 0]
-                seen = codes[individuals[:, i].astype(np.int64)]
+                inputs = codes[inputs.astype(np.int64)]
             else:
-                codes, seen = None, individuals[:, i]
+                # x = intercept + slope e, so w x = (w slope) e + w intercept.
                 slope, intercept = plain_line(attribute)
-                # With x = intercept + slope e, w x = (w slope) e + w intercept: the weight takes the slope, the bias
-                # the rest.
-                bias = bias + own[0] * intercept
-                own = own * slope
-            offset, scale = float(seen.mean()), float(seen.std()) or 1.0
-            # The same for e = offset + scale z, so that the new network sees standardised numbers and gives the old
-            # logits.
-            bias = bias + own[0] * offset
-            own = own * scale
-            block = FeatureBlock(
-                start, 1, offset, scale, None if codes is None else tuple(float(code) for code in codes)
-            )
+                bias = bias + part[0] * intercept
+                part = part * slope
+            # e = offset + scale z, where z is standardised.
+            offset, scale = float(inputs.mean()), float(inputs.std()) or 1.0
+            bias = bias + part[0] * offset
+            part = part * scale
+            block = FeatureBlock(start, 1, offset, scale, None if codes is None else tuple(map(float, codes)))
         blocks.append(block)
-        rows.append(own)
+        rows.append(part)
         start += block.width
     layers[0] = np.concatenate(rows), bias
-    last, shift = layers[-1]
-    if last.shape[1] == 1:
+    weight, shift = layers[-1]
+    if weight.shape[1] == 1:
         sign = 1.0 if network.favourable == 1 else -1.0
-        layers[-1] = sign * last, sign * shift
+        layers[-1] = sign * weight, sign * shift
     else:
         yes, no = network.favourable, 1 - network.favourable
-        layers[-1] = last[:, [yes]] - last[:, [no]], shift[[yes]] - shift[[no]]
+        layers[-1] = weight[:, [yes]] - weight[:, [no]], shift[[yes]] - shift[[no]]
     return FeatureEncoding(schema, tuple(blocks)), layers
 
 
 def can_start_from(network: AdditiveNetwork) -> bool:
-    """Return whether it has two labels, its numbers enter along lines and its categories by tables."""
+    """Check whether a network has two labels, linear numbers and tabulated categories."""
     pairs = zip(network.schema.attributes, network.parts, strict=True)
     return len(network.classes) == 2 and all(
         isinstance(part, LineTerm) or (isinstance(part, TableTerm) and attribute.is_discrete)

@@ -1,4 +1,4 @@
-"""Tables of people without a schema: guess one, and fit later people into it."""
+"""Schemas of tables that have none, and conversion of later tables to them."""
 
 from __future__ import annotations
 
@@ -19,99 +19,98 @@ from evenhand.schema.outcome import Target
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import plain_value
 
-FEW = 10
-"""Different whole numbers that a protected column of an array has at most to be compared one by one."""
+MAX_VALUES = 10
+"""Maximum number of distinct integers in a protected array column that is not divided at its median."""
 
 
 def as_table(people: Any) -> Any:
-    """Return a data frame as it is, and an array of numbers (n, columns) as a frame with the columns x0, x1, ..."""
+    """Convert an array of numbers (n, columns) to a data frame with the columns x0, x1, ... Frames are kept."""
     import pandas as pd
 
     if isinstance(people, pd.DataFrame):
         return people.set_axis([str(name) for name in people.columns], axis=1)
     if hasattr(people, "columns"):
         return people
-
     numbers = np.asarray(people, dtype=np.float64)
     return pd.DataFrame(numbers, columns=[f"x{i}" for i in range(numbers.shape[1])])
 
 
 def name_protected(protected: Sequence[str | int] | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of protected columns, which are given by name or by position.
+    """Translate names or positions of protected columns to names.
 
     Raises:
-        OptionError: there is no such position, or one text is given in place of a list.
+        OptionError: A position is out of range, or a single text is passed instead of a list.
     """
-    given = list_names(protected, "protected") if isinstance(protected, str) else tuple(protected or ())
-    wanted = tuple(int(one) if isinstance(one, np.integer) else one for one in given)
-    beyond = [one for one in wanted if isinstance(one, int) and not 0 <= one < len(names)]
-    if beyond:
+    columns = list_names(protected, "protected") if isinstance(protected, str) else tuple(protected or ())
+    columns = tuple(int(column) if isinstance(column, np.integer) else column for column in columns)
+    invalid = [column for column in columns if isinstance(column, int) and not 0 <= column < len(names)]
+    if invalid:
         raise OptionError(
-            f"there is no column {beyond[0]}",
+            f"expected a position from 0 to {len(names) - 1}, got {invalid[0]}",
             location="`protected=`",
-            hint=f"there are {len(names)}; the first has position 0",
+            hint=f"there are {len(names)} columns, and the first has position 0",
         )
-    return tuple(names[one] if isinstance(one, int) else one for one in wanted)
+    return tuple(names[column] if isinstance(column, int) else column for column in columns)
 
 
 def guess_schema(people: Any, labels: NDArray[Any], protected: Sequence[str | int] | None) -> Schema:
-    """Return a schema of people and their two labels, the greater of which is favourable.
+    """Infer a schema from people and their two labels, of which the greater is favourable.
 
-    A data frame is described as everywhere else (see ``evenhand.schema.infer_schema``). The columns of an array are
-    numbers; of these a protected one is a whole number of at most ten values, else it is cut at its median.
+    The columns of a data frame are inferred by ``evenhand.schema.infer_schema``. Those of an array are numbers. A
+    protected column of an array is an integer if it has at most ten values, and otherwise divided at its median.
 
     Args:
-        people: a data frame, or numbers of shape (n, columns).
-        labels: shape (n,).
-        protected: columns by name or position.
+        people: Data frame, or numbers of shape (n, columns).
+        labels: Labels, shape (n,).
+        protected: Columns by name or position.
 
     Raises:
-        DataError: columns cannot be described.
-        OptionError: a protected column is not there.
+        DataError: A column cannot be described.
+        OptionError: A protected column does not exist.
     """
     table = as_table(people)
-    wanted = name_protected(protected, [str(name) for name in table.columns])
+    names = [str(name) for name in table.columns]
+    protected = name_protected(protected, names)
     framed = hasattr(people, "columns")
-    absent = [name for name in wanted if name not in table.columns]
-    if absent:
-        hint = f"the columns are: {list_some(list(table.columns))}" if framed else "give positions: 0, 1, ..."
-        raise OptionError(f"there is no column {absent[0]!r}", location="`protected=`", hint=hint)
+    missing = [name for name in protected if name not in names]
+    if missing:
+        hint = f"the columns are: {list_some(names)}" if framed else "use positions: 0, 1, ..."
+        raise OptionError(f"no column {missing[0]!r}", location="`protected=`", hint=hint)
     if framed:
-        return _infer(table, labels, wanted)
-    described = (_describe(name, table[name].to_numpy(), name in wanted) for name in table.columns)
+        return _infer(table, labels, protected)
+    attributes = tuple(_describe(name, table[name].to_numpy(), name in protected) for name in table.columns)
     values: list[Value] = [plain_value(value) for value in np.unique(labels)]
-    target = Target(name="label", favourable=values[-1], values=tuple(values))
-    return Schema(target=target, attributes=tuple(described))
+    return Schema(target=Target(name="label", favourable=values[-1], values=tuple(values)), attributes=attributes)
 
 
 def fit_into(schema: Schema, people: Any) -> Any:
-    """Return people with numbers beyond those that a guessed schema was made of set to the nearest of them."""
+    """Clip the numbers of a table to the ranges of an inferred schema."""
     import narwhals as nw
 
     table = nw.from_native(as_table(people), eager_only=True)
-    ends = {
-        one.name: (one.first, one.last) if one.edges is None else (one.edges[0], one.edges[-1])
-        for one in schema.attributes
-        if (one.edges is not None or not one.is_discrete)
-        and one.name in table.columns
-        and table[one.name].dtype.is_numeric()
+    ranges = {
+        attribute.name: (attribute.first, attribute.last)
+        if attribute.edges is None
+        else (attribute.edges[0], attribute.edges[-1])
+        for attribute in schema.attributes
+        if (attribute.edges is not None or not attribute.is_discrete)
+        and attribute.name in table.columns
+        and table[attribute.name].dtype.is_numeric()
     }
-    return table.with_columns(nw.col(name).clip(low, high) for name, (low, high) in ends.items()).to_native()
+    return table.with_columns(nw.col(name).clip(low, high) for name, (low, high) in ranges.items()).to_native()
 
 
 def accept_fractions(schema: Schema) -> Schema:
-    """Return a guessed schema whose whole numbers may be fractions, which a network takes as it takes whole numbers."""
-    return schema.model_copy(
-        update={
-            "attributes": tuple(
-                one.model_copy(update={"kind": "real"}) if one.kind == "integer" else one for one in schema.attributes
-            )
-        }
+    """Turn the integers of a schema into real numbers, which a network accepts too."""
+    attributes = tuple(
+        attribute.model_copy(update={"kind": "real"}) if attribute.kind == "integer" else attribute
+        for attribute in schema.attributes
     )
+    return schema.model_copy(update={"attributes": attributes})
 
 
 def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
-    """Return the joint group of each of n people by all sensitive features, numbered, shape (n,).
+    """Number the joint groups of sensitive features, shape (n,).
 
     Raises:
         DataError: The features have another number of rows.
@@ -141,7 +140,7 @@ def _infer(table: Any, labels: NDArray[Any], protected: Sequence[str]) -> Schema
             favourable=plain_value(np.unique(labels)[-1]),
         )
     except DataError as error:
-        hint = "leave the column out, or describe all columns: `schema=`"
+        hint = "drop the column, or describe all columns: `schema=`"
         raise DataError(error.message, location=error.location, hint=hint) from None
 
 
@@ -149,11 +148,11 @@ def _describe(name: str, numbers: Floats, protected: bool) -> Attribute:
     low, high = float(numbers.min()), float(numbers.max())
     if not protected:
         return Attribute(name=name, kind="real", lower=low, upper=high)
-    different = np.unique(numbers)
-    if len(different) <= FEW and (different == np.floor(different)).all():
+    distinct = np.unique(numbers)
+    if len(distinct) <= MAX_VALUES and (distinct == np.floor(distinct)).all():
         return Attribute(name=name, kind="integer", lower=low, upper=high, protected=True)
     median = float(np.median(numbers))
     cut = median if low < median < high else (low + high) / 2
     if not low < cut < high:
-        raise DataError(f"the protected column {name!r} holds one number only: {low:g}")
+        raise DataError(f"the protected column {name!r} has a single value: {low:g}")
     return Attribute(name=name, kind="ordinal", edges=(low, cut, high), protected=True)

@@ -1,4 +1,4 @@
-"""LAFTR: a representation from which an adversary cannot tell the group."""
+"""LAFTR: a representation from which an adversary cannot predict the group."""
 
 from __future__ import annotations
 
@@ -13,48 +13,49 @@ if TYPE_CHECKING:
     import torch
 
 ADVERSARY = 64
-"""Units of the adversary's hidden layer."""
+"""Number of units of the adversary's hidden layer."""
 
 ADVERSARY_STEPS = 5
-"""Steps of the adversary before each of the network: one that lags behind is fooled by what hides nothing."""
+"""Number of steps of the adversary before each step of the network. A weak adversary is easily deceived."""
 
 ADVERSARY_RATE = 0.01
 
 RECONSTRUCTION = 0.01
-"""Weight of the error of reconstruction beside the adversary's."""
+"""Weight of the reconstruction error."""
 
 
 class LAFTR:
-    """Representations that predict the label, hide the group, and still tell something of what they were made from.
+    """Penalty on a representation that reveals the group.
 
-    The hidden layers before the last are the encoder; what follows is the classifier, so the network has the shape of
-    every other method's. At every step an adversary (one hidden layer) first learns to tell the group from the
-    representation; then encoder and classifier learn against it. What the encoder brings down is the probability that
-    the adversary gives the right group, averaged over the groups: with two groups the best adversary's bounds how far
-    apart any classifier on the representation can treat them. A decoder rebuilds the features, with a small weight.
+    All hidden layers but the last are the encoder, and the rest is the classifier. At each step an adversary with one
+    hidden layer first learns to predict the group from the representation. Then encoder and classifier learn against
+    it. The penalty is the adversary's probability of the correct group, averaged over the groups. With two groups, that
+    of the best adversary bounds the difference in treatment by any classifier on the representation. A decoder
+    reconstructs the features, with a small weight.
 
-    The adversary itself learns by cross entropy, which does not stand still where it is sure and wrong; more than two
-    groups are ours.
+    The adversary learns by cross-entropy, whose gradient does not vanish for confident errors. Support for more than
+    two groups is our addition.
 
-    Source: Madras, Creager, Pitassi, Zemel: Learning Adversarially Fair and Transferable Representations, ICML 2018,
-    sections 3 and 4 (demographic parity).
+    References:
+        Madras, Creager, Pitassi, Zemel, "Learning Adversarially Fair and Transferable Representations", ICML 2018,
+        sections 3 and 4 (demographic parity).
     """
 
     default = 2.0
     sweep: tuple[float, ...] = (0.3, 1.0, 2.0, 4.0, 8.0)
 
     def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
-        """Make the adversary, which learns by steps of its own, and the decoder, which learns along.
+        """Create the adversary, which has its own optimiser, and return the decoder.
 
         Raises:
-            OptionError: the network has no hidden layer, so there is no representation; or there are not two groups.
+            OptionError: The network has no hidden layer, or there are fewer than two groups.
         """
         import torch
 
         check_groups(task, "LAFTR")
         hidden = len(network.layers) - 1
         if hidden == 0:
-            raise OptionError("laftr needs a hidden layer: without one there is no representation")
+            raise OptionError("laftr needs a hidden layer for its representation", hint="set hidden=(64, 16)")
         self._depth = max(1, hidden - 1)
         self._groups = task.groups
         units = network.layers[self._depth - 1][0].shape[1]
@@ -66,36 +67,36 @@ class LAFTR:
         return list(self._decoder)
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:
-        """How much surer of the right group the adversary is than by guessing, plus the weighted reconstruction."""
+        """Compute the adversary's advantage over guessing plus the weighted reconstruction error."""
         import torch
 
         representation = network.hidden_units(batch.features, self._depth)
         weight, bias = self._decoder
-        rebuilt = torch.addmm(bias, representation, weight)
-        known = batch.groups >= 0
+        reconstruction = torch.addmm(bias, representation, weight)
+        members = batch.groups >= 0
         advantage = representation.new_zeros(())
-        if bool(known.any()):
-            told, groups = representation[known], batch.groups[known]
-            self._train_adversary(told.detach(), groups)
-            advantage = balanced_accuracy(self._group_log_probabilities(told).exp(), groups) - 1 / self._groups
-        return advantage + RECONSTRUCTION * ((rebuilt - batch.features) ** 2).mean()
+        if bool(members.any()):
+            inputs, groups = representation[members], batch.groups[members]
+            self._train_adversary(inputs.detach(), groups)
+            advantage = balanced_accuracy(self._group_log_probabilities(inputs).exp(), groups) - 1 / self._groups
+        return advantage + RECONSTRUCTION * ((reconstruction - batch.features) ** 2).mean()
 
-    def _train_adversary(self, told: torch.Tensor, groups: torch.Tensor) -> None:
+    def _train_adversary(self, inputs: torch.Tensor, groups: torch.Tensor) -> None:
         for _ in range(ADVERSARY_STEPS):
             self._optimiser.zero_grad()
-            (-balanced_accuracy(self._group_log_probabilities(told), groups)).backward()
+            (-balanced_accuracy(self._group_log_probabilities(inputs), groups)).backward()
             self._optimiser.step()
 
-    def _group_log_probabilities(self, told: torch.Tensor) -> torch.Tensor:
-        """Log-probability of every group, shape (n, groups)."""
+    def _group_log_probabilities(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Compute the log-probability of each group, shape (n, groups)."""
         import torch
 
-        (first, shift), (second, bias) = self._adversary
-        return torch.log_softmax(torch.addmm(bias, torch.relu(torch.addmm(shift, told, first)), second), dim=1)
+        (weight, shift), (last, bias) = self._adversary
+        return torch.log_softmax(torch.addmm(bias, torch.relu(torch.addmm(shift, inputs, weight)), last), dim=1)
 
 
 def balanced_accuracy(guesses: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-    """What is given to the right group, guesses (n, groups): the mean within each group, averaged over the groups."""
-    right = guesses.gather(1, groups[:, None])[:, 0]
-    member = one_hot_members(groups, right)
-    return ((right @ member) / member.sum(dim=0)).mean()
+    """Average the guesses (n, groups) for the correct group within each group, and then over the groups."""
+    correct = guesses.gather(1, groups[:, None])[:, 0]
+    members = one_hot_members(groups, correct)
+    return ((correct @ members) / members.sum(dim=0)).mean()

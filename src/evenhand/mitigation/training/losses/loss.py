@@ -1,4 +1,4 @@
-"""What a fairness loss is: a penalty that is added to the error of a batch, and how it may look at the network."""
+"""Protocol of fairness losses, which add a penalty to the error of a batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:
-    """What is learnt, before the first step.
+    """Properties of a training that are known before the first step.
 
     Attributes:
-        schema: what the individuals are.
-        protected: names of the attributes a decision must not depend on.
-        encoding: how individuals become features.
-        groups: how many groups there are.
-        generator: the random numbers of the training; a loss that draws any draws them from it.
-        steps: how many steps there will be, for a loss that grows into its task.
+        schema: Data schema.
+        protected: Names of the protected attributes.
+        encoding: Encoding of individuals as features.
+        groups: Number of groups.
+        generator: Random number generator of the training.
+        steps: Number of steps, for penalties that grow.
     """
 
     schema: Schema
@@ -38,15 +38,15 @@ class TrainingTask:
 
 @dataclass(frozen=True, eq=False)
 class TrainingBatch:
-    """The people of one step.
+    """Batch of one step.
 
     Attributes:
-        individuals: as ``People.individuals``, float64, shape (n, attributes). ``network.encode`` makes features of
-            these and of any others made from them, such as the same people with other protected values.
-        features: encoded individuals, float32, shape (n, width).
-        labels: 1 for those who truly have the favourable label, else 0, float32, shape (n,).
-        groups: the group of each, 0 to ``Task.groups`` - 1, or -1 for no group (too few people), shape (n,).
-        step: which step it is, from 0.
+        individuals: Individuals, float64, shape (n, attributes). ``network.encode`` encodes them, and any variant of
+            them, such as the same people with other protected values.
+        features: Encoded individuals, float32, shape (n, width).
+        labels: 1 for favourable true labels, otherwise 0, float32, shape (n,).
+        groups: Group of each individual, -1 for none, shape (n,).
+        step: Number of the step, from 0.
     """
 
     individuals: torch.Tensor
@@ -57,46 +57,42 @@ class TrainingBatch:
 
 
 class FairnessLoss(Protocol):
-    """What a network is taught besides being right: it minimises ``error + strength * penalty``.
+    """Loss of a training, which minimises ``error + strength * penalty``.
 
-    Every training makes a new loss, tells it the task once by ``prepare``, then asks for its ``penalty`` at every
-    step. Through the network it can reach
+    Each training creates a loss, calls ``prepare`` once and ``penalty`` at each step. The penalty can use
 
-    - ``network.logits(features)`` and ``network.logits(network.encode(individuals))``, differentiable, shape (n,);
-      positive means favourable. The batch's own logits are handed over, so that they are computed once;
-    - ``network.layers``, the (weight (inputs, outputs), bias (outputs,)) tensors of each affine layer, ReLU between
-      them: what bounds are pushed through;
-    - ``task.encoding``: which columns of the features an attribute fills (``blocks[i]``) and how a number is scaled
-      (``blocks[i].offset`` and ``scale``); a box of individuals becomes a box of features with it. An attribute that
-      the network does not see fills none.
+    - ``network.logits(features)`` and ``network.logits(network.encode(individuals))``, differentiable, shape (n,). The
+      logits of the batch are passed in;
+    - ``network.layers``, the weight (inputs, outputs) and bias (outputs,) of each layer, with ReLU between the layers;
+    - ``task.encoding.blocks``, the columns and scaling of each attribute. An unseen attribute has no columns.
 
     Attributes:
-        default: the strength where none is named.
-        sweep: strengths from weak to strong, to choose from on a validation part.
+        default: Default strength.
+        sweep: Strengths to choose from, from weak to strong.
     """
 
     default: float
     sweep: tuple[float, ...]
 
     def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
-        """Prepare, and return the tensors to train along with the network (an adversary's), if any."""
+        """Prepare the training, and return further tensors to train, such as a decoder."""
         ...
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:
-        """Return what the batch costs in unfairness, a differentiable number; 0 is perfectly fair."""
+        """Compute the unfairness of a batch as a differentiable number, 0 if it is perfectly fair."""
         ...
 
 
 def check_groups(task: TrainingTask, what: str) -> None:
-    """Refuse a penalty that has no people to compare.
+    """Check that there are two groups to compare.
 
     Raises:
-        OptionError: there are not two groups.
+        OptionError: There are fewer.
     """
     if task.groups < 2:
         raise OptionError(
-            f"{what} compares groups, and in the training set there are not two",
-            hint="name protected attributes: `protected=NAME` (or sensitive_features= for the fit)",
+            f"{what} compares groups, and the training set has fewer than two",
+            hint="name protected attributes: `protected=NAME` (or sensitive_features= in fit)",
         )
 
 
@@ -110,24 +106,24 @@ LOSSES: dict[str, str] = {
     "logit-pairing": "counterfactual:LogitPairing",
     "certified": "counterfactual:Certified",
 }
-"""Where the loss of each method stands, below this package."""
+"""Loss of each method, as ``module:name`` of this package."""
 
 
 def load_loss(method: str) -> FairnessLoss:
-    """Return a fresh loss.
+    """Create the loss of a method.
 
     Raises:
-        OptionError: there is no such method.
+        OptionError: The method does not exist.
     """
     if method not in LOSSES:
-        raise OptionError(f"there is no method {method!r} of training", hint=f"one of: {', '.join(LOSSES)}")
+        raise OptionError(f"unknown training method {method!r}", hint=f"use {', '.join(LOSSES)}")
     module, _, name = LOSSES[method].partition(":")
-    made: FairnessLoss = getattr(import_module(f"{__package__}.{module}"), name)()
-    return made
+    loss: FairnessLoss = getattr(import_module(f"{__package__}.{module}"), name)()
+    return loss
 
 
 class EmpiricalRisk:
-    """No penalty at all: what the others are compared with."""
+    """Loss without a penalty, the baseline of all others."""
 
     default = 0.0
     sweep: tuple[float, ...] = (0.0,)
@@ -137,5 +133,5 @@ class EmpiricalRisk:
         return []
 
     def penalty(self, network: TrainableNetwork, batch: TrainingBatch, logits: torch.Tensor) -> torch.Tensor:
-        """Always 0."""
+        """Return 0."""
         return logits.new_zeros(())
