@@ -334,7 +334,7 @@ FROM = ["--from", "search.json"]
         ([], ["--from", "evenhand search", "--method diffdp"]),
         ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "kept aside"]),
         ([*FROM, "--strength", "1"], ["--strength", "retrain has no strength", "diffdp"]),
-        ([*FROM, "--method", "magic"], ["no method 'magic'", "retrain", "logit-pairing"]),
+        ([*FROM, "--method", "magic"], ["unknown method 'magic'", "retrain", "logit-pairing"]),
         (["--from", "absent.json"], ["absent.json"]),
         (["--from", "schema.yaml"], ["schema.yaml"]),
         (["--from", "people.csv"], ["people.csv"]),

@@ -117,7 +117,7 @@ def test_files_come_back_with_trust_alone(adult, reduced, tmp_path):
     assert np.array_equal(again.predict(people), candidate.scorer.predict(people))
     assert again.scores(people) == pytest.approx(candidate.scorer.scores(people))
     assert any("must be trusted" in note for note in candidate.notes)
-    with pytest.raises(OptionError, match=r"end in \.joblib"):
+    with pytest.raises(OptionError, match=r"ends in \.joblib"):
         candidate.save(tmp_path / "new.skops")
 
 

@@ -75,7 +75,7 @@ def test_the_new_model_is_trained_and_compared_with_what_stands_in_the_rows(mode
     said = " ".join(done.result.notes)
     left_out = sum((frame["gender"] == REFUSED).sum() for frame in (FRAME, ASIDE))
     assert f"{left_out} people whose gender is unknown are left out" in said
-    assert "Passthrough columns (id, text) are given to models that take data frames" in said
+    assert "Passthrough columns (id, text) are passed to models that take data frames" in said
 
 
 def test_a_function_of_ones_own_gets_the_columns_of_the_training_people(model, found):
@@ -121,7 +121,7 @@ def test_other_methods_work_or_say_what_they_leave_out(model, method, tmp_path):
 
 def test_tables_that_do_not_fit_are_refused(model):
     polars = pytest.importorskip("polars", reason="needs the extra polars")
-    with pytest.raises(DataError, match="the test people cannot be put below the others"):
+    with pytest.raises(DataError, match="the test set cannot be appended to the data"):
         put_in_one_table(Subject(model, encode(SCHEMA, FRAME)), encode(SCHEMA, polars.from_pandas(ASIDE)))
 
 
@@ -150,4 +150,4 @@ def test_alternatives_read_what_stands_in_the_rows_and_keep_none_of_them(model, 
     assert (read.predict(shuffled) == pd.Series(read.predict(known), known.index)[shuffled.index]).all()
     again = load_model(path, SCHEMA, like=FRAME, trust=True)
     assert (again.answer_frame(known)[:, 0] == read.predict(known)).all()
-    assert "Who asks a new model about others gives it these columns too" in " ".join(result.notes)
+    assert "also needed for predictions of a new model" in " ".join(result.notes)

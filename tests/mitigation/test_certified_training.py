@@ -125,7 +125,7 @@ def situation(parts: Any, given: Any, progress: Any = None, **settings: Any) -> 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    brief = dataclasses.replace(candidates.RECIPES["certified"], on_steps=40)
+    brief = dataclasses.replace(candidates.RECIPES["certified"], steps=40)
     monkeypatch.setitem(candidates.RECIPES, "certified", brief)
     monkeypatch.setattr(candidates, "QUICK_BOXES", 200)
 

@@ -245,45 +245,45 @@ def test_people_with_missing_values_are_left_out_where_the_schema_says_so(german
     model = FairClassifier(schema=type(schema).parse(described), **SMALL).fit(frame, labels)
     shorter = FairClassifier(schema=schema, **SMALL).fit(frame[50:], labels[50:])
     assert np.array_equal(weights(model), weights(shorter))
-    with pytest.raises(DataError, match="50 of 1000 people"):
+    with pytest.raises(DataError, match="50 of 1000 rows"):
         model.predict(frame)
 
 
 def test_errors_say_what_is_wrong(german):
     schema, frame, labels = german
-    with pytest.raises(OptionError, match="no method 'fair'"):
+    with pytest.raises(OptionError, match="method 'fair'"):
         FairClassifier("fair", schema=schema).fit(frame, labels)
     with pytest.raises(OptionError, match="at least 0, got -1"):
         FairClassifier(strength=-1, schema=schema).fit(frame, labels)
-    with pytest.raises(DataError, match="999 labels for 1000 people"):
+    with pytest.raises(DataError, match="999 labels for 1000 rows"):
         FairClassifier(schema=schema).fit(frame, labels[:999])
-    with pytest.raises(DataError, match="there are not two labels"):
+    with pytest.raises(DataError, match="expected two labels"):
         FairClassifier(schema=schema).fit(frame[labels == 1], labels[labels == 1])
-    with pytest.raises(DataError, match="3 is not one of the target's"):
+    with pytest.raises(DataError, match="3 is not a value of the target"):
         FairClassifier(schema=schema).fit(frame, labels.replace({2: 3}))
-    with pytest.raises(DataError, match=r"expected \(n, 20\)"):
+    with pytest.raises(DataError, match=r"shape \(n, 20\)"):
         FairClassifier(schema=schema).fit(np.zeros((5, 3)), [1, 2, 1, 2, 1])
     with pytest.raises(DataError, match="expected the same number of rows"):
         FairClassifier("diffdp", schema=schema).fit(frame, labels, sensitive_features=[0, 1])
     for method in ("diffdp", "hsic", "laftr", "prejudice-remover"):
-        with pytest.raises(OptionError, match="compares groups, and in the training set there are not two"):
+        with pytest.raises(OptionError, match="compares groups, and the training set has fewer than two"):
             FairClassifier(method, schema=schema, protected=()).fit(frame, labels)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("hidden", 5, "the units of each hidden layer"),
-        ("hidden", (0,), "whole numbers of at least 1"),
-        ("hidden", (2.5,), "whole numbers of at least 1"),
-        ("hidden", ("a",), "whole numbers of at least 1"),
-        ("steps", 0, "a whole number of at least 1"),
-        ("steps", 2.5, "a whole number of at least 1"),
-        ("steps", True, "a whole number of at least 1"),
-        ("batch_size", 2.5, "a whole number of at least 1"),
-        ("seed", None, "a whole number of at least 0"),
-        ("seed", -1, "a whole number of at least 0"),
-        ("seed", 2**70, "a whole number of at least 0, below"),
+        ("hidden", 5, "the number of units of each hidden layer"),
+        ("hidden", (0,), "integers of at least 1"),
+        ("hidden", (2.5,), "integers of at least 1"),
+        ("hidden", ("a",), "integers of at least 1"),
+        ("steps", 0, "an integer of at least 1"),
+        ("steps", 2.5, "an integer of at least 1"),
+        ("steps", True, "an integer of at least 1"),
+        ("batch_size", 2.5, "an integer of at least 1"),
+        ("seed", None, "an integer of at least 0"),
+        ("seed", -1, "an integer of at least 0"),
+        ("seed", 2**70, "an integer of at least 0, below"),
         ("strength", "a", "a number of at least 0"),
         ("strength", float("inf"), "a number of at least 0"),
         ("learning_rate", 0, "a number above 0"),
@@ -324,7 +324,7 @@ def test_whole_numbers_of_a_frame_may_be_fractions_later():
 
 def test_weights_beyond_all_numbers_are_no_network(german):
     schema, frame, labels = german
-    with pytest.raises(ModelError, match="grew beyond all numbers"):
+    with pytest.raises(ModelError, match="weights infinite"):
         FairClassifier(schema=schema, learning_rate=1e30, hidden=(8, 8), steps=20).fit(frame, labels)
 
 
@@ -411,13 +411,13 @@ def test_what_is_missing_is_named():
     frame, labels = messy()
     unknown = labels.astype(object).mask(np.arange(300) < 3)
     for given in (unknown, unknown.fillna(np.nan), unknown.astype("string")):
-        with pytest.raises(DataError, match=r"(?s)the label is missing for 3 of 300 people.*notna"):
+        with pytest.raises(DataError, match=r"(?s)the label is missing in 3 of 300 rows.*notna"):
             FairClassifier(**QUICK).fit(frame, given)
-    with pytest.raises(DataError, match=r"(?s)'age' is missing for somebody.*fill it in"):
+    with pytest.raises(DataError, match=r"(?s)'age' has a missing value.*fill in"):
         FairClassifier(**QUICK).fit(frame.assign(age=frame["age"].astype(float).mask(frame["age"] > 60)), labels)
-    with pytest.raises(OptionError, match="there is no column 9"):
+    with pytest.raises(OptionError, match=r"from 0 to .*, got 9"):
         FairClassifier(protected=[9], **QUICK).fit(frame, labels)
-    with pytest.raises(OptionError, match="there is no column 'sex'"):
+    with pytest.raises(OptionError, match="no column 'sex'"):
         FairClassifier(protected=["sex"], **QUICK).fit(np.eye(4), [0, 1, 0, 1])
 
 
@@ -458,7 +458,7 @@ def test_a_protected_column_of_an_array_makes_two_groups():
     assert (free.kind, free.protected) == ("real", False)
     mostly = np.where(rng.random(200) < 0.8, 0.5, numbers[:, 0] + 9)
     assert FairClassifier("diffdp", protected=[0], **QUICK).fit(mostly[:, None], labels).history_
-    with pytest.raises(DataError, match="holds one number only"):
+    with pytest.raises(DataError, match="has a single value"):
         FairClassifier("diffdp", protected=[0], **QUICK).fit(np.full((200, 1), 0.5), labels)
 
 

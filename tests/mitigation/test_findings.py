@@ -171,7 +171,7 @@ def test_missing_is_a_value_where_it_is_kept():
     assert math.isnan(parse_entry(kept, None, "here"))
     named = Attribute(name="job", kind="categorical", values=("missing", "clerk"), missing="keep")
     assert parse_entry(named, "missing", "here") == 0
-    with pytest.raises(DataError, match="'missing' is not a number"):
+    with pytest.raises(DataError, match="expected a number, got 'missing'"):
         parse_entry(SCHEMA["rooms"], "missing", "here")
 
 
@@ -203,7 +203,7 @@ def change(result, **changes):
         ({"examples__0__unprotected__rooms": "many"}, "'rooms': 'many' is not a number", "schema=FILE"),
         (
             {"examples__0__unprotected__height": "tall"},
-            "an attribute 'height', which the data have not",
+            "an attribute 'height', which the data do not have",
             "same attributes: job",
         ),
         ({"examples__0__unprotected": {"job": "NA"}}, "no attribute 'owner', which the data have", "same attributes"),
@@ -213,7 +213,7 @@ def change(result, **changes):
             "expected findings about people in rows, got findings about texts",
             "those found",
         ),
-        ({"kind": "groups"}, "these are not findings", "table of a search"),
+        ({"kind": "groups"}, "the file does not contain findings", "table of a search"),
     ],
 )
 def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says, hint):
@@ -229,13 +229,13 @@ def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says, 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b'{"kind": "individual", ', "this is not JSON: "),
-        (b"[]", "these are not findings"),
-        (b"\xff\xfe\x00", "these are not findings"),
-        (b"\x80\x04 a pickle", "these are not findings"),
-        (b'{"kind": ["individual"]}', "these are not findings"),
+        (b'{"kind": "individual", ', "expected JSON: "),
+        (b"[]", "the file does not contain findings"),
+        (b"\xff\xfe\x00", "the file does not contain findings"),
+        (b"\x80\x04 a pickle", "the file does not contain findings"),
+        (b'{"kind": ["individual"]}', "the file does not contain findings"),
         (b'{"kind": "audit", "searches": [{"kind": "individual", "queries": 3}]}', "not a SearchResult"),
-        (b'{"kind": "audit", "searches": 3}', "these are not findings"),
+        (b'{"kind": "audit", "searches": 3}', "the file does not contain findings"),
         (None, "the file cannot be read: No such file"),
     ],
 )
@@ -258,21 +258,23 @@ def test_subgroups_that_do_not_fit(compared, tmp_path):
             Findings.read([path], SCHEMA)
         return str(caught.value)
 
-    assert "'height', which the data have not" in refused(change(compared, findings__0__rules={"height": ["tall"]}))
-    assert "'sex': 'other' is not one of" in refused(change(compared, findings__0__rules={"sex": ["other"]}))
+    assert "'height', which the data do not have" in refused(change(compared, findings__0__rules={"height": ["tall"]}))
+    assert "'sex': expected one of: " in refused(change(compared, findings__0__rules={"sex": ["other"]}))
     ranged = {"sex": {"low": 1, "high": 2, "closed": True}}
-    assert "'sex' is not a number here" in refused(change(compared, findings__0__rules=ranged))
-    assert "'rooms': '3 to 4' is not a number" in refused(change(compared, findings__0__rules={"rooms": ["3 to 4"]}))
-    assert "not of the favourable label" in refused(change(compared, measure="false-negative"))
+    assert "'sex' is not a number in the schema" in refused(change(compared, findings__0__rules=ranged))
+    assert "'rooms': expected a number, got '3 to 4'" in refused(
+        change(compared, findings__0__rules={"rooms": ["3 to 4"]})
+    )
+    assert "expected gaps of the favourable label" in refused(change(compared, measure="false-negative"))
 
 
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
         (lambda frame: frame.drop(columns="rooms"), "no attribute 'rooms'"),
-        (lambda frame: frame.drop(columns=["sex (better)", "race (better)"]), "no pair of columns like"),
-        (lambda frame: frame.assign(owner="perhaps"), "row 1: 'owner': 'perhaps' is not one of its values"),
-        (lambda frame: frame.assign(income=[9.0, *frame["income"][1:]]), "row 1: 'income': '9.0' is not between"),
+        (lambda frame: frame.drop(columns=["sex (better)", "race (better)"]), "expected a pair of columns like"),
+        (lambda frame: frame.assign(owner="perhaps"), "row 1: 'owner': expected one of: "),
+        (lambda frame: frame.assign(income=[9.0, *frame["income"][1:]]), "row 1: 'income': expected a number from "),
     ],
 )
 def test_tables_that_do_not_fit(searched, tmp_path, edit, says):

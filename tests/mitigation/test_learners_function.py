@@ -86,7 +86,7 @@ def test_a_function_by_its_name(tmp_path, monkeypatch):
     assert (
         made.predict(GIVEN.individuals).tolist() == [0] * 400 or made.predict(GIVEN.individuals).tolist() == [1] * 400
     )
-    for name, says in (("broken", "it fails: KeyError"), ("nothing", "gave None instead of a model")):
+    for name, says in (("broken", "the training function failed: KeyError"), ("nothing", "expected a model, got None")):
         learner = find_learner(answers_only, WORDS, fit=f"training_of_mine:{name}")
         with pytest.raises(ModelError, match=says) as refusal:
             learner.fit(TrainingSet.plain(GIVEN), seed=0)

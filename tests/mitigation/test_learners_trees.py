@@ -223,7 +223,7 @@ def test_what_cannot_be_grown_is_refused(xgboost, lightgbm, tmp_path, monkeypatc
         learner.save(learner.given, tmp_path / "m.json")
     text = lgb(lightgbm).model_to_string()
     (tmp_path / "m.txt").write_text(text.partition("\nparameters:")[0] + "\n")
-    with pytest.raises(ModelError, match="section of parameters is missing") as refusal:
+    with pytest.raises(ModelError, match="section of training parameters is missing") as refusal:
         find_learner(tmp_path / "m.txt", WORDS).fit(TrainingSet.plain(PEOPLE), seed=0)
     assert "`fit=module:function`" in refusal.value.hint
     with pytest.raises(ModelError, match="cannot be trained again") as refusal:

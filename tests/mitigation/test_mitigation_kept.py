@@ -60,7 +60,7 @@ def test_a_better_model_than_the_first_is_named(hiring):
     first = done.result.candidates[0]
     worse = first.model_copy(update={"method": "other", "rejected": "it is worse"})
     both = done.result.model_copy(update={"candidates": (worse, first), "chosen": None})
-    assert "Better than the given model is blind: name it first" in both.summary()
+    assert "The model of blind is better than the original one" in both.summary()
 
 
 def test_a_model_that_costs_more_accuracy_than_allowed_is_not_written(hiring):

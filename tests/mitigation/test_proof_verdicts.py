@@ -50,7 +50,7 @@ def test_better_and_worse_are_true_and_shares_add_up(seconds):
         prover = CertificateCache((("sex",),), population, EVERYBODY, seconds, 0)
         drafts, notes = compare_proofs(prover, before, after, lambda what, done: None)
         assert not notes
-        line = {draft.name: draft for draft in drafts}
+        line = {draft.line.name: draft.line for draft in drafts}
         truth = {"before": the_same(before), "after": the_same(after)}
         for side, same in truth.items():
             certified, falsified, undecided = (getattr(line[name], side).value for name in line)
@@ -81,4 +81,4 @@ def test_an_inside_that_decides_otherwise_proves_nothing(monkeypatch):
     )
     assert drafts == []
     assert "decides" in notes[0]
-    assert "differently than when it runs" in notes[0]
+    assert "differently from the model" in notes[0]

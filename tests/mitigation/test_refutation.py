@@ -425,7 +425,7 @@ def test_whose_values_are_missing_is_said():
     frame = pd.DataFrame({"sex": ["m", "f"] * 60, "age": [20, 40, np.nan] * 40, "good": [0, 1, 1, 0] * 30})
     people = ColumnRoles(target="good", protected=["sex"]).read(frame)
     found = refute_alternatives(people, features=["age > 30"], accuracy=0.4)
-    assert "For 40 of 120 people a value that a feature looks at is missing" in found.notes[0]
+    assert "For 40 of 120 people a value that a feature uses is missing" in found.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -436,9 +436,9 @@ def test_whose_values_are_missing_is_said():
         ({"conditions": []}, "no entry 'conditions'"),
         ({"features": "age > 3"}, "got 'age > 3'"),
         ({"features": [3]}, "expected a condition, got 3"),
-        (["age > 3", "age > 3"], "is there twice"),
+        (["age > 3", "age > 3"], "occurs twice"),
         ({"features": ["age > 30"], "groups": {"young": "age < 30", "old": "age > 30"}}, "in none of"),
-        ({"features": ["age > 30"], "groups": {"all": "age > 0"}}, "nothing to compare"),
+        ({"features": ["age > 30"], "groups": {"all": "age > 0"}}, "expected two groups or more"),
     ],
 )
 def test_features_that_make_no_sense_are_refused(german, features, message):

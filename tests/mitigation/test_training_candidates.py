@@ -19,6 +19,7 @@ from evenhand import datasets, models
 from evenhand.errors import LimitError, OptionError
 from evenhand.mitigation import FairClassifier, Findings, MitigationConfig, candidate
 from evenhand.mitigation.candidate import MitigationTask
+from evenhand.mitigation.learners.dense import plain_dense_layers
 from evenhand.mitigation.methods.registry import ENDINGS, METHODS, load_methods
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import split_people
@@ -26,7 +27,7 @@ from evenhand.mitigation.training import candidates
 from evenhand.mitigation.training.candidates import make_method, true_labels
 from evenhand.mitigation.training.losses import group_penalties
 from evenhand.mitigation.training.losses.group_penalties import diffdp
-from evenhand.mitigation.training.network import plain_dense_layers, write_network
+from evenhand.mitigation.training.network import write_network
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import (
     AffineLayer,
@@ -156,7 +157,7 @@ def test_refining_never_chooses_worse_than_the_sweep_and_stays_bearable(parts, g
         known = Known(patched, situation(parts, given_model), sweep, bearable)
     swept = max((strength for strength in (0.0, *sweep) if strength <= bearable), default=0.0)
     assert swept <= known.chosen <= bearable
-    assert len(known.asked) <= 1 + len(sweep) + candidates.MOST_REFINEMENTS
+    assert len(known.asked) <= 1 + len(sweep) + candidates.MAX_REFINEMENTS
 
 
 def test_a_given_network_is_trained_on_until_the_gap_is_narrower(parts, given_model):
@@ -298,7 +299,7 @@ def test_any_network_of_tables_and_lines_is_written_without_loss(data):
 
 
 def test_bins_and_other_endings_are_refused(tmp_path, given_model):
-    with pytest.raises(OptionError, match=r"ends in '\.h5'"):
+    with pytest.raises(OptionError, match=r"got '\.h5'"):
         write_network(given_model, tmp_path / "fair.h5")
     with pytest.raises(OptionError, match="no such folder"):
         write_network(given_model, tmp_path / "absent" / "fair.npz")

@@ -239,7 +239,7 @@ def test_laftr_takes_a_single_hidden_layer_for_the_representation():
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones():
-    with pytest.raises(OptionError, match="no method 'fair'") as refused:
+    with pytest.raises(OptionError, match="method 'fair'") as refused:
         load_loss("fair")
     assert "diffdp" in refused.value.hint
 

@@ -111,11 +111,11 @@ def test_refuses_what_it_cannot_train_on() -> None:
         (0, 1),
         1,
     )
-    with pytest.raises(OptionError, match="along a line"):
+    with pytest.raises(OptionError, match="enter linearly"):
         start_from_network(bins, other, np.array([[0.1], [0.9]]))
     table = AdditiveNetwork(
         mixed_schema(), some_network(schema).parts, np.zeros(6), some_network(schema).layers, (0, 1), 1
     )
     assert isinstance(table.parts[1], TableTerm)
-    with pytest.raises(OptionError, match="sees what it sees"):
+    with pytest.raises(OptionError, match="cannot be combined"):
         FairClassifier(schema=schema, start=table, sees_protected=False).fit(people, table.predict(people))

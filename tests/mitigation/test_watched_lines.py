@@ -54,7 +54,7 @@ def unsearched(monkeypatch):
 
 def comparison(harms, given=None, n=400):
     parts = Split(*(people(n, seed) for seed in range(3)))
-    return comparing._Comparison(given or model(), parts, tuple(harms), MitigationConfig(certify_effort=0))
+    return comparing.Baseline(given or model(), parts, tuple(harms), MitigationConfig(certify_effort=0))
 
 
 def sides_of(before, after, test, chosen):
@@ -76,7 +76,8 @@ def test_the_population_is_that_of_the_people_learnt_from(unsearched):
 
 def test_what_was_asked_about_stands_there_once(unsearched):
     made = comparison((FlipMetric(("region",)),))
-    found = made.candidate(
+    found = comparing.compare_candidate(
+        made,
         SimpleNamespace(
             scorer=model([(0, 0.2)]), method="", words="", control=False, trials=(), interrupted=False, notes=()
         ),
@@ -94,13 +95,13 @@ def test_watched_are_those_that_grew_most_and_no_two_of_the_same_people(unsearch
     rules = [{"region": (place,)} for place in "abcdef"]
     rules.insert(3, {"region": tuple("acdef")})  # everybody but those of b
     found = SimpleNamespace(findings=[SimpleNamespace(rules=one) for one in rules])
-    watched = [finding.rules for finding in made._widened_findings(found, sides)]
+    watched = [finding.rules for finding in comparing.widened_findings(found, sides, made.harms)]
     grown = {}
     for place in "abcde":
         inside = made.split.validation.individuals[:, 2] == "abcdef".index(place)
         gap = [
             abs(side.favourable_decisions[inside].mean() - side.favourable_decisions[~inside].mean())
-            for side in (sides.before_chosen, sides.after_chosen)
+            for side in (sides.before_validation, sides.after_validation)
         ]
         grown[place] = gap[1] - gap[0]
     order = sorted((place for place in grown if grown[place] > 0), key=lambda place: -grown[place])
@@ -111,7 +112,7 @@ def test_watched_are_those_that_grew_most_and_no_two_of_the_same_people(unsearch
 
 def test_the_widest_gap_may_be_against_the_subgroup():
     found = SimpleNamespace(findings=[SimpleNamespace(gap=gap) for gap in (0.2, -0.5, 0.4)])
-    assert comparing._widest_finding(found).gap == -0.5
+    assert comparing.widest_finding(found).gap == -0.5
 
 
 def test_what_was_asked_about_and_performance_do_not_move():
@@ -133,7 +134,7 @@ def test_what_was_asked_about_and_performance_do_not_move():
 
     made = [line(part, "worse") for part in ("performance", "asked", "groups", "individuals", "subgroups", "proof")]
     made.append(line("groups", "better"))
-    assert [(one.line, one.where) for one in comparing._find_regressions(made)] == [
+    assert [(one.line, one.where) for one in comparing.find_regressions(made)] == [
         (2, "attribute"),
         (3, "attribute"),
         (4, "subgroup"),
@@ -146,7 +147,7 @@ def test_gaps_by_true_labels_are_bounded_over_the_right_people(name):
     test, chosen = people(500, 5), people(500, 6)
     before, after = model([(1, 0.4), (4, 0.2)]), model([(2, 0.3), (0, -0.3)])
     drafts, _ = compare_groups(sides_of(before, after, test, chosen), [("region",)])
-    (draft,) = [one for one in drafts if one.name == name]
+    (draft,) = [one for one in drafts if one.line.name == name]
     tables = []
     for part in (test, chosen):
         region = part.individuals[:, 2].astype(int)
@@ -170,7 +171,7 @@ def test_groups_too_small_take_no_part(few):
     labels = (rows[:, 0] > 50).astype(np.int64)
     test = People(SCHEMA, rows, labels, np.arange(len(rows)), 0, None)
     drafts, _ = compare_groups(sides_of(model(), model([(0, 0.3)]), test, people(300, 1)), [("region",)])
-    (draft,) = [one for one in drafts if one.name == "demographic_parity_difference"]
+    (draft,) = [one for one in drafts if one.line.name == "demographic_parity_difference"]
     assert draft.change(0.95).n == (len(rows) if few == SMALL else 200)
 
 
@@ -199,5 +200,5 @@ def test_the_ends_of_a_gap_against_the_subgroup():
         return SimpleNamespace(findings=[finding], confidence=0.95, tested=10, control="max-t", found=1)
 
     draft = compare_searches(found(-0.5, -0.6, -0.4), found(0.1, -0.2, 0.4))
-    assert (draft.before.value, draft.before.low, draft.before.high) == (0.5, 0.4, 0.6)
-    assert (draft.after.value, draft.after.low, draft.after.high) == (0.1, 0.0, 0.4)
+    assert (draft.line.before.value, draft.line.before.low, draft.line.before.high) == (0.5, 0.4, 0.6)
+    assert (draft.line.after.value, draft.line.after.low, draft.line.after.high) == (0.1, 0.0, 0.4)

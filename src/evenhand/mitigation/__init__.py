@@ -1,4 +1,4 @@
-"""Mitigate what was found: retrain on it, or train fairly, and prove the difference."""
+"""Mitigation of findings: retraining, fair training, and search for or refutation of alternatives."""
 
 import lazy_loader
 

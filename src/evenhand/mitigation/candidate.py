@@ -1,4 +1,4 @@
-"""What a method starts from, and what it comes back with."""
+"""Tasks and candidates of mitigation methods, and the choice among trials on the validation set."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=Scorer)
 
+ROUNDING = 1e-9
+"""Tolerance of comparisons between accuracies."""
+
 
 class Trial(ResultPart):
-    """One model that was trained on the way, and what it did to the validation part.
+    """Model trained by a method, measured on the validation set.
 
     Attributes:
-        setting: what was varied, e.g. ``added`` or ``strength``.
-        value: its value.
-        accuracy: on the validation part.
-        harms: what each harm measured there, in the order of the task's.
-        chosen: whether it became the candidate.
+        setting: Varied parameter, such as ``added`` or ``strength``.
+        value: Its value.
+        accuracy: Accuracy.
+        harms: Value of each metric of the task.
+        chosen: Whether it became the candidate.
     """
 
     setting: str
@@ -46,18 +49,18 @@ class Trial(ResultPart):
 
 @dataclass(frozen=True, eq=False)
 class MitigationTask:
-    """What a method starts from.
+    """Input of a mitigation method.
 
     Attributes:
-        given: the model as it is.
-        learner: how models of its kind are trained; None if unknown.
-        split: the people; a method never looks at ``split.test``.
-        findings: what was found, to learn from.
-        harms: the same, to be measured; the first ones count first.
-        config: the settings.
-        progress: called as work goes on.
-        deadline: by ``time.perf_counter()``, when to come back with the best so far; None: no limit.
-        plain: what the learner makes of the training set alone; None: not trained yet.
+        given: Original model.
+        learner: Learner of the same kind of model, or None.
+        split: People. Methods do not use ``split.test``.
+        findings: Findings to train on.
+        harms: Metrics to reduce.
+        config: Settings.
+        progress: Function called as work goes on.
+        deadline: Time by ``time.perf_counter()`` at which to return the best candidate so far. None for no limit.
+        plain: Model trained on the training set alone, or None.
     """
 
     given: Scorer
@@ -78,17 +81,17 @@ class MitigationTask:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A model that a method came back with.
+    """Mitigated model.
 
     Attributes:
-        method: its name.
-        words: what was done, for a reader: ``retrained with 400 instances added``.
-        scorer: the new model.
-        save: writes it to a file; the files written.
-        trials: what was tried on the way.
-        control: whether it is only there to compare with.
-        interrupted: whether somebody stopped it, or time was up; it is the best so far.
-        notes: what else a reader must know.
+        method: Name of the method.
+        words: Description, such as ``retrained with 400 instances added``.
+        scorer: Model.
+        save: Function that writes it to a file and returns the files.
+        trials: Trials of the method.
+        control: Whether it is only a control for the comparison.
+        interrupted: Whether an interrupt or the time limit ended the method.
+        notes: Notes.
     """
 
     method: str
@@ -101,102 +104,95 @@ class Candidate:
     notes: tuple[str, ...] = ()
 
 
-# Which trial becomes the candidate: the least harm among those that cost little accuracy.
-
-ROUNDING = 1e-9
-"""An accuracy that is lower than wanted by no more than this is what was wanted."""
-
-
 def accuracy(scorer: Scorer, people: People) -> float:
-    """Return the share of people who are given their true label."""
-    given = class_positions(scorer, people.schema)[predict_labels(scorer, people.individuals)]
-    return float((given == people.labels).mean())
+    """Compute the accuracy of a model."""
+    labels = class_positions(scorer, people.schema)[predict_labels(scorer, people.individuals)]
+    return float((labels == people.labels).mean())
 
 
-def measure_all(scorer: Scorer, people: People, harms: Sequence[FairnessMetric]) -> tuple[float, ...]:
-    """Return what every harm measures."""
-    return tuple(harm.size(scorer, people) for harm in harms)
+def measure_all(scorer: Scorer, people: People, metrics: Sequence[FairnessMetric]) -> tuple[float, ...]:
+    """Compute all metrics of a model."""
+    return tuple(metric.size(scorer, people) for metric in metrics)
 
 
 def remaining_share(after: Sequence[float], before: Sequence[float], people: int) -> float:
-    """Return the mean share of the harms that is left.
+    """Average the ratios of metrics after and before.
 
     Args:
-        after, before: what each harm measured, shares of ``people``.
-        people: a harm that no one suffered before counts as if one of these had.
+        after, before: Values of the metrics.
+        people: Number of people. A value of 0 before counts as one of these people.
     """
-    shares = [a / max(b, 1 / people) for a, b in zip(after, before, strict=True)]
-    return float(np.mean(shares)) if shares else 0.0
+    ratios = [new / max(old, 1 / people) for new, old in zip(after, before, strict=True)]
+    return float(np.mean(ratios)) if ratios else 0.0
 
 
-def accuracy_bar(given: float, plain: float, loss: float) -> float:
-    """Return the accuracy that a trial must reach.
+def required_accuracy(original: float, plain: float, loss: float) -> float:
+    """Compute the accuracy that a trial must reach.
 
-    The loss is counted from the given model. If retraining with nothing added does not come that near, the
-    given model knew these people or had learnt from others; then it is counted from the retrained model.
+    The loss is counted from the original model. If retraining without changes loses more than that, the original model
+    was trained on these people or on other data, and the loss is counted from the retrained model.
 
     Args:
-        given, plain: accuracies of the given model and of one retrained with nothing added.
-        loss: what may be lost.
+        original, plain: Accuracy of the original model, and of one retrained without changes.
+        loss: Allowed loss.
     """
-    return (given if plain >= given - loss else plain) - loss
+    return (original if plain >= original - loss else plain) - loss
 
 
-def pick_trial(trials: Sequence[Trial], before: Sequence[float], least: float, people: int) -> int:
-    """The trial that leaves the least harm among those that reach an accuracy, of equals the one with least added.
+def pick_trial(trials: Sequence[Trial], before: Sequence[float], required: float, people: int) -> int:
+    """Select the trial with the smallest metrics among those with the required accuracy. Ties go to the lowest value.
 
     Args:
-        trials: the first is the model retrained with nothing added; it is taken if none reaches the accuracy.
-        before: what each harm measured on the given model.
-        least: see ``accuracy_bar``.
-        people: how many they were measured on.
+        trials: Trials. The first is retrained without changes, and selected if none has the required accuracy.
+        before: Metrics of the original model.
+        required: Required accuracy, see ``required_accuracy``.
+        people: Number of people.
     """
-    fit = [i for i, trial in enumerate(trials) if trial.accuracy >= least - ROUNDING]
-    if not fit:
-        return 0
-    return min(fit, key=lambda i: (remaining_share(trials[i].harms, before, people), trials[i].value, i))
+    affordable = [i for i, trial in enumerate(trials) if trial.accuracy >= required - ROUNDING]
+    keys = [(remaining_share(trials[i].harms, before, people), trials[i].value, i) for i in affordable]
+    return min(keys)[-1] if keys else 0
 
 
 class TrialLog(Generic[Model]):
-    """The models that a method tried, measured on the validation part; the first is trained with nothing changed.
+    """Trials of a method. The first is trained without changes.
 
     Attributes:
-        given: the accuracy of the given model.
-        trials, models: in the order tried.
+        given: Accuracy of the original model on the validation set.
+        trials, models: Trials and their models, in order.
     """
 
     def __init__(self, task: MitigationTask) -> None:
-        self._validation, self._harms = task.split.validation, task.harms
+        self._validation, self._metrics = task.split.validation, task.harms
         self._loss = task.config.accuracy_loss
-        self._before = measure_all(task.given, self._validation, self._harms)
+        self._before = measure_all(task.given, self._validation, self._metrics)
         self.given = accuracy(task.given, self._validation)
         self.trials: list[Trial] = []
         self.models: list[Model] = []
 
     def record(self, setting: str, value: float, model: Model) -> None:
-        """Measure a model and keep it."""
-        harms = measure_all(model, self._validation, self._harms)
-        right = accuracy(model, self._validation)
-        self.trials.append(Trial(setting=setting, value=value, accuracy=right, harms=harms))
+        """Measure a model on the validation set and record it."""
+        values = measure_all(model, self._validation, self._metrics)
+        share = accuracy(model, self._validation)
+        self.trials.append(Trial(setting=setting, value=value, accuracy=share, harms=values))
         self.models.append(model)
 
     @property
-    def bar(self) -> float:
-        """The accuracy that a trial must reach: see ``accuracy_bar``."""
-        return accuracy_bar(self.given, self.trials[0].accuracy, self._loss)
+    def required_accuracy(self) -> float:
+        """Accuracy that a trial must reach."""
+        return required_accuracy(self.given, self.trials[0].accuracy, self._loss)
 
     def is_affordable(self, trial: int) -> bool:
-        """Return whether a trial reaches the bar."""
-        return self.trials[trial].accuracy >= self.bar - ROUNDING
+        """Check whether a trial has the required accuracy."""
+        return self.trials[trial].accuracy >= self.required_accuracy - ROUNDING
 
     def remaining_harm(self, trial: int) -> float:
-        """Return the share of the harms that a trial leaves, whatever it costs."""
+        """Compute the remaining share of the metrics, whatever the accuracy."""
         return remaining_share(self.trials[trial].harms, self._before, len(self._validation))
 
     def best(self) -> int:
-        """Return which trial becomes the candidate: see ``pick_trial``."""
-        return pick_trial(self.trials, self._before, self.bar, len(self._validation))
+        """Select the trial that becomes the candidate."""
+        return pick_trial(self.trials, self._before, self.required_accuracy, len(self._validation))
 
     def mark_chosen(self, chosen: int) -> tuple[Trial, ...]:
-        """Return the trials, one of them marked as chosen."""
+        """Return all trials, one of them marked as chosen."""
         return tuple(trial.model_copy(update={"chosen": i == chosen}) for i, trial in enumerate(self.trials))

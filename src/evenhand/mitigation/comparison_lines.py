@@ -1,11 +1,11 @@
-"""A line of a comparison before it is known among how many it stands: its interval waits for that."""
+"""Numbers before and after a mitigation, whose intervals are adjusted when all of them are known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,101 +21,160 @@ from evenhand.stats.paired import auc_difference, mcnemar, paired_difference
 from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Quantity, Unknown
 
+ChangeAt = Callable[[float], Change]
+"""Function from a confidence level to a change with its interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDecisions:
+    """Predictions of a model for people, computed on first use.
+
+    Attributes:
+        scorer: Model.
+        people: People with true labels.
+    """
+
+    scorer: Scorer
+    people: People
+
+    @cached_property
+    def _reply(self) -> Reply:
+        return ask_people(self.scorer, self.people.individuals)
+
+    @property
+    def labels(self) -> Integers:
+        """Predicted labels, as positions in the model's classes, shape (n,)."""
+        return self._reply.labels
+
+    @cached_property
+    def favourable_decisions(self) -> Booleans:
+        """Mask of favourable predictions, shape (n,)."""
+        return np.asarray(self.labels == self.scorer.favourable)
+
+    @cached_property
+    def correct(self) -> Booleans:
+        """Mask of correct predictions, shape (n,)."""
+        # A label that does not occur in the data is never correct.
+        positions = {value: i for i, value in enumerate(self.people.schema.target.values or ())}
+        predicted = np.array([positions.get(label, -1) for label in self.scorer.classes])[self.labels]
+        return np.asarray(predicted == self.people.labels)
+
+    @cached_property
+    def scores(self) -> Floats | None:
+        """Scores of the favourable label, shape (n,), or None for a model without scores."""
+        return None if self.scorer.label_only else self._reply.scores[:, self.scorer.favourable]
+
 
 @dataclass(frozen=True, eq=False)
 class ComparisonSides:
-    """Two models and two sets of people.
+    """Decisions of two models about the test and validation sets.
 
     Attributes:
-        before, after: the given and the new model on the test people.
-        before_chosen, after_chosen: the same on the validation people, on whom all is chosen.
-        confidence: of the intervals before and after.
+        before, after: Original and new model on the test set.
+        before_validation, after_validation: The same on the validation set, on which all choices are made.
+        confidence: Confidence level of the intervals before and after.
     """
 
     before: ModelDecisions
     after: ModelDecisions
-    before_chosen: ModelDecisions
-    after_chosen: ModelDecisions
+    before_validation: ModelDecisions
+    after_validation: ModelDecisions
     confidence: float
 
     @property
     def test(self) -> People:
-        """The test set."""
+        """Test set."""
         return self.before.people
 
     @property
-    def chosen(self) -> People:
-        """The people on whom all is chosen."""
-        return self.before_chosen.people
+    def validation(self) -> People:
+        """Validation set."""
+        return self.before_validation.people
 
 
-@dataclass(frozen=True, eq=False)
-class PendingComparison:
-    """A line but for the interval of its change; fields as in ``Line``.
+class PendingComparison(NamedTuple):
+    """Number whose change is not computed yet.
 
     Attributes:
-        change: the change with its interval at a given confidence; None where none can be given.
-        verdict: where there is no interval.
+        line: Number without its change.
+        change: Change at a confidence level, or None if there is no interval.
     """
 
-    part: ComparisonPart
-    name: str
-    of: str
-    words: str
-    before: Quantity
-    after: Quantity
-    better_if: Literal["up", "down"]
-    change: Callable[[float], Change] | None = None
-    verdict: ChangeVerdict = "not comparable"
-    note: str = ""
-
-    def line(self, confidence: float) -> ComparisonLine:
-        """Return the line, its interval with this confidence."""
-        change = None if self.change is None else self.change(confidence)
-        return ComparisonLine(
-            part=self.part,
-            name=self.name,
-            of=self.of,
-            words=self.words,
-            before=self.before,
-            after=self.after,
-            change=change,
-            better_if=self.better_if,
-            verdict=self.verdict if change is None else judge_change(change, self.better_if),
-            note=self.note,
-        )
+    line: ComparisonLine
+    change: ChangeAt | None
 
 
-def finish_lines(drafts: Sequence[PendingComparison], confidence: float) -> tuple[ComparisonLine, ...]:
-    """All lines, the intervals of their changes so wide that all hold together with ``confidence`` (Bonferroni)."""
-    intervals = sum(draft.change is not None for draft in drafts)
+def pending(
+    part: ComparisonPart,
+    name: str,
+    of: str,
+    words: str,
+    values: tuple[Quantity, Quantity],
+    change: ChangeAt | None = None,
+    *,
+    better_if: Literal["up", "down"] = "down",
+    verdict: ChangeVerdict = "not comparable",
+    note: str = "",
+) -> PendingComparison:
+    """Create a pending comparison. The verdict applies if there is no interval. See ``ComparisonLine``."""
+    before, after = values
+    line = ComparisonLine(
+        part=part,
+        name=name,
+        of=of,
+        words=words,
+        before=before,
+        after=after,
+        change=None,
+        better_if=better_if,
+        verdict=verdict,
+        note=note,
+    )
+    return PendingComparison(line, change)
+
+
+def finish_lines(comparisons: Sequence[PendingComparison], confidence: float) -> tuple[ComparisonLine, ...]:
+    """Compute all changes, with intervals that hold together at the confidence level (Bonferroni)."""
+    intervals = sum(change is not None for _, change in comparisons)
     adjusted = bonferroni(confidence, max(intervals, 1))
-    return tuple(draft.line(adjusted) for draft in drafts)
+    return tuple(line if change is None else _finish_line(line, change(adjusted)) for line, change in comparisons)
 
 
-def judge_change(change: Change, better_if: str) -> ChangeVerdict:
-    """Return what an interval says of a change."""
-    if change.low <= 0 <= change.high:
-        return "within noise"
-    return "better" if (change.low > 0) == (better_if == "up") else "worse"
+def _finish_line(line: ComparisonLine, change: Change) -> ComparisonLine:
+    verdict: ChangeVerdict = "within noise"
+    if not change.low <= 0 <= change.high:
+        verdict = "better" if (change.low > 0) == (line.better_if == "up") else "worse"
+    return line.model_copy(update={"change": change, "verdict": verdict})
 
 
 def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
-    """Return accuracy, and the area under the curve where both models have scores."""
-    right = [side.right for side in (sides.before, sides.after)]
-    first, second = (observed_rate(int(one.sum()), len(one), confidence=sides.confidence) for one in right)
-    found = [PendingComparison("performance", "accuracy", "", "accuracy", first, second, "up", shares_change(*right))]
-    scores = [side.scores for side in (sides.before, sides.after)]
-    deserving = sides.test.favourable
+    """Compare accuracy, and the area under the ROC curve if both models have scores."""
+    models = sides.before, sides.after
+    before, after = sides.before.correct, sides.after.correct
+    rates = [observed_rate(int(mask.sum()), len(mask), confidence=sides.confidence) for mask in (before, after)]
+    favourable = sides.test.favourable
     areas: list[Quantity] = [
-        Unknown(reason="the model gives labels, no scores") if one is None else auc(one, deserving, sides.confidence)
-        for one in scores
+        Unknown(reason="the model has no scores")
+        if model.scores is None
+        else auc(model.scores, favourable, sides.confidence)
+        for model in models
     ]
     change = None
-    if scores[0] is not None and scores[1] is not None and not any(isinstance(area, Unknown) for area in areas):
-        change = _auc_change(scores[0], scores[1], deserving)
-    name = "area under the ROC curve"
-    return [*found, PendingComparison("performance", "auc", "", name, areas[0], areas[1], "up", change)]
+    first, second = sides.before.scores, sides.after.scores
+    if first is not None and second is not None and not any(isinstance(area, Unknown) for area in areas):
+        change = _auc_change(first, second, favourable)
+    return [
+        pending(
+            "performance",
+            "accuracy",
+            "",
+            "accuracy",
+            (rates[0], rates[1]),
+            compare_shares(before, after),
+            better_if="up",
+        ),
+        pending("performance", "auc", "", "area under the ROC curve", (areas[0], areas[1]), change, better_if="up"),
+    ]
 
 
 def compare_flips(
@@ -123,32 +182,30 @@ def compare_flips(
     name: str,
     of: str,
     words: str,
-    sides: tuple[Booleans, Booleans],
+    flips: tuple[Booleans, Booleans],
     confidence: float,
     population: str = "",
 ) -> PendingComparison:
-    """Return how often decisions flip, counted on the test people or on individuals drawn from a population.
+    """Compare counterfactual flip rates.
 
     Args:
-        part, name, of, words: of the line.
-        sides: who flips before and after, the same people, shape (n,).
-        confidence: of each interval.
-        population: what individuals were drawn from; empty: they are the test people.
+        part, name, of, words: As in ``ComparisonLine``.
+        flips: Masks of flips of the same individuals before and after, shape (n,).
+        confidence: Confidence level of each rate.
+        population: Name of the population that the individuals were drawn from. Empty for the test set.
     """
-    before, after = sides
-    first, second = (
-        estimated_rate(int(one.sum()), len(one), population=population, confidence=confidence)
+    before, after = (
+        estimated_rate(int(mask.sum()), len(mask), population=population, confidence=confidence)
         if population
-        else observed_rate(int(one.sum()), len(one), confidence=confidence)
-        for one in sides
+        else observed_rate(int(mask.sum()), len(mask), confidence=confidence)
+        for mask in flips
     )
-    name = f"population_{name}" if population else name
-    change = shares_change(before, after) if len(before) else None
-    return PendingComparison(part, name, of, words, first, second, "down", change)
+    change = compare_shares(*flips) if len(flips[0]) else None
+    return pending(part, f"population_{name}" if population else name, of, words, (before, after), change)
 
 
-def shares_change(before: Booleans, after: Booleans) -> Callable[[float], Change]:
-    """Return the change of a share of the same people."""
+def compare_shares(before: Booleans, after: Booleans) -> ChangeAt:
+    """Compare two shares of the same people."""
     n, gained, lost = len(before), int((after & ~before).sum()), int((before & ~after).sum())
 
     def change(confidence: float) -> Change:
@@ -166,61 +223,17 @@ def shares_change(before: Booleans, after: Booleans) -> Callable[[float], Change
     return change
 
 
-def _auc_change(before: Floats, after: Floats, deserving: Booleans) -> Callable[[float], Change]:
+def _auc_change(before: Floats, after: Floats, favourable: Booleans) -> ChangeAt:
     def change(confidence: float) -> Change:
-        found = auc_difference(before, after, deserving, confidence)
+        difference = auc_difference(before, after, favourable, confidence)
         return Change(
-            value=found.value,
-            low=found.low,
-            high=found.high,
+            value=difference.value,
+            low=difference.low,
+            high=difference.high,
             confidence=confidence,
-            p=found.p,
-            n=len(deserving),
+            p=difference.p,
+            n=len(favourable),
             method="DeLong, paired",
         )
 
     return change
-
-
-# What a model decides about the test set: asked once, then only counted.
-
-
-@dataclass(frozen=True, eq=False)
-class ModelDecisions:
-    """A model and people; what it says about them is asked when first needed.
-
-    Attributes:
-        scorer: the model.
-        people: with true labels.
-    """
-
-    scorer: Scorer
-    people: People
-
-    @cached_property
-    def _reply(self) -> Reply:
-        return ask_people(self.scorer, self.people.individuals)
-
-    @property
-    def labels(self) -> Integers:
-        """The label given, as a position in the model's classes, shape (n,)."""
-        return self._reply.labels
-
-    @cached_property
-    def favourable_decisions(self) -> Booleans:
-        """Who is given the favourable label, shape (n,)."""
-        return np.asarray(self.labels == self.scorer.favourable)
-
-    @cached_property
-    def right(self) -> Booleans:
-        """Whose label is the true one, shape (n,)."""
-        values = self.people.schema.target.values or ()
-        # A label that the data never has is never right.
-        known = {value: i for i, value in enumerate(values)}
-        meant = np.array([known.get(label, -1) for label in self.scorer.classes])
-        return np.asarray(meant[self.labels] == self.people.labels)
-
-    @cached_property
-    def scores(self) -> Floats | None:
-        """The favourable label's score, shape (n,); None where there are labels only."""
-        return None if self.scorer.label_only else self._reply.scores[:, self.scorer.favourable]

@@ -1,4 +1,4 @@
-"""What was found, as something that can be measured again: on any model and any people."""
+"""Fairness metrics that a mitigation reduces, measurable for any model and people."""
 
 from __future__ import annotations
 
@@ -18,89 +18,86 @@ from evenhand.subgroups.rules import Rules, describe_rules, find_members
 
 @dataclass(frozen=True)
 class FlipMetric:
-    """Decisions that flip with protected attributes: between plausible counterparts, where the schema has rules.
+    """Counterfactual flip rate. If the schema has rules, only plausible counterparts are compared.
 
     Attributes:
-        protected: they are varied jointly.
+        protected: Attributes that vary jointly.
     """
 
     protected: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        """What it is, for a reader."""
+        """Description."""
         return f"decisions that flip with {' x '.join(self.protected)}"
 
     def flips(self, scorer: Scorer, people: People) -> Booleans:
-        """Return whose decision differs between some two plausible counterparts, shape (n,)."""
+        """Find the people whose decision differs between two counterparts, shape (n,)."""
         return count_flips(scorer, people.schema, people.individuals, self.protected).flips
 
     def size(self, scorer: Scorer, people: People) -> float:
-        """Return the counterfactual flip rate: the share of people with a plausible counterpart whose decision flips.
-
-        It is 0 where no one has one.
-        """
-        counted = count_flips(scorer, people.schema, people.individuals, self.protected)
-        return float(counted.flips[counted.compared].mean()) if counted.compared.any() else 0.0
+        """Compute the share of flips among people with a plausible counterpart, or 0 without any."""
+        counts = count_flips(scorer, people.schema, people.individuals, self.protected)
+        return float(counts.flips[counts.compared].mean()) if counts.compared.any() else 0.0
 
 
 @dataclass(frozen=True)
 class SubgroupGapMetric:
-    """A subgroup that is given the favourable label more or less often than everybody else.
+    """Difference in selection rates between a subgroup and all other people.
 
     Attributes:
-        rules: who is in it.
+        rules: Rules of the subgroup.
     """
 
     rules: Rules
 
     @property
     def words(self) -> str:
-        """What it is, for a reader."""
+        """Description."""
         return f"the gap of {describe_rules(self.rules)}"
 
     def inside(self, people: People) -> Booleans:
-        """Return who belongs to the subgroup, shape (n,)."""
+        """Find the members of the subgroup, shape (n,)."""
         return find_members(people, self.rules)
 
     def signed_gap(self, scorer: Scorer, people: People) -> float:
-        """Return the subgroup's share of favourable decisions minus everybody else's; 0 where either is empty."""
+        """Compute the selection rate inside minus that outside, or 0 if either is empty."""
         inside = self.inside(people)
-        favourable = predict_labels(scorer, people.individuals) == scorer.favourable
-        return float(favourable[inside].mean() - favourable[~inside].mean()) if inside.any() and not inside.all() else 0
+        selected = predict_labels(scorer, people.individuals) == scorer.favourable
+        return float(selected[inside].mean() - selected[~inside].mean()) if inside.any() and not inside.all() else 0
 
     def size(self, scorer: Scorer, people: People) -> float:
-        """Return how wide the gap is, whichever side it favours."""
+        """Compute the absolute gap."""
         return abs(self.signed_gap(scorer, people))
 
 
 @dataclass(frozen=True)
 class GroupGapMetric:
-    """Groups that are given the favourable label more and less often: demographic parity.
+    """Demographic parity difference.
 
     Attributes:
-        protected: their joint values are the groups.
+        protected: Attributes whose joint values are the groups.
     """
 
     protected: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        """What it is, for a reader."""
+        """Description."""
         return f"the widest gap between groups by {' x '.join(self.protected)}"
 
     def size(self, scorer: Scorer, people: People) -> float:
-        """Return the widest difference between two groups' selection rates; 0 with fewer than two groups.
+        """Compute the largest difference in selection rates, or 0 with fewer than two groups.
 
-        Groups of fewer than ``groups.SMALL`` people take no part.
+        Groups smaller than ``groups.SMALL`` are ignored.
         """
         columns = people.schema.positions(self.protected)
-        found = [group_by_attribute(people.schema.attributes[i], people.individuals[:, i]) for i in columns]
-        group, _ = number_combinations([(one.codes, len(one.labels)) for one in found])
-        favourable = predict_labels(scorer, people.individuals) == scorer.favourable
+        memberships = [group_by_attribute(people.schema.attributes[i], people.individuals[:, i]) for i in columns]
+        group, _ = number_combinations([(membership.codes, len(membership.labels)) for membership in memberships])
+        selected = predict_labels(scorer, people.individuals) == scorer.favourable
         sizes = np.bincount(group)
-        shares = np.bincount(group, weights=favourable)[sizes >= SMALL] / sizes[sizes >= SMALL]
-        return float(np.ptp(shares)) if len(shares) > 1 else 0.0
+        rates = np.bincount(group, weights=selected)[sizes >= SMALL] / sizes[sizes >= SMALL]
+        return float(np.ptp(rates)) if len(rates) > 1 else 0.0
 
 
 FairnessMetric: TypeAlias = FlipMetric | SubgroupGapMetric | GroupGapMetric

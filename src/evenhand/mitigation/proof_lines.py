@@ -1,10 +1,10 @@
-"""What is proved of two models, side by side: for whom the decision is the same whatever is protected."""
+"""Proved shares of the population with equal decisions under all protected assignments, before and after."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from evenhand import certification
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.typing import Progress
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
-from evenhand.mitigation.comparison_lines import PendingComparison
+from evenhand.mitigation.comparison_lines import PendingComparison, pending
 from evenhand.mitigation.result import ChangeVerdict
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.scorer import Scorer, predict_labels
@@ -25,27 +25,27 @@ from evenhand.stats.quantity import Proved
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
-AS_MUCH = 0.0005
-"""Shares that differ by less than this are called equal: where boxes are cut differs as much by chance."""
+EQUAL = 0.0005
+"""Shares that differ by less are called equal, since the division into boxes varies by chance."""
 
 WORDS = {
-    "certified": "certified fair: the same decision whatever {} says",
-    "falsified": "provably another decision for some other {}",
-    "undecided": "not decided by proof, for {}",
+    "certified": "certified fair: the same decision for every {}",
+    "falsified": "certified unfair: another decision for some {}",
+    "undecided": "undecided by proof, for {}",
 }
 
 
 @dataclass(eq=False)
 class CertificateCache:
-    """Certificates of models, each made once.
+    """Certificates of models, each computed once.
 
     Attributes:
-        sets: protected attributes, jointly varied, for each certificate.
-        population: what shares are measured by.
-        people: on whom the inside of a model must decide as the model itself.
+        sets: Sets of protected attributes that vary jointly.
+        population: Population of the certificates.
+        people: People for whom the white box must decide like the model.
         effort: Work for all certificates of one model, in seconds of a processor core.
-        seed: of sampling.
-        marked: what is said behind each line.
+        seed: Random seed.
+        suffix: Suffix of the descriptions.
     """
 
     sets: Sequence[tuple[str, ...]]
@@ -53,32 +53,26 @@ class CertificateCache:
     people: People
     effort: float
     seed: int
-    marked: str = ""
-    _made: dict[int, tuple[Scorer, dict[tuple[str, ...], Certificate] | str]] = field(default_factory=dict)
+    suffix: str = ""
+    _cache: dict[int, tuple[Scorer, dict[tuple[str, ...], Certificate] | str]] = field(default_factory=dict)
 
     def certificates(
         self, scorer: Scorer, progress: Progress | None = None
     ) -> dict[tuple[str, ...], Certificate] | str:
-        """Return a model's certificate for each set, or why there is none."""
-        if id(scorer) not in self._made:
-            self._made[id(scorer)] = (scorer, self._prove_sets(scorer, progress))
-        return self._made[id(scorer)][1]
+        """Certify a model for each set, or return the reason why this is impossible."""
+        if id(scorer) not in self._cache:
+            self._cache[id(scorer)] = (scorer, self._certify(scorer, progress))
+        return self._cache[id(scorer)][1]
 
-    def _prove_sets(self, scorer: Scorer, progress: Progress | None) -> dict[tuple[str, ...], Certificate] | str:
+    def _certify(self, scorer: Scorer, progress: Progress | None) -> dict[tuple[str, ...], Certificate] | str:
         try:
             network = extract_white_box(scorer)
-        except NotAdditiveError as error:
-            return error.message
-        # A proof about the white box says nothing about a model that decides otherwise.
-        differ = _count_differences(network, scorer, self.people)
-        if differ:
-            return (
-                f"read from the inside, the model decides {differ:,} of the test people differently than when it runs"
-            )
-        certificates = {}
-        for protected in self.sets:
-            try:
-                certificates[protected] = certification.certify(
+            # A proof about a white box does not apply to a model that decides differently.
+            differences = _count_differences(network, scorer, self.people)
+            if differences:
+                return f"its white box decides {differences:,} people of the test set differently from the model"
+            return {
+                protected: certification.certify(
                     network,
                     protected=protected,
                     population=self.population,
@@ -86,56 +80,66 @@ class CertificateCache:
                     seed=self.seed,
                     progress=progress,
                 )
-            except (OptionError, ModelError) as error:
-                return error.message
-        return certificates
+                for protected in self.sets
+            }
+        except (NotAdditiveError, OptionError, ModelError) as error:
+            return error.message
 
 
 def compare_proofs(
-    prover: CertificateCache, given: Scorer, new: Scorer, progress: Progress
+    cache: CertificateCache, original: Scorer, new: Scorer, progress: Progress
 ) -> tuple[list[PendingComparison], list[str]]:
-    """Return certified, falsified and undecided shares of both models, or why there are none."""
-    before = prover.certificates(given, progress)
-    if isinstance(before, str):
-        return [], [f"no proofs compared: of the given model, {before}"]
-    after = prover.certificates(new, progress)
-    if isinstance(after, str):
-        return [], [f"no proofs compared: of the new model, {after}"]
-    found = []
-    for protected in prover.sets:
-        found += _compare_certificates(" x ".join(protected), before[protected], after[protected], prover.marked)
-    return found, []
+    """Compare the certified, falsified and undecided shares of two models, or note why this is impossible."""
+    certificates = []
+    for name, scorer in (("original", original), ("new", new)):
+        result = cache.certificates(scorer, progress)
+        if isinstance(result, str):
+            return [], [f"no proofs compared, because of the {name} model: {result}"]
+        certificates.append(result)
+    before, after = certificates
+    return [
+        comparison
+        for protected in cache.sets
+        for comparison in _compare_certificates(protected, before[protected], after[protected], cache.suffix)
+    ], []
 
 
-def _compare_certificates(of: str, before: Certificate, after: Certificate, marked: str) -> list[PendingComparison]:
+def _compare_certificates(
+    protected: tuple[str, ...], before: Certificate, after: Certificate, suffix: str
+) -> list[PendingComparison]:
     decided = _certificate_verdict(before, after)
-    verdicts: dict[str, ChangeVerdict] = {
-        "certified": decided or _proof_verdict(after.certified - before.certified),
-        "falsified": decided or "open",
-        "undecided": _proof_verdict(before.undecided - after.undecided),
+    verdicts: dict[str, tuple[ChangeVerdict, str]] = {
+        "certified": (
+            decided or _proof_verdict(after.certified - before.certified),
+            "" if decided else "the undecided share could reverse it: the true shares may be equal",
+        ),
+        "falsified": (decided or "open", "" if decided else "the undecided share could reverse it"),
+        "undecided": (_proof_verdict(before.undecided - after.undecided), "share about which nothing is proved"),
     }
-    notes = {
-        "certified": "" if decided else "what is undecided could turn it: the true shares may be equal",
-        "falsified": "" if decided else "what is undecided could turn it",
-        "undecided": "what the proof left open, of which nothing is known",
-    }
-    found = []
-    for name, words in WORDS.items():
-        first, second = (
-            Proved(value=getattr(one, name), how=f"{one.method}, {one.boxes:,} boxes, of {one.population}")
-            for one in (before, after)
-        )
-        better: Literal["up", "down"] = "up" if name == "certified" else "down"
-        found.append(
-            PendingComparison(
-                "proof", name, of, words.format(of) + marked, first, second, better, None, verdicts[name], notes[name]
+    of = " x ".join(protected)
+    comparisons = []
+    for name, (verdict, note) in verdicts.items():
+        shares = [
+            Proved(value=getattr(result, name), how=f"{result.method}, {result.boxes:,} boxes, of {result.population}")
+            for result in (before, after)
+        ]
+        comparisons.append(
+            pending(
+                "proof",
+                name,
+                of,
+                WORDS[name].format(of) + suffix,
+                (shares[0], shares[1]),
+                better_if="up" if name == "certified" else "down",
+                verdict=verdict,
+                note=note,
             )
         )
-    return found
+    return comparisons
 
 
 def _certificate_verdict(before: Certificate, after: Certificate) -> ChangeVerdict | None:
-    """Better if the share proved the same now exceeds all that it could have been before; worse the other way."""
+    """Return "better" if the certified share now exceeds its upper bound before, and "worse" in the opposite case."""
     if after.certified > 1 - before.falsified - before.no_counterpart:
         return "better"
     if 1 - after.falsified - after.no_counterpart < before.certified:
@@ -143,15 +147,15 @@ def _certificate_verdict(before: Certificate, after: Certificate) -> ChangeVerdi
     return None
 
 
-def _proof_verdict(more: float) -> ChangeVerdict:
-    if abs(more) < AS_MUCH:
+def _proof_verdict(increase: float) -> ChangeVerdict:
+    if abs(increase) < EQUAL:
         return "as much is proved"
-    return "more is proved" if more > 0 else "less is proved"
+    return "more is proved" if increase > 0 else "less is proved"
 
 
 def _count_differences(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer, people: People) -> int:
-    """Return how many people the inside of a model decides differently; those who lack a value are not asked about."""
+    """Count the people without missing values whom a white box and its model decide differently."""
     if network is scorer:
         return 0
-    known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
-    return int((predict_labels(network, known) != predict_labels(scorer, known)).sum())
+    complete = people.individuals[~np.isnan(people.individuals).any(axis=1)]
+    return int((predict_labels(network, complete) != predict_labels(scorer, complete)).sum())

@@ -1,13 +1,13 @@
-"""What a mitigation changed: every number before and after on people kept aside, and what can be said of the change."""
+"""Result of a mitigation: numbers before and after on the test set."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from evenhand.core.document import Document
-from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.mitigation.candidate import Trial
+from evenhand.mitigation.study import ComparedResult
 from evenhand.stats.quantity import Quantity, quantity_value
 
 if TYPE_CHECKING:
@@ -23,38 +23,35 @@ ChangeVerdict: TypeAlias = Literal[
     "open",
     "not comparable",
 ]
-"""``better`` and ``worse``: the interval of the change, adjusted over all lines of the candidate, excludes 0 (of
-proofs: what is proved of one model excludes all that could be true of the other). ``within noise``: it does not.
-``more``, ``less`` and ``as much is proved``: of proofs, whose true shares may be equal or the other way round.
-``open``: what is undecided could turn it. ``not comparable``: there is no such number on one side, or not of the same
-people."""
+"""``better`` and ``worse``: the adjusted interval of the change excludes 0 (for proofs: the proved share of one model
+excludes all possible values of the other). ``within noise``: it does not. ``more``, ``less`` and ``as much is
+proved``: the proved shares, while the true shares may be equal or reversed. ``open``: the undecided share could reverse
+the change. ``not comparable``: a number is unknown, or is not about the same people."""
 
 ComparisonPart: TypeAlias = Literal["performance", "asked", "groups", "individuals", "subgroups", "proof"]
-"""What a line is about: ``asked`` are the findings that were to be mended, the others but ``performance`` are watched
-so that harm which moved is seen."""
+"""Topic of a number. ``asked`` are the metrics to reduce. The others, except ``performance``, show regressions."""
 
 PART_TITLES: dict[ComparisonPart, str] = {
     "performance": "Performance",
-    "asked": "What was to be reduced",
+    "asked": "Metrics to reduce",
     "groups": "Gaps between groups",
-    "individuals": "Decisions that flip",
+    "individuals": "Counterfactual flips",
     "subgroups": "Other subgroups",
     "proof": "Proved",
 }
-"""Parts of a comparison, in the order in which they are read."""
+"""Titles of the topics, in order."""
 
 
 class Change(ResultPart):
-    """After minus before, on the same people.
+    """Difference between after and before, for the same people.
 
     Attributes:
-        value: the change.
-        low, high: its interval, with ``confidence``.
-        confidence: of this interval alone: so high that all intervals of a candidate hold together with the result's
-            (Bonferroni).
-        p: of a test of no change, where there is one, not adjusted.
-        n: on how many people.
-        method: the interval's name.
+        value: Difference.
+        low, high: Interval at the confidence level.
+        confidence: Confidence level of this interval alone, adjusted so that all intervals hold together (Bonferroni).
+        p: Unadjusted p-value of a test of no change, if there is one.
+        n: Number of people.
+        method: Name of the interval.
     """
 
     value: float
@@ -67,25 +64,24 @@ class Change(ResultPart):
 
 
 PUBLISHED = ("flip_rate", "population_flip_rate")
-"""Lines about flips as published: only the protected attribute changes."""
+"""Names of flip rates as published, where only the protected attribute changes."""
 
 
 class ComparisonLine(ResultPart):
-    """One number before and after.
+    """Number before and after.
 
     Attributes:
-        part: what it is about.
-        name: which number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate`` (as
-            published), where the schema has rules ``counterfactual_flip_rate`` (between plausible counterparts), both
-            with ``population_`` before, ``subgroup_gap``, ``widest_gap``, ``certified``, ``falsified``,
-            ``undecided``.
-        of: the protected attributes, or the subgroup in words; empty for everybody.
-        words: the line for a reader.
-        before, after: the number under the given and under the new model.
-        change: after minus before; None of proofs, and where a side is unknown.
-        better_if: which way is better.
-        verdict: what can be said of the change.
-        note: what else a reader must know of this line.
+        part: Topic.
+        name: Name of the number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate`` (as published),
+            ``counterfactual_flip_rate`` (between plausible counterparts, if the schema has rules), both also with
+            ``population_`` in front, ``subgroup_gap``, ``widest_gap``, ``certified``, ``falsified``, ``undecided``.
+        of: Protected attributes, or description of the subgroup. Empty for all people.
+        words: Description.
+        before, after: Number of the original and of the new model.
+        change: Difference. None for proofs and unknown numbers.
+        better_if: Direction of improvement.
+        verdict: Verdict on the change.
+        note: Note.
     """
 
     part: ComparisonPart
@@ -101,17 +97,17 @@ class ComparisonLine(ResultPart):
 
     @property
     def claims_change(self) -> bool:
-        """Whether anything is said to be better or worse."""
+        """Whether the verdict is better or worse."""
         return self.verdict in ("better", "worse")
 
 
 class Regression(ResultPart):
-    """Harm that was not asked about and got worse.
+    """Number other than the metrics that got worse.
 
     Attributes:
         where: ``subgroup`` or ``attribute``.
-        words: whose harm, and by how much.
-        line: position among the candidate's lines.
+        words: Description with both numbers.
+        line: Position among the candidate's lines.
     """
 
     where: Literal["subgroup", "attribute"]
@@ -120,18 +116,18 @@ class Regression(ResultPart):
 
 
 class CandidateResult(ResultPart):
-    """One new model beside the given one.
+    """Comparison of one new model.
 
     Attributes:
-        method: its name.
-        words: what was done.
-        control: whether it is only there to compare with.
-        lines: what was measured, performance first, then what was asked about, then what was watched.
-        moved: regressions for other groups.
-        trials: what was tried on the validation people.
-        rejected: why the given model is kept in its place; empty: it is better, or the control.
-        interrupted: whether somebody stopped it, or time was up.
-        notes: what else a reader must know.
+        method: Name of the method.
+        words: Description of the model.
+        control: Whether it is only a control.
+        lines: Numbers: performance, then the metrics, then all others.
+        moved: Regressions.
+        trials: Trials on the validation set.
+        rejected: Reason why the original model is kept. Empty if the new model is better, or is the control.
+        interrupted: Whether an interrupt or the time limit ended the method or the comparison.
+        notes: Notes.
     """
 
     method: str
@@ -145,7 +141,7 @@ class CandidateResult(ResultPart):
     notes: tuple[str, ...] = ()
 
     def line(self, name: str, of: str = "") -> ComparisonLine | None:
-        """Return the first line of that name."""
+        """Return the first number with a name."""
         return next((line for line in self.lines if line.name == name and line.of == of), None)
 
 
@@ -157,82 +153,51 @@ class SplitSizes(ResultPart):
     test: int
 
 
-class MitigationResult(Result):
-    """What mitigations changed, on people whom no method looked at.
+class MitigationResult(ComparedResult):
+    """Comparison of mitigated models with the original one on a test set.
 
     Attributes:
-        model: the given model.
-        data: what the people are called.
-        test_data: the name of the test set where it is another data set; None: some of ``data``, kept aside.
-        favourable: the label that people want.
-        people: how many are in each part.
-        harms: what was to be mended, in words; ``Trial.harms`` are in this order.
-        sources: where it was found.
-        confidence: with which all intervals of a candidate hold together.
-        accuracy_loss: accuracy that was allowed to be lost on the validation people.
-        candidates: the new models; the given one is a candidate too, and is kept unless the first is better.
-        chosen: the method whose model is written; None: nothing better was found, and the given model is kept.
-        queries: individuals that the given model was asked about, each once where it is a black box; 0 for a model that
-            is read from its file.
-        interrupted: whether somebody stopped it, or time was up.
-        notes: what else a reader must know.
+        people: Sizes of the three sets.
+        harms: Descriptions of the metrics, in the order of ``Trial.harms``.
+        sources: Sources of the findings.
+        candidates: New models. The original model is kept unless the first is better.
+        chosen: Method whose model is written. None if the original model is kept.
     """
 
     chart = "mitigation.plot_mitigation"
     kind: Literal["mitigation"] = "mitigation"
-    model: str
-    data: str
-    test_data: str | None = None
-    favourable: str
     people: SplitSizes
     harms: tuple[str, ...]
     sources: tuple[str, ...] = ()
-    confidence: float
-    accuracy_loss: float
     candidates: tuple[CandidateResult, ...]
     chosen: str | None
-    queries: int = 0
-    interrupted: bool = False
-    notes: tuple[str, ...] = ()
 
     def document(self) -> Document:
-        """Return the new model before and after, then all candidates."""
+        """Build a document with the first candidate before and after, and then all candidates."""
         return self._write_document("evenhand.mitigation.wording")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per candidate and line."""
+        """Convert to a data frame, one row per candidate and number."""
         import pandas as pd
 
+        columns = ("method", "part", "name", "of", "before", "after", "change", "low", "high", "p")
         rows = [
-            {
-                "method": candidate.method,
-                "part": line.part,
-                "name": line.name,
-                "of": line.of,
-                "before": quantity_value(line.before),
-                "after": quantity_value(line.after),
-                "change": None if line.change is None else line.change.value,
-                "low": None if line.change is None else line.change.low,
-                "high": None if line.change is None else line.change.high,
-                "p": None if line.change is None else line.change.p,
-                "better_if": line.better_if,
-                "verdict": line.verdict,
-            }
+            (
+                candidate.method,
+                line.part,
+                line.name,
+                line.of,
+                quantity_value(line.before),
+                quantity_value(line.after),
+                *(
+                    (None,) * 4
+                    if line.change is None
+                    else (line.change.value, line.change.low, line.change.high, line.change.p)
+                ),
+                line.better_if,
+                line.verdict,
+            )
             for candidate in self.candidates
             for line in candidate.lines
         ]
-        columns = [
-            "method",
-            "part",
-            "name",
-            "of",
-            "before",
-            "after",
-            "change",
-            "low",
-            "high",
-            "p",
-            "better_if",
-            "verdict",
-        ]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=[*columns, "better_if", "verdict"])

@@ -1,4 +1,4 @@
-"""Who is learnt from, who decides how much, and who is kept aside until the end; and instances added to them."""
+"""Training, validation and test sets, and training sets with added instances."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
 SHARES = (0.6, 0.2, 0.2)
-"""Of the people to learn from, to choose on and to compare on."""
+"""Default shares of the training, validation and test sets."""
 
-LEAST = 20
-"""People that every part needs: with fewer nothing can be chosen or compared."""
+MIN_SIZE = 20
+"""Minimum size of each set."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Three disjoint parts of the people.
+    """Disjoint sets of people.
 
     Attributes:
-        train: learnt from.
-        validation: amounts and strengths are selected on them.
-        test: looked at once, when everything is chosen.
+        train: Training set.
+        validation: Validation set, on which amounts and strengths are chosen.
+        test: Test set, used once for the comparison.
     """
 
     train: People
@@ -37,99 +37,102 @@ class Split:
 
     @property
     def size(self) -> int:
-        """How many people there are in all parts."""
+        """Number of people in all sets."""
         return len(self.train) + len(self.validation) + len(self.test)
 
 
 def split_people(
     people: People, *, seed: int, test: People | None = None, shares: tuple[float, float, float] = SHARES
 ) -> Split:
-    """Part people at random, every part with the same share of each label among each protected group.
+    """Split people at random, stratified by label and protected group.
 
-    Those of whom a protected value is unknown are in no part.
+    People with an unknown protected value are left out.
 
     Args:
-        people: with labels.
-        test: people kept aside by the caller; all of ``people`` is then for training and validation.
-        shares: of train, validation and test; they add up to 1.
+        people: People with labels.
+        seed: Random seed.
+        test: Separate test set. All of ``people`` are then split into training and validation sets.
+        shares: Shares of the three sets.
 
     Raises:
-        DataError: there are no labels, or too few people.
-        OptionError: shares that do not add up to 1.
+        DataError: There are no labels, or too few people.
+        OptionError: The shares do not add up to 1.
     """
-    people, test = _leave_out_unknown(people), None if test is None else _leave_out_unknown(test)
+    people, test = _drop_unknown(people), None if test is None else _drop_unknown(test)
     if people.labels is None or (test is not None and test.labels is None):
-        raise DataError(f"the data has no column {people.schema.target.name!r}: without true labels nothing is learnt")
+        raise DataError(
+            f"the column {people.schema.target.name!r} is missing, and training needs true labels",
+            hint="name the column of true labels: `target=`",
+        )
     if min(shares) < 0 or not np.isclose(sum(shares), 1):
-        raise OptionError(f"the shares of a split add up to 1, not {sum(shares):g}")
+        raise OptionError(f"expected shares that add up to 1, got {sum(shares):g}")
     rng = np.random.default_rng([seed, 9])
     first, second = shares[0], shares[0] + shares[1]
     if test is not None:
         first, second = first / second, 1.0
     parts: tuple[list[Integers], ...] = ([], [], [])
     strata = np.column_stack([people.labels, people.individuals[:, people.schema.positions(people.schema.protected)]])
-    _, of = np.unique(strata, axis=0, return_inverse=True)
-    for stratum in range(int(of.max()) + 1):
-        rows = rng.permutation(np.flatnonzero(of == stratum))
-        # A random offset, so that strata of one or two people do not all fall into the same part.
+    _, codes = np.unique(strata, axis=0, return_inverse=True)
+    for stratum in range(int(codes.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(codes == stratum))
+        # The random offset distributes strata of one or two people over all sets.
         place = (np.arange(len(rows)) + rng.random()) / len(rows)
-        for part, chosen in zip(
+        for part, mask in zip(
             parts, (place < first, (place >= first) & (place < second), place >= second), strict=True
         ):
-            part.append(rows[chosen])
+            part.append(rows[mask])
     train, validation, rest = (people.at(np.sort(np.concatenate(part))) for part in parts)
-    made = Split(train, validation, rest if test is None else test)
-    smallest = min(len(made.train), len(made.validation), len(made.test))
-    if smallest < LEAST:
+    split = Split(train, validation, rest if test is None else test)
+    smallest = min(len(split.train), len(split.validation), len(split.test))
+    if smallest < MIN_SIZE:
         raise DataError(
-            f"{len(people):,} people are too few to learn from some, choose on others and compare on the rest",
-            hint=f"every part needs {LEAST} people at least; this one would get {smallest}",
+            f"expected at least {MIN_SIZE} people in the training, validation and test sets, got {smallest}",
+            hint=f"add people: there are {len(people):,}",
         )
-    return made
+    return split
 
 
 def put_in_one_table(subject: Subject, test: People) -> tuple[Subject, People]:
-    """Return a subject and other people as rows of one table, where individuals carry rows (``Schema.carries_rows``).
+    """Combine the tables of a subject and a test set, if individuals carry rows (``Schema.carries_rows``).
 
-    A model is given the passthrough columns of the row that an individual carries, and looks them up in one table.
+    A model gets the passthrough columns of an individual's row, which it looks up in a single table.
 
     Raises:
-        DataError: the tables' columns are not of the same types.
+        DataError: The columns of the tables have different types.
     """
     import narwhals as nw
 
     people = subject.people
     if not people.schema.carries_rows or test.frame is people.frame:
         return subject, test
-    tables = [nw.from_native(one.frame, eager_only=True) for one in (people, test)]
+    tables = [nw.from_native(part.frame, eager_only=True) for part in (people, test)]
     shared = [name for name in tables[0].columns if name in tables[1].columns]
     try:
         frame = nw.concat([table.select(shared) for table in tables], how="vertical").to_native()
-    except Exception as error:  # every kind of table raises errors of its own
+    except Exception as error:  # each library of data frames has its own errors
         raise DataError(
-            f"the test people cannot be put below the others: {summarize_error(error)}",
-            hint="give both as tables of one kind, with the same types of columns",
+            f"the test set cannot be appended to the data: {summarize_error(error)}",
+            hint="pass tables of the same library, with equal column types",
         ) from error
-    behind = test.individuals.copy()
-    behind[:, -1] += len(tables[0])
-    test = replace(test, frame=frame, individuals=behind, rows=test.rows + len(tables[0]))
+    individuals = test.individuals.copy()
+    individuals[:, -1] += len(tables[0])
+    test = replace(test, frame=frame, individuals=individuals, rows=test.rows + len(tables[0]))
     return replace(subject, people=replace(people, frame=frame)), test
 
 
-def _leave_out_unknown(people: People) -> People:
+def _drop_unknown(people: People) -> People:
     return people.at(np.flatnonzero(people.is_known(people.schema.protected)))
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """People to learn from.
+    """Training set with added instances.
 
     Attributes:
-        people: real ones, with their true labels.
-        added: instances added to them, shape (m, attributes), as ``People.individuals``.
-        labels: the labels they shall be given, positions in the schema's target values, shape (m,).
-        weights: how much each counts, shape (n + m,); None where all count alike. Only for a learner that
-            ``takes_weights``.
+        people: Original people, with true labels.
+        added: Added instances, shape (m, attributes).
+        labels: Labels of the added instances, as positions in the values of the target, shape (m,).
+        weights: Weights, shape (n + m,), or None for equal weights. Only for a learner that ``takes_weights``.
     """
 
     people: People
@@ -139,26 +142,26 @@ class TrainingSet:
 
     @classmethod
     def plain(cls, people: People, weights: Floats | None = None) -> TrainingSet:
-        """Return the real people alone, by their weights where there are any."""
+        """Create a training set without added instances."""
         return cls(people, np.empty((0, people.individuals.shape[1])), np.empty(0, dtype=np.int64), weights)
 
     @property
     def individuals(self) -> Floats:
-        """Everybody, the real ones first, shape (n + m, attributes)."""
+        """Original people and then added instances, shape (n + m, attributes)."""
         return np.concatenate([self.people.individuals, self.added])
 
     @property
     def all_labels(self) -> Integers:
-        """Everybody's label, shape (n + m,)."""
+        """Labels of ``individuals``, shape (n + m,)."""
         assert self.people.labels is not None, "a split has labels"
         return np.concatenate([self.people.labels, self.labels])
 
 
 def class_positions(scorer: Scorer, schema: Schema) -> Integers:
-    """Return where each of a model's classes stands among the target's values, shape (classes,).
+    """Find the positions of a model's classes in the values of the target, shape (classes,).
 
     Raises:
-        ModelError: a class is none of them.
+        ModelError: A class is not a value of the target.
     """
     values = schema.target.values or scorer.classes
     unknown = [label for label in scorer.classes if label not in values]

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 from evenhand.core.config import Config, setting
 
 GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
-"""What is to be reduced between groups."""
+"""Gap between groups to reduce."""
 
 Family: TypeAlias = Literal["reweigh", "tilt", "thresholds", "lot"]
-"""A family of candidates."""
+"""Family of candidates."""
 
 FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds", "lot")
 
@@ -25,16 +25,18 @@ class AlternativesConfig(Config):
         "ratio for the lowest divided by the highest), in true positive rates, or in true and false positive rates",
     )
     methods: tuple[Family, ...] = setting(FAMILIES, "families of candidates to search", min_length=1)
-    decide_without: tuple[str, ...] = setting((), "attribute that the new model must not be told when it decides")
+    decide_without: tuple[str, ...] = setting((), "attribute that the new model must not use")
     fit: str | Callable[..., Any] | None = setting(
         None,
-        "how to train such a model where that is not known: your own fit(frame, labels) -> model",
+        "training function for models that cannot be trained again otherwise: fit(frame, labels) -> model",
         unit="module:function",
     )
-    accuracy_loss: float = setting(0.01, "accuracy that may be lost, as a share", ge=0, lt=1)
+    accuracy_loss: float = setting(0.01, "allowed loss of accuracy, as a share", ge=0, lt=1)
     confidence: float = setting(0.95, "confidence level at which all intervals hold together", gt=0, lt=1)
-    time_limit: float | None = setting(None, "for learning; what was learnt by then is compared", unit="seconds", gt=0)
-    budget: int | None = setting(
-        None, "most individuals that the given model may be asked about, where it is a black box", unit="rows", ge=1
+    time_limit: float | None = setting(
+        None, "time limit of the training; the models trained so far are compared", unit="seconds", gt=0
     )
-    seed: int = setting(0, "same seed, same result", ge=0)
+    budget: int | None = setting(
+        None, "maximum number of individuals that a black box is queried for", unit="rows", ge=1
+    )
+    seed: int = setting(0, "random seed", ge=0)

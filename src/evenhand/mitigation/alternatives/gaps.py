@@ -1,4 +1,4 @@
-"""Gaps between groups as differences of rates: their values for many decisions at once, and who contributes what."""
+"""Gaps between groups as differences of rates, for many decisions at once, with the influence of each person."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONDITIONS: dict[GapName, tuple[bool | None, ...]] = {
     "equal-opportunity": (True,),
     "equalized-odds": (True, False),
 }
-"""Among whom the groups' rates of favourable decisions are to be alike: everybody, or people by their true label."""
+"""Conditions of the compared rates: all people (None), or people with a favourable or unfavourable true label."""
 
 GAP_WORDS: dict[GapName, str] = {
     "gap": "selection rates: highest minus lowest",
@@ -28,16 +28,16 @@ GAP_WORDS: dict[GapName, str] = {
 
 @dataclass(frozen=True, eq=False)
 class RateGap:
-    """A gap between groups of certain people, as the largest of several signed differences.
+    """Gap between groups, as the largest of several signed differences.
 
-    A rate of group g among the people of a condition c is ``r = sum_i m_i z_i`` over decisions z, with ``m_i = 1 /
-    n_gc`` for those in both and 0 for all others. The differences are ``r_a - r_b`` for every ordered pair of groups
-    within a condition, or ``1 - r_a / r_b`` for a ratio.
+    The rate of group g under condition c is ``r = sum_i m_i z_i`` over decisions z, with ``m_i = 1 / n_gc`` for people
+    in both and 0 for all others. The differences are ``r_a - r_b`` for every ordered pair of groups under a condition,
+    or ``1 - r_a / r_b`` for a ratio.
 
     Attributes:
         shares: m, one row per group and condition, shape (rates, n).
-        pairs: rows of ``shares`` that are compared, shape (pairs, 2).
-        is_ratio: whether rates are divided.
+        pairs: Compared rows of ``shares``, shape (pairs, 2).
+        is_ratio: Whether rates are divided.
     """
 
     shares: Floats
@@ -46,25 +46,25 @@ class RateGap:
 
     @classmethod
     def of(cls, name: GapName, group: Integers, favourable: Booleans, groups: int) -> RateGap:
-        """Return a gap by its name, of people in groups (n,) with true labels (n,).
+        """Create a gap for people in groups (n,) with true labels (n,).
 
-        A group without people in a condition is not compared in it.
+        A group without people under a condition is not compared there.
         """
-        member = group == np.arange(groups)[:, None]
+        members = group == np.arange(groups)[:, None]
         rows, pairs = [], []
         for number, condition in enumerate(CONDITIONS[name]):
-            here = member if condition is None else member & (favourable == condition)
-            n = here.sum(axis=1)
-            rows.append(here / np.maximum(n, 1)[:, None])
+            mask = members if condition is None else members & (favourable == condition)
+            n = mask.sum(axis=1)
+            rows.append(mask / np.maximum(n, 1)[:, None])
             pairs += list(permutations(groups * number + np.flatnonzero(n), 2))
         return cls(np.concatenate(rows), np.array(pairs, dtype=np.int64).reshape(-1, 2), name == "ratio")
 
     def rates(self, decisions: Floats) -> Floats:
-        """Return the rates under decisions (..., n), shape (..., rates)."""
+        """Compute the rates of decisions (..., n), shape (..., rates)."""
         return np.asarray(decisions @ self.shares.T)
 
     def differences(self, decisions: Floats) -> Floats:
-        """Return all signed differences under decisions (..., n), shape (..., pairs)."""
+        """Compute all signed differences of decisions (..., n), shape (..., pairs)."""
         rates = self.rates(decisions)
         first, second = rates[..., self.pairs[:, 0]], rates[..., self.pairs[:, 1]]
         if not self.is_ratio:
@@ -72,18 +72,19 @@ class RateGap:
         return 1 - np.divide(first, second, out=np.ones_like(first), where=second > 0)
 
     def sizes(self, decisions: Floats) -> Floats:
-        """Return how large the gap is under decisions (..., n), shape (...); 0 with fewer than two groups."""
+        """Compute the gap of decisions (..., n), shape (...). With fewer than two groups it is 0."""
         return np.asarray(self.differences(decisions).max(axis=-1, initial=0.0))
 
     def widest(self, decisions: Floats) -> tuple[int, int]:
-        """Return which two rates are furthest apart under decisions (n,)."""
+        """Find the two rates that are furthest apart under decisions (n,)."""
         first, second = self.pairs[int(self.differences(decisions).argmax())]
         return int(first), int(second)
 
     def influence(self, decisions: Floats, pair: int) -> Floats:
-        """Return what each person contributes to one difference beyond the mean, shape (n,).
+        """Compute the influence of each person on a difference, shape (n,).
 
-        The difference's variance is ``sum(influence^2)``: of a rate ``m_i (z_i - r)``, of a ratio by the delta method.
+        The variance of the difference is ``sum(influence^2)``. The influence on a rate is ``m_i (z_i - r)``, and that
+        on a ratio follows by the delta method.
         """
         (a, b), rates = self.pairs[pair], self.rates(decisions)
         first, second = (self.shares[row] * (decisions - (rates[row] * (self.shares[row] > 0))) for row in (a, b))

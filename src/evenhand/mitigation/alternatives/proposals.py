@@ -1,4 +1,4 @@
-"""The declared search space, walked through: every candidate as a source of scores and a rule."""
+"""Enumeration of the declared search space: each candidate is a score source and a rule."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from evenhand.mitigation.alternatives.rules import (
 from evenhand.mitigation.alternatives.sources import FOLDS, STRENGTHS, ScoreSource
 
 TILTED_STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
-"""Strengths of reweighing whose scores are tilted as well."""
+"""Strengths of reweighing that are combined with tilts."""
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(1, 10))
-"""Probabilities with which a lot decides by thresholds that close the gap."""
+"""Probabilities with which thresholds that close the gap decide in the family ``lot``."""
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateRecipe:
-    """A candidate.
+    """Candidate.
 
     Attributes:
-        method: its family, or ``given`` or ``refit``. recipe: what was done, in words.
-        settings: its numbers by name. source, rule: what it decides with.
-        cross_fitted: its decisions about the validation people, shape (n,), where the rule was fitted on their labels:
-            those of rules that were fitted without them.
+        method: Family, or ``given`` or ``refit``.
+        recipe: Description.
+        settings: Parameters by name.
+        source: Model that computes the scores.
+        rule: Rule that decides.
+        cross_fitted: Decisions about the validation set, shape (n,), by rules fitted without the person's label. None
+            if the rule does not use labels.
     """
 
     method: str
@@ -46,26 +49,30 @@ class CandidateRecipe:
     rule: AcceptanceRule
     cross_fitted: Booleans | None = None
 
-    def accepts_known(self, known: RuleInputs) -> Booleans:
-        """Return decisions about the validation people, none made by a rule that was fitted on one's own label."""
-        return self.rule.accepts(known) if self.cross_fitted is None else self.cross_fitted
+    def accepts_validation(self, inputs: RuleInputs) -> Booleans:
+        """Decide about the validation set, without rules fitted on a person's own label."""
+        return self.rule.accepts(inputs) if self.cross_fitted is None else self.cross_fitted
 
     @property
     def keeps_format(self) -> bool:
-        """Whether it is a model of the given one's kind, written as such."""
+        """Whether it is a model of the original kind, which is written in its format."""
         return self.source.save is not None and isinstance(self.rule, OwnDecision)
 
 
 @dataclass(frozen=True, eq=False)
 class SearchSpace:
-    """What proposals are made for.
+    """Validation people and families of a search.
 
     Attributes:
-        against: the gap. families: which are searched.
-        group, favourable: of the validation people, shape (n,); groups: how many groups there are.
-        fold: which of ``FOLDS`` each is in, shape (n,).
-        membership: cross-fitted probability of each group, shape (n, groups); None where nothing is tilted.
-        tells_group: whether a rule may be told the group. seed: of everything drawn.
+        against: Gap to reduce.
+        families: Searched families.
+        group: Group of each person, shape (n,).
+        favourable: True label of each person, shape (n,).
+        groups: Number of groups.
+        fold: Fold of each person, shape (n,).
+        membership: Cross-fitted probability of each group, shape (n, groups). None without tilts.
+        tells_group: Whether rules may use the group.
+        seed: Random seed.
     """
 
     against: GapName
@@ -79,13 +86,14 @@ class SearchSpace:
     seed: int
 
     def propose(self, sources: Sequence[ScoreSource]) -> Iterator[CandidateRecipe]:
-        """Yield every candidate of these sources, the given model first."""
+        """Yield all candidates, the original model first."""
         for source in sources:
-            settings = {} if source.strength is None else {"strength": source.strength}
-            yield CandidateRecipe(source.name, describe_source(source), settings, source, OwnDecision())
-        # The given model may read what is to be hidden: then what is made of it is made of the one asked alike.
-        scored = [one for one in sources if one.name != "given" or not any(two.name == "untold" for two in sources)]
-        scored = [one for one in scored if not one.scorer.label_only]
+            yield CandidateRecipe(source.name, describe_source(source), _strength(source), source, OwnDecision())
+        # If the original model uses hidden attributes, rules work on the version in which these are fixed.
+        replaced = any(source.name == "untold" for source in sources)
+        scored = [
+            source for source in sources if not (replaced and source.name == "given") and not source.scorer.label_only
+        ]
         for source in scored:
             if "tilt" in self.families and (source.strength is None or source.strength in TILTED_STRENGTHS):
                 yield from self._tilt(source, told=False)
@@ -98,134 +106,132 @@ class SearchSpace:
             if "lot" in self.families and source.strength is None:
                 yield from self._lots(source)
 
-    def _evidence(self, source: ScoreSource) -> RuleInputs:
-        return source.known._replace(group=self.group, membership=self.membership)
+    def _inputs(self, source: ScoreSource) -> RuleInputs:
+        return source.inputs._replace(group=self.group, membership=self.membership)
 
     def _tilt(self, source: ScoreSource, *, told: bool) -> Iterator[CandidateRecipe]:
         conditions = CONDITIONS[self.against]
-        shares = np.array(
-            [
-                np.bincount(self.group, weights=None if one is None else self.favourable == one, minlength=self.groups)
-                / len(self.group)
-                for one in conditions
-            ]
-        )
+        weights = [None if condition is None else self.favourable == condition for condition in conditions]
+        counts = [np.bincount(self.group, weights=weight, minlength=self.groups) for weight in weights]
         rng = np.random.default_rng([self.seed, 63])
-        path = tilt_path(self._evidence(source), conditions, shares, told=told, rng=rng)
-        for number, (words, rule) in enumerate(path):
-            settings = {"step": float(number)} | ({} if source.strength is None else {"strength": source.strength})
-            method = "thresholds" if told else "reweigh x tilt" if source.strength else "tilt"
-            kind = "thresholds of one price per group" if told else "tilted without being told the group"
+        shares = np.array(counts) / len(self.group)
+        method = "thresholds" if told else "reweigh x tilt" if source.strength else "tilt"
+        kind = "thresholds from one price per group" if told else "tilted without using the group"
+        for number, (words, rule) in enumerate(tilt_path(self._inputs(source), conditions, shares, told=told, rng=rng)):
+            settings = {"step": float(number)} | _strength(source)
             yield CandidateRecipe(method, f"{describe_source(source)}, {kind}, {words}", settings, source, rule)
 
     def _cutoffs(self, source: ScoreSource) -> list[tuple[str, GroupCutoffs, list[GroupCutoffs]]]:
-        """Return free thresholds for every step, in words, of all people, and of all people but each fold."""
-        known, conditions = self._evidence(source), CONDITIONS[self.against]
+        """Compute free thresholds for each step from all people, and from all people but each fold."""
+        inputs, conditions = self._inputs(source), CONDITIONS[self.against]
 
         def path(rows: Integers) -> list[tuple[str, GroupCutoffs]]:
             return list(
-                threshold_path(known.at(rows), self.group[rows], self.favourable[rows], conditions, self.groups)
+                threshold_path(inputs.at(rows), self.group[rows], self.favourable[rows], conditions, self.groups)
             )
 
         whole = path(np.arange(len(self.group)))
-        parts = [path(np.flatnonzero(self.fold != one)) or whole for one in range(FOLDS if whole else 0)]
+        parts = [path(np.flatnonzero(self.fold != number)) or whole for number in range(FOLDS if whole else 0)]
         return [(words, rule, [part[step][1] for part in parts]) for step, (words, rule) in enumerate(whole)]
 
     def _cross_fit(self, source: ScoreSource, rules: Sequence[AcceptanceRule]) -> Booleans:
-        """Return decisions about everybody by the rule fitted without the fold that they are in, shape (n,)."""
-        known = self._evidence(source)
-        return np.stack([rule.accepts(known) for rule in rules])[self.fold, np.arange(len(self.fold))]
+        """Decide about each person by the rule fitted without their fold, shape (n,)."""
+        inputs = self._inputs(source)
+        return np.stack([rule.accepts(inputs) for rule in rules])[self.fold, np.arange(len(self.fold))]
 
     def _free_thresholds(self, source: ScoreSource) -> Iterator[CandidateRecipe]:
         for number, (words, rule, parts) in enumerate(self._cutoffs(source)):
-            by_lot = ", some by lot" if rule.is_random else ""
-            recipe = f"{describe_source(source)}, free thresholds by group{by_lot}, {words}"
+            drawn = ", some by lot" if rule.is_random else ""
+            recipe = f"{describe_source(source)}, free thresholds by group{drawn}, {words}"
             settings = {"step": float(number)}
             yield CandidateRecipe("thresholds", recipe, settings, source, rule, self._cross_fit(source, parts))
 
     def _lots(self, source: ScoreSource) -> Iterator[CandidateRecipe]:
         for _, closing, parts in self._cutoffs(source)[-1:]:
             for weight in WEIGHTS:
-                rule, *others = (GroupCutoffs(one.cuts, weight) for one in (closing, *parts))
+                rule, *folds = (GroupCutoffs(cutoffs.cuts, weight) for cutoffs in (closing, *parts))
                 words = f"{describe_source(source)}, thresholds that close the gap for a lot of {100 * weight:.0f} %"
-                yield CandidateRecipe("lot", words, {"weight": weight}, source, rule, self._cross_fit(source, others))
+                yield CandidateRecipe("lot", words, {"weight": weight}, source, rule, self._cross_fit(source, folds))
+
+
+def _strength(source: ScoreSource) -> dict[str, float]:
+    return {} if source.strength is None else {"strength": source.strength}
 
 
 def describe_source(source: ScoreSource) -> str:
-    """Return what a source is, in words."""
+    """Describe a score source."""
     if source.name == "untold":
-        return "the given model, told the same about everybody"
+        return "the original model, with hidden attributes fixed"
     if source.strength is None:
-        return "the given model"
+        return "the original model"
     if source.strength == 0:
-        return "fitted again with nothing changed"
-    return f"fitted again, reweighed with strength {source.strength:g}"
+        return "refitted without changes"
+    return f"refitted, reweighed with strength {source.strength:g}"
 
 
 def describe_space(families: Sequence[Family], *, tells_group: bool, fits: bool) -> tuple[str, ...]:
-    """Return the declared search space, a sentence for each family."""
-    found = ["given: the model as it is, candidate 0"]
+    """Describe the declared search space, one sentence per family."""
+    steps = len(LEVELS) + len(BEYOND)
+    space = ["given: the original model, candidate 0"]
     if fits:
-        found.append("refit: its kind fitted again with nothing changed")
-        if "reweigh" in families:
-            found.append(
-                "reweigh: its kind fitted by weights (P(group) P(label) / P(group, label))^strength, strengths "
-                f"{', '.join(f'{one:g}' for one in STRENGTHS[1:])}"
-            )
+        space.append("refit: its kind refitted without changes")
+    if fits and "reweigh" in families:
+        strengths = ", ".join(f"{strength:g}" for strength in STRENGTHS[1:])
+        space.append(
+            "reweigh: its kind fitted with weights (P(group) P(label) / P(group, label))^strength, strengths "
+            f"{strengths}"
+        )
     if "tilt" in families:
-        tilted = "given" + (" and fitted models" if fits else "")
-        strengths = ", ".join(f"{one:g}" for one in TILTED_STRENGTHS[1:])
-        also = f" and of strengths {strengths}" if fits and "reweigh" in families else ""
-        found.append(
-            f"tilt: scores of the {tilted}{also}, accepted where the gain exceeds the price of the learnt probability "
-            f"of each group, {len(LEVELS) + len(BEYOND)} steps"
+        tilted = "original and refitted models" if fits else "original model"
+        if fits and "reweigh" in families:
+            strengths = ", ".join(f"{strength:g}" for strength in TILTED_STRENGTHS[1:])
+            tilted = f"{tilted} and of strengths {strengths}"
+        space.append(
+            f"tilt: scores of the {tilted}, accepted if the gain exceeds the price of the estimated probability of "
+            f"each group, {steps} steps"
         )
-    if "thresholds" in families:
-        found.append(
-            f"thresholds: one price per group, {len(LEVELS) + len(BEYOND)} steps, and free thresholds for every group, "
-            f"{len(LEVELS)} steps"
+    if "thresholds" in families and tells_group:
+        space.append(
+            f"thresholds: one price per group, {steps} steps, and free thresholds by group, {len(LEVELS)} steps"
         )
-    if "lot" in families:
-        found.append(f"lot: thresholds that close the gap for a fixed lot of people, {len(WEIGHTS)} probabilities")
+    if "lot" in families and tells_group:
+        space.append(f"lot: thresholds that close the gap for a fixed lot of people, {len(WEIGHTS)} probabilities")
     if not tells_group:
-        found = [one for one in found if not one.startswith(("thresholds:", "lot:"))]
-        found.append("left out, because they must be told the group when they decide: thresholds, lot")
+        space.append("left out, because they use the group: thresholds, lot")
     if fits:
-        found.append(f"scores and free thresholds are cross-fitted in {FOLDS} parts of the validation people")
-    return tuple(found)
-
-
-# Linear programs for the best rules at every size of the gap: prices of a tilt, thresholds of the groups.
+        space.append(f"scores and free thresholds are cross-fitted in {FOLDS} folds of the validation set")
+    return tuple(space)
 
 
 PEOPLE = 2_000
-"""People that prices are worked out on: drawn at random where there are more."""
+"""Maximum number of people in the linear program of the prices. Of more people, a random sample is used."""
 
 LEVELS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
-"""Gaps aimed at, as shares of the gap of the model itself: close together where little accuracy is lost."""
+"""Target gaps as shares of the gap of the model, closer together at small losses of accuracy."""
 
 BEYOND = (1.25, 1.5, 2.0)
-"""How far prices go beyond those that close the gap as the model sees it: it may see less of it than there is."""
+"""Factors of the prices that close the gap as estimated by the model, which may be smaller than the true gap."""
 
 CUTS = 80
-"""Thresholds that each group chooses among, at equal shares of its people."""
+"""Number of thresholds per group, at equal shares of its people."""
 
 
-class _Solution(NamedTuple):
-    amounts: Floats
-    prices: Floats
-    gap: float
+def _maximise(gain: Floats, rates: Floats, blocks: int, most: float, sums: Any = None) -> tuple[Floats, Floats]:
+    """Maximise ``gain x`` over x in [0, 1] such that in each block of rows, ``rates x`` has a range of at most
+    ``most``.
 
-
-def _maximise(gain: Floats, rates: Floats, blocks: int, most: float, extra: Any = None) -> _Solution:
-    """Maximise ``gain x`` over x in [0, 1] so that within each block of rows of ``rates x`` all differ by ``most``.
-
-    One free number per block is its lowest rate. The prices are the multipliers of the rows: by how much a wider range
-    would raise the gain, with the sign of the end that binds; they add up to 0 in each block.
+    The lowest rate of each block is a free variable. The prices are the multipliers of the rows: the gain from a wider
+    range, with the sign of the binding end. They add up to 0 in each block.
 
     Args:
-        gain: shape (variables,). rates: shape (blocks * groups, variables), or sparse.
-        extra: rows of x that add up to 1 each, or None.
+        gain: Objective, shape (variables,).
+        rates: Rates, shape (blocks * groups, variables).
+        blocks: Number of blocks.
+        most: Maximum range.
+        sums: Rows whose products with x must be 1, or None.
+
+    Returns:
+        The solution x and the prices.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, hstack, vstack
@@ -233,66 +239,61 @@ def _maximise(gain: Floats, rates: Floats, blocks: int, most: float, extra: Any 
     rows, groups = rates.shape[0], rates.shape[0] // blocks
     lowest = np.kron(np.eye(blocks), np.ones((groups, 1)))
     above = hstack([csr_array(rates), -csr_array(lowest)])  # rate - lowest <= most
-    below = -above  # lowest - rate <= 0
     equal = {}
-    if extra is not None:
-        equal = {
-            "A_eq": hstack([csr_array(extra), csr_array((extra.shape[0], blocks))]),
-            "b_eq": np.ones(extra.shape[0]),
-        }
-    found = linprog(
+    if sums is not None:
+        padding = csr_array((sums.shape[0], blocks))
+        equal = {"A_eq": hstack([csr_array(sums), padding]), "b_eq": np.ones(sums.shape[0])}
+    solution = linprog(
         -np.concatenate([gain, np.zeros(blocks)]),
-        A_ub=vstack([above, below]).tocsr(),
+        A_ub=vstack([above, -above]).tocsr(),  # and lowest - rate <= 0
         b_ub=np.concatenate([np.full(rows, most), np.zeros(rows)]),
         bounds=[(0, 1)] * len(gain) + [(None, None)] * blocks,
         method="highs",
         **equal,
     )
-    marginals = -np.asarray(found.ineqlin.marginals)
-    amounts = np.asarray(found.x[: len(gain)])
-    return _Solution(amounts, marginals[:rows] - marginals[rows:], most)
+    multipliers = -np.asarray(solution.ineqlin.marginals)
+    return np.asarray(solution.x[: len(gain)]), multipliers[:rows] - multipliers[rows:]
 
 
-def _widest(rates: Floats, blocks: int) -> float:
+def _range(rates: Floats, blocks: int) -> float:
     return float(np.ptp(rates.reshape(blocks, -1), axis=1).max())
 
 
 def tilt_path(
-    known: RuleInputs, conditions: tuple[bool | None, ...], shares: Floats, *, told: bool, rng: np.random.Generator
+    inputs: RuleInputs, conditions: tuple[bool | None, ...], shares: Floats, *, told: bool, rng: np.random.Generator
 ) -> Iterator[tuple[str, Tilt]]:
-    """Yield tilts that narrow the gap more and more, with a word for how far.
+    """Yield tilts with smaller and smaller gaps, and their descriptions.
 
-    The prices are the multipliers of the program that gains the most, ``mean((2 p - 1) z)`` over decisions z, with
-    rates at most so far apart. Rates are what the scores and the groups' probabilities make of them.
+    The prices are the multipliers of the linear program that maximises ``mean((2 p - 1) z)`` over decisions z under a
+    bound on the range of rates. The rates are estimated from scores and probabilities of groups.
 
     Args:
-        known: about people whose scores were not learnt from their own labels.
-        conditions, shares, told: as in ``Tilt``.
-        rng: draws the people that prices are worked out on, where there are more than ``PEOPLE``.
+        inputs: People whose scores were not fitted on their own labels.
+        conditions, shares, told: As in ``Tilt``.
+        rng: Random number generator for a sample of ``PEOPLE`` people.
     """
-    n = len(known.score)
-    some = rng.permutation(n)[:PEOPLE]
-    features = tilt_features(known, conditions, shares, told=told)[some] / len(some)
-    gain = (2 * known.score[some] - 1) / len(some)
-    widest = _widest(features.T @ (gain > 0), len(conditions))
+    rows = rng.permutation(len(inputs.score))[:PEOPLE]
+    features = tilt_features(inputs, conditions, shares, told=told)[rows] / len(rows)
+    gain = (2 * inputs.score[rows] - 1) / len(rows)
+    widest = _range(features.T @ (gain > 0), len(conditions))
 
-    def tilted(prices: Floats) -> Tilt:
-        # Acceptance pays 2 p - 1 there and p - 1/2 here.
+    def tilt(prices: Floats) -> Tilt:
+        # Acceptance gains 2 p - 1 in the program and p - 1/2 in the rule.
         return Tilt(conditions, prices.reshape(len(conditions), -1) / 2, shares, told)
 
     prices = np.zeros(features.shape[1])
     for level in LEVELS if widest > 0 else ():
-        prices = _maximise(gain, features.T, len(conditions), level * widest).prices
-        yield f"towards {level:.0%} of the gap".replace("%", " %"), tilted(prices)
+        _, prices = _maximise(gain, features.T, len(conditions), level * widest)
+        yield f"towards {100 * level:.0f} % of the gap", tilt(prices)
     for factor in BEYOND if prices.any() else ():
-        yield f"{factor:g} times the prices that close it", tilted(factor * prices)
+        yield f"{factor:g} times the prices that close it", tilt(factor * prices)
 
 
 class _Curve(NamedTuple):
-    """One group: thresholds, and at each how many are accepted rightly and the rates, shape (conditions, cuts)."""
+    """Thresholds of a group, with the share of correct decisions and the rates, shape (conditions, cuts)."""
 
     thresholds: Floats
-    right: Floats
+    correct: Floats
     rates: Floats
 
 
@@ -302,61 +303,60 @@ def _trace_curve(score: Floats, favourable: Booleans, conditions: Sequence[bool 
     places = np.unique(np.linspace(0, len(middle) - 1, CUTS).astype(np.int64))
     thresholds = np.unique(np.concatenate([[-1.0, 0.5, 2.0], middle[places]]))
     accepted = score > thresholds[:, None]
-    right = (accepted == favourable).sum(axis=1) / n
-    among = [np.ones_like(favourable) if one is None else favourable == one for one in conditions]
-    return _Curve(thresholds, right, np.array([accepted[:, here].mean(axis=1) for here in among]))
+    correct = (accepted == favourable).sum(axis=1) / n
+    masks = [np.ones_like(favourable) if condition is None else favourable == condition for condition in conditions]
+    return _Curve(thresholds, correct, np.array([accepted[:, mask].mean(axis=1) for mask in masks]))
 
 
 def threshold_path(
-    known: RuleInputs, group: Integers, favourable: Booleans, conditions: tuple[bool | None, ...], groups: int
+    inputs: RuleInputs, group: Integers, favourable: Booleans, conditions: tuple[bool | None, ...], groups: int
 ) -> Iterator[tuple[str, GroupCutoffs]]:
-    """Yield thresholds for every group that narrow the gap more and more, with a word for how far.
+    """Yield thresholds by group with smaller and smaller gaps, and their descriptions.
 
-    A program over the groups' curves: each group mixes points of its curve, as many are decided rightly as possible,
-    and rates are at most so far apart. Where a single rate is to be alike, a mixture of points is a threshold between
-    them; where two are, some of the people between them are decided by lot (Hardt, Price, Srebro, "Equality of
-    opportunity in supervised learning", NIPS 2016).
+    A linear program over the curves of the groups mixes points of each curve such that most decisions are correct and
+    the range of rates is bounded. For a single rate, a mixture of points is a threshold between them. For two rates,
+    people between the points are decided by lot (Hardt, Price, Srebro, "Equality of opportunity in supervised
+    learning", NIPS 2016).
 
     Args:
-        known: about people whose scores were not learnt from their own labels.
-        group, favourable: of the same people, shape (n,).
-        conditions: as in ``Tilt``.
-        groups: how many there are.
+        inputs: People whose scores were not fitted on their own labels.
+        group: Group of each person, shape (n,).
+        favourable: True label of each person, shape (n,).
+        conditions: As in ``Tilt``.
+        groups: Number of groups.
     """
-    curves = [
-        _trace_curve(known.score[group == one], favourable[group == one], conditions, len(group))
-        for one in range(groups)
-    ]
     from scipy.linalg import block_diag
 
+    members = [group == number for number in range(groups)]
+    curves = [_trace_curve(inputs.score[mask], favourable[mask], conditions, len(group)) for mask in members]
     rates = np.concatenate([block_diag(*(curve.rates[c] for curve in curves)) for c in range(len(conditions))])
-    gain = np.concatenate([curve.right for curve in curves])
-    together = block_diag(*(np.ones(len(curve.thresholds)) for curve in curves))
-    own = np.concatenate([curve.thresholds == 0.5 for curve in curves])
-    widest = _widest(rates @ own, len(conditions))
+    gain = np.concatenate([curve.correct for curve in curves])
+    sums = block_diag(*(np.ones(len(curve.thresholds)) for curve in curves))
+    unchanged = np.concatenate([curve.thresholds == 0.5 for curve in curves])
+    widest = _range(rates @ unchanged, len(conditions))
     ends = np.cumsum([len(curve.thresholds) for curve in curves])[:-1]
     for level in LEVELS if widest > 0 else ():
-        mixed = _maximise(gain, rates, len(conditions), level * widest, together).amounts
+        amounts, _ = _maximise(gain, rates, len(conditions), level * widest, sums)
         cuts = [
-            _choose_cuts(curve, amounts, known.score[group == one], favourable[group == one], conditions)
-            for one, (curve, amounts) in enumerate(zip(curves, np.split(mixed, ends), strict=True))
+            _choose_cuts(curve, mixture, inputs.score[mask], favourable[mask], conditions)
+            for curve, mixture, mask in zip(curves, np.split(amounts, ends), members, strict=True)
         ]
-        yield f"{level:.0%} of the gap".replace("%", " %"), GroupCutoffs(tuple(cuts))
+        yield f"{100 * level:.0f} % of the gap", GroupCutoffs(tuple(cuts))
 
 
 def _choose_cuts(
     curve: _Curve, amounts: Floats, score: Floats, favourable: Booleans, conditions: Sequence[bool | None]
 ) -> tuple[tuple[float, float], ...]:
-    """Return the thresholds of one group from the mixture of points on its curve."""
+    """Convert a mixture of points on a group's curve to thresholds."""
     used = np.flatnonzero(amounts > 1e-9)
     if len(used) > 1 and len(conditions) > 1:
         share = amounts[used] / amounts[used].sum()
         return tuple(zip(map(float, share), map(float, curve.thresholds[used]), strict=True))
     if len(used) == 1:
         return ((1.0, float(curve.thresholds[used[0]])),)
-    # One rate alone: the threshold that gives the mixture's rate.
+    # For a single rate, choose the threshold with the rate of the mixture.
     condition = conditions[0]
-    among = np.sort(score if condition is None else score[favourable == condition])
-    place = round((1 - float(amounts @ curve.rates[0])) * len(among))
-    padded = np.concatenate([[-1.0], among, [2.0]])
+    scores = np.sort(score if condition is None else score[favourable == condition])
+    place = round((1 - float(amounts @ curve.rates[0])) * len(scores))
+    padded = np.concatenate([[-1.0], scores, [2.0]])
     return ((1.0, float((padded[place] + padded[place + 1]) / 2)),)

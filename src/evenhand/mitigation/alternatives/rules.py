@@ -1,4 +1,4 @@
-"""Rules that turn what is known of a person into a decision: the model's own, a tilt, thresholds by group, a lot."""
+"""Decision rules: the model's own decision, a tilt, and thresholds by group."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from evenhand.core.typing import Booleans, Floats, Integers
 
 
 class RuleInputs(NamedTuple):
-    """What a rule may use about each of n people.
+    """Inputs of a rule for n people.
 
     Attributes:
-        score: probability of the favourable label, shape (n,).
-        accepted: the model's own decision, shape (n,).
-        group: whose group each is in, shape (n,); None for rules that are not told.
-        membership: learnt probability of each group, shape (n, groups); None for rules that do not ask.
-        lot: everybody's fixed lot in [0, 1), shape (n,).
+        score: Probability of the favourable label, shape (n,).
+        accepted: Decision of the model, shape (n,).
+        group: Group, shape (n,). None for rules that do not use it.
+        membership: Estimated probability of each group, shape (n, groups). None for rules that do not use it.
+        lot: Fixed draw in [0, 1), shape (n,).
     """
 
     score: Floats
@@ -28,19 +28,24 @@ class RuleInputs(NamedTuple):
     lot: Floats
 
     def at(self, rows: Integers) -> RuleInputs:
-        """Return what may be used about some of the people."""
+        """Select some of the people."""
         group = None if self.group is None else self.group[rows]
         membership = None if self.membership is None else self.membership[rows]
         return RuleInputs(self.score[rows], self.accepted[rows], group, membership, self.lot[rows])
 
+    def require_group(self) -> Integers:
+        """Return the groups of a rule that uses them."""
+        assert self.group is not None, "a rule that uses the group gets it"
+        return self.group
+
 
 class AcceptanceRule(Protocol):
-    """A rule of decisions.
+    """Decision rule.
 
     Attributes:
-        asks_group: whether it must be told who is in which group.
-        asks_membership: whether it asks how probable each group is.
-        parameters: how many numbers it was fitted by.
+        asks_group: Whether it uses the group.
+        asks_membership: Whether it uses the estimated probability of each group.
+        parameters: Number of fitted parameters.
     """
 
     @property
@@ -50,46 +55,46 @@ class AcceptanceRule(Protocol):
     @property
     def parameters(self) -> int: ...
 
-    def scores(self, known: RuleInputs) -> Floats:
-        """Return the score that people are ranked by, in [0, 1], shape (n,)."""
+    def scores(self, inputs: RuleInputs) -> Floats:
+        """Compute scores in [0, 1] that rank people, shape (n,)."""
         ...
 
-    def accepts(self, known: RuleInputs) -> Booleans:
-        """Return who is given the favourable label, shape (n,)."""
+    def accepts(self, inputs: RuleInputs) -> Booleans:
+        """Decide who gets the favourable label, shape (n,)."""
         ...
 
 
 @dataclass(frozen=True)
 class OwnDecision:
-    """The model's own decision."""
+    """Decision of the model itself."""
 
     asks_group: bool = False
     asks_membership: bool = False
     parameters: int = 0
 
-    def scores(self, known: RuleInputs) -> Floats:
-        """Return the model's own score."""
-        return known.score
+    def scores(self, inputs: RuleInputs) -> Floats:
+        """Return the scores of the model."""
+        return inputs.score
 
-    def accepts(self, known: RuleInputs) -> Booleans:
-        """Return the model's own decision."""
-        return known.accepted
+    def accepts(self, inputs: RuleInputs) -> Booleans:
+        """Return the decisions of the model."""
+        return inputs.accepted
 
 
 @dataclass(frozen=True, eq=False)
 class Tilt:
-    """Accept where the gain exceeds the price that the groups put on it.
+    """Rule that accepts if the gain exceeds the prices of the groups.
 
-    ``p - 1/2 > sum_cg price_cg w_c(p) q_g / s_cg`` over conditions c and groups g: q_g is 1 for one's own group where
-    the rule is told the group, else the learnt probability of it; w is 1 for everybody, p for people with the
-    favourable true label and 1 - p for those without it; s the share of people in both. It is the best rule for its
-    gap where p and q are right (Menon, Williamson, "The cost of fairness in binary classification", FAccT 2018).
+    ``p - 1/2 > sum_cg price_cg w_c(p) q_g / s_cg`` over conditions c and groups g. If the rule uses the group, q_g is 1
+    for the person's group, and otherwise its estimated probability. w is 1 for all people, p under the condition of a
+    favourable true label, and 1 - p under the opposite. s is the share of people in both. The rule is optimal for its
+    gap if p and q are correct (Menon, Williamson, "The cost of fairness in binary classification", FAccT 2018).
 
     Attributes:
-        conditions: among whom rates are to be alike, as in ``gaps.CONDITIONS``.
-        prices: shape (conditions, groups); each row adds up to 0.
+        conditions: Conditions as in ``gaps.CONDITIONS``.
+        prices: Prices, shape (conditions, groups). Each row adds up to 0.
         shares: s, shape (conditions, groups).
-        asks_group: whether it is told the group; else it asks how probable each group is.
+        asks_group: Whether it uses the group instead of estimated probabilities.
     """
 
     conditions: tuple[bool | None, ...]
@@ -99,36 +104,35 @@ class Tilt:
 
     @property
     def asks_membership(self) -> bool:
-        """Whether it asks how probable each group is."""
+        """Whether it uses the estimated probability of each group."""
         return not self.asks_group
 
     @property
     def parameters(self) -> int:
-        """Prices that are free: all but one of each condition."""
+        """Number of free prices: all but one of each condition."""
         return self.prices.size - len(self.prices)
 
-    def scores(self, known: RuleInputs) -> Floats:
-        """Return 1/2 plus the gain minus the price, within [0, 1]."""
-        features = tilt_features(known, self.conditions, self.shares, told=self.asks_group)
-        return np.clip(known.score - features @ self.prices.ravel(), 0.0, 1.0)
+    def scores(self, inputs: RuleInputs) -> Floats:
+        """Compute 1/2 plus the gain minus the price, clipped to [0, 1]."""
+        features = tilt_features(inputs, self.conditions, self.shares, told=self.asks_group)
+        return np.clip(inputs.score - features @ self.prices.ravel(), 0.0, 1.0)
 
-    def accepts(self, known: RuleInputs) -> Booleans:
-        """Return for whom the gain exceeds the price."""
-        return np.asarray(self.scores(known) > 0.5)
+    def accepts(self, inputs: RuleInputs) -> Booleans:
+        """Accept if the gain exceeds the price."""
+        return np.asarray(self.scores(inputs) > 0.5)
 
 
-def tilt_features(known: RuleInputs, conditions: tuple[bool | None, ...], shares: Floats, *, told: bool) -> Floats:
-    """Return ``w_c(p) q_g / s_cg`` of each person, shape (n, conditions * groups): see ``Tilt``."""
+def tilt_features(inputs: RuleInputs, conditions: tuple[bool | None, ...], shares: Floats, *, told: bool) -> Floats:
+    """Compute ``w_c(p) q_g / s_cg`` for each person, shape (n, conditions * groups). See ``Tilt``."""
     if told:
-        assert known.group is not None, "a rule that asks for the group is told it"
-        belongs = (known.group[:, None] == np.arange(shares.shape[1])).astype(np.float64)
+        membership = (inputs.require_group()[:, None] == np.arange(shares.shape[1])).astype(np.float64)
     else:
-        assert known.membership is not None, "a rule that asks for membership is told it"
-        belongs = known.membership
-    weight = {None: np.ones_like(known.score), True: known.score, False: 1 - known.score}
+        assert inputs.membership is not None, "a rule that uses membership gets it"
+        membership = inputs.membership
+    weights = {None: np.ones_like(inputs.score), True: inputs.score, False: 1 - inputs.score}
     return np.concatenate(
         [
-            weight[condition][:, None] * belongs / np.maximum(share, 1e-9)
+            weights[condition][:, None] * membership / np.maximum(share, 1e-9)
             for condition, share in zip(conditions, shares, strict=True)
         ],
         axis=1,
@@ -137,11 +141,11 @@ def tilt_features(known: RuleInputs, conditions: tuple[bool | None, ...], shares
 
 @dataclass(frozen=True, eq=False)
 class GroupCutoffs:
-    """Thresholds of the score for every group, some with a probability, and how often they decide.
+    """Thresholds of the score for each group, which decide with a probability.
 
     Attributes:
-        cuts: of each group, probabilities that add up to 1, and thresholds: accepted is a score above.
-        weight: probability with which the thresholds decide; otherwise the model does.
+        cuts: For each group, probabilities that add up to 1 and their thresholds. Higher scores are accepted.
+        weight: Probability with which the thresholds decide. Otherwise, the model decides.
     """
 
     cuts: tuple[tuple[tuple[float, float], ...], ...]
@@ -151,31 +155,30 @@ class GroupCutoffs:
 
     @property
     def parameters(self) -> int:
-        """Numbers it was fitted by."""
+        """Number of fitted parameters."""
         return sum(2 * len(cut) - 1 for cut in self.cuts) + (self.weight < 1)
 
     @property
     def is_random(self) -> bool:
-        """Whether some are decided by lot."""
+        """Whether some decisions depend on the draw."""
         return self.weight < 1 or any(len(cut) > 1 for cut in self.cuts)
 
-    def _chance(self, known: RuleInputs) -> Floats:
-        assert known.group is not None, "a rule that asks for the group is told it"
-        chance = np.asarray((1 - self.weight) * known.accepted, dtype=np.float64)
-        for group, cuts in enumerate(self.cuts):
-            here = known.group == group
-            for probability, threshold in cuts:
-                chance[here] += self.weight * probability * (known.score[here] > threshold)
-        return chance
+    def _probability(self, inputs: RuleInputs) -> Floats:
+        group = inputs.require_group()
+        probability = np.asarray((1 - self.weight) * inputs.accepted, dtype=np.float64)
+        for number, cuts in enumerate(self.cuts):
+            members = group == number
+            for share, threshold in cuts:
+                probability[members] += self.weight * share * (inputs.score[members] > threshold)
+        return probability
 
-    def scores(self, known: RuleInputs) -> Floats:
-        """Return the chance of the favourable label where a lot decides, else the score moved to a threshold of 1/2."""
+    def scores(self, inputs: RuleInputs) -> Floats:
+        """Compute the probability of acceptance if decisions are random, else the score relative to its threshold."""
         if self.is_random:
-            return np.asarray(np.clip(self._chance(known), 0.0, 1.0))
-        moves = np.array([0.5 - cuts[0][1] for cuts in self.cuts])
-        assert known.group is not None, "a rule that asks for the group is told it"
-        return np.asarray(np.clip(known.score + moves[known.group], 0.0, 1.0))
+            return np.asarray(np.clip(self._probability(inputs), 0.0, 1.0))
+        shifts = np.array([0.5 - cuts[0][1] for cuts in self.cuts])
+        return np.asarray(np.clip(inputs.score + shifts[inputs.require_group()], 0.0, 1.0))
 
-    def accepts(self, known: RuleInputs) -> Booleans:
-        """Return whose chance exceeds the lot."""
-        return np.asarray(self._chance(known) > known.lot)
+    def accepts(self, inputs: RuleInputs) -> Booleans:
+        """Accept if the probability exceeds the draw."""
+        return np.asarray(self._probability(inputs) > inputs.lot)

@@ -1,4 +1,4 @@
-"""Models whose scores the rules work on: the given one, and its kind fitted again by weights, always cross-fitted."""
+"""Models whose scores the rules use: the original one, and its kind refitted with weights. All are cross-fitted."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.people import People
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
-"""Of reweighing: 0 fits the model again with nothing changed, 1 is Kamiran and Calders'."""
+"""Strengths of reweighing. 0 refits the model without changes, and 1 is that of Kamiran and Calders."""
 
 FOLDS = 3
-"""Parts that people are cross-fitted in: each person's score is that of a model learnt from the other parts."""
+"""Number of folds of cross-fitting: each score comes from a model trained on the other folds."""
 
 
 def reweighing_weights(group: Integers, favourable: Booleans, strength: float = 1.0) -> Floats:
-    """Return weights under which label and group are independent, taken to a power.
+    """Compute weights under which label and group are independent, raised to a power.
 
-    ``(P(g) P(y) / P(g, y))^strength`` for a person's group g and label y (strength 1: Kamiran, Calders, "Data
-    preprocessing techniques for classification without discrimination", KAIS 2012); a strength below 1 goes a part of
-    the way, one above 1 beyond it.
+    The weight is ``(P(g) P(y) / P(g, y))^strength`` for a person's group g and label y. Strength 1 is that of Kamiran,
+    Calders, "Data preprocessing techniques for classification without discrimination", KAIS 2012. A lower strength
+    reduces the dependence partly, and a higher one reverses it.
 
     Args:
-        group: codes from 0, shape (n,).
-        favourable: true labels, shape (n,).
-        strength: at least 0.
+        group: Group codes from 0, shape (n,).
+        favourable: True labels, shape (n,).
+        strength: Power, at least 0.
     """
     cell = 2 * group + favourable
     count = np.bincount(cell, minlength=2 * int(group.max(initial=0)) + 2).astype(np.float64).reshape(-1, 2)
@@ -47,17 +47,17 @@ def reweighing_weights(group: Integers, favourable: Booleans, strength: float = 
 
 
 def fit_weighted(learner: Learner, people: People, weights: Floats, *, seed: int) -> Scorer:
-    """Return a model fitted by weights (n,); a learner that takes none learns from people resampled by them."""
+    """Fit a model with weights (n,). A learner without weights is trained on people resampled by them."""
     if learner.takes_weights:
         return learner.fit(TrainingSet.plain(people, weights), seed=seed)
-    reached = np.cumsum(weights) / weights.sum()
+    cumulated = np.cumsum(weights) / weights.sum()
     offset = np.random.default_rng([seed, 61]).random()
-    rows = np.searchsorted(reached, (np.arange(len(people)) + offset) / len(people))
+    rows = np.searchsorted(cumulated, (np.arange(len(people)) + offset) / len(people))
     return learner.fit(TrainingSet.plain(people.at(np.minimum(rows, len(people) - 1))), seed=seed)
 
 
 def assign_folds(group: Integers, favourable: Booleans, *, seed: int) -> Integers:
-    """Return a fold of each person (n,), with the same share of each label of each group in every fold."""
+    """Assign a fold to each person (n,), stratified by group and label."""
     rng = np.random.default_rng([seed, 62])
     fold = np.empty(len(group), dtype=np.int64)
     order = rng.permutation(len(group))
@@ -68,48 +68,51 @@ def assign_folds(group: Integers, favourable: Booleans, *, seed: int) -> Integer
 
 @dataclass(frozen=True, eq=False)
 class ScoreSource:
-    """A model whose scores rules work on.
+    """Model whose scores rules use.
 
     Attributes:
-        name: ``given``, ``untold`` (the given model, asked alike about everybody), ``refit`` or ``reweigh``.
-        strength: of the weights; None of the given model.
-        scorer: the model as it would be written.
-        known: its answers about the people who are chosen on, none learnt from the person's own label unless the given
-            model was.
-        save: writes it in its own format; None where it has none.
+        name: ``given``, ``untold`` (the original model with hidden attributes fixed), ``refit`` or ``reweigh``.
+        strength: Strength of the weights. None for the original model.
+        scorer: Model as it would be written.
+        inputs: Its cross-fitted predictions for the validation set. Those of the original model are not cross-fitted.
+        save: Function that writes it in its own format, or None.
     """
 
     name: str
     strength: float | None
     scorer: Scorer
-    known: RuleInputs
+    inputs: RuleInputs
     save: Callable[[Path], tuple[Path, ...]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class MembershipModel:
-    """How probable each group is, from everything but what makes the groups.
+    """Model of the probability of each group, without the attributes that define the groups.
 
     Attributes:
-        scorers: of two groups one, for the second; of more one for each.
+        scorers: One model for the second of two groups, or one for each of several groups.
     """
 
     scorers: tuple[Scorer, ...]
 
     def __call__(self, individuals: Floats) -> Floats:
-        """Return the probability of each group, shape (n, groups), rows adding up to 1."""
-        return _as_shares(np.stack([favourable_score(one, individuals) for one in self.scorers], axis=1))
+        """Compute the probability of each group, shape (n, groups). Rows add up to 1."""
+        return _as_shares(np.stack([favourable_score(scorer, individuals) for scorer in self.scorers], axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class CrossFitting:
-    """Fits models of the given one's kind, each also without every fold in turn.
+    """Cross-fitting of models of the original kind.
 
     Attributes:
-        people: whom to learn from and choose on. group, groups: whose group each is in, and how many there are.
-        given: the model as it is; learner: how its kind is trained, None if unknown.
-        hidden: attributes that the model is not told. seed: of everything drawn.
-        lot: everybody's lot.
+        people: Training and validation people.
+        group: Group of each person, shape (n,).
+        groups: Number of groups.
+        given: Original model.
+        learner: Learner of its kind, or None.
+        hidden: Attributes that the models must not use.
+        seed: Random seed.
+        lot: Draw of each person.
     """
 
     people: People
@@ -122,19 +125,19 @@ class CrossFitting:
     lot: Floats
 
     def given_sources(self) -> list[ScoreSource]:
-        """Return the given model, and besides, where it reads what is hidden, the same asked alike about everybody."""
+        """Return the original model, and if it uses hidden attributes, a version in which these are fixed."""
         individuals, scorer = self.people.individuals, self.given
-        sources = [ScoreSource("given", None, scorer, ask_source(scorer, individuals, self.lot))]
-        hidden = self._told_of(self.hidden)
+        sources = [ScoreSource("given", None, scorer, query_source(scorer, individuals, self.lot))]
+        hidden = self._used(self.hidden)
         if hidden:
-            alike = BlindModel(scorer, hidden, most_frequent_row(individuals[:, list(hidden)]))
-            sources.append(ScoreSource("untold", None, alike, ask_source(alike, individuals, self.lot)))
+            fixed = BlindModel(scorer, hidden, most_frequent_row(individuals[:, list(hidden)]))
+            sources.append(ScoreSource("untold", None, fixed, query_source(fixed, individuals, self.lot)))
         return sources
 
     def fitted_source(self, strength: float) -> ScoreSource:
-        """Return the given model's kind fitted by reweighing of a strength."""
+        """Refit the original model with weights of a strength."""
         learner = self.learner
-        assert learner is not None, "asked only where there is a learner"
+        assert learner is not None, "models are refitted only with a learner"
         weights = reweighing_weights(self.group, self.people.favourable, strength)
 
         def fit(rows: Integers, people: People) -> Scorer:
@@ -142,71 +145,71 @@ class CrossFitting:
                 return learner.fit(TrainingSet.plain(people.at(rows)), seed=self.seed)
             return fit_weighted(learner, people.at(rows), weights[rows], seed=self.seed)
 
-        hidden = self._told_of(self.hidden)
-        scorer, known, plain = self._cross_fit(fit, hidden)
+        hidden = self._used(self.hidden)
+        scorer, inputs, plain = self._cross_fit(fit, hidden)
         save = None if hidden else lambda path: learner.save(plain, path)
-        return ScoreSource("reweigh" if strength else "refit", strength, scorer, known, save)
+        return ScoreSource("reweigh" if strength else "refit", strength, scorer, inputs, save)
 
     def membership(self, progress: Progress) -> tuple[MembershipModel, Floats]:
-        """Return how probable each group is: the model, and its cross-fitted answers (n, groups).
+        """Fit a model of group membership, and return it with its cross-fitted probabilities (n, groups).
 
-        Learnt like the model where that is an estimator or a booster, else by a logistic regression, never from the
-        attributes that make the groups.
+        It uses the learner of an estimator or booster, and otherwise a logistic regression, without the attributes that
+        define the groups.
         """
         schema = self.people.schema
         values = schema.target.values or ()
         yes = values.index(schema.target.favourable)
         no = next(i for i in range(len(values)) if i != yes)
-        scorers, answers = [], []
+        scorers, scores = [], []
         learner = self.learner if isinstance(self.learner, EstimatorLearner | BoosterLearner) else None
-        wanted = range(1, 2) if self.groups == 2 else range(self.groups)
-        for number, one in enumerate(wanted):
-            progress("learning who is in which group", number / len(wanted))
-            labels = np.where(self.group == one, yes, no)
+        modelled = range(1, 2) if self.groups == 2 else range(self.groups)
+        for number, group in enumerate(modelled):
+            progress("fitting group membership", number / len(modelled))
+            labels = np.where(self.group == group, yes, no)
 
             def fit(rows: Integers, people: People, labels: Integers = labels) -> Scorer:
-                about = replace(people, labels=labels).at(rows)
+                training = replace(people, labels=labels).at(rows)
                 if learner is None:
-                    return fit_logistic(about, self.given)
-                return learner.fit(TrainingSet.plain(about), seed=self.seed)
+                    return fit_logistic(training, self.given)
+                return learner.fit(TrainingSet.plain(training), seed=self.seed)
 
-            scorer, known, _ = self._cross_fit(fit, tuple(schema.positions(schema.protected)))
+            scorer, inputs, _ = self._cross_fit(fit, tuple(schema.positions(schema.protected)))
             scorers.append(scorer)
-            answers.append(known.score)
-        return MembershipModel(tuple(scorers)), _as_shares(np.stack(answers, axis=1))
+            scores.append(inputs.score)
+        return MembershipModel(tuple(scorers)), _as_shares(np.stack(scores, axis=1))
 
-    def _told_of(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Return the positions of those attributes that the model may look at."""
+    def _used(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the positions of the attributes that the model may use."""
         columns = self.given.columns if isinstance(self.given, EstimatorModel) else None
-        return tuple(self.people.schema.positions([one for one in names if columns is None or one in columns]))
+        return tuple(self.people.schema.positions([name for name in names if columns is None or name in columns]))
 
     def _cross_fit(
         self, fit: Callable[[Integers, People], Scorer], hidden: tuple[int, ...]
     ) -> tuple[Scorer, RuleInputs, Scorer]:
-        """Return a model of all people, cross-fitted answers about them, and the model before anything is hidden."""
+        """Fit a model. Return it, its cross-fitted predictions, and the model before hiding attributes."""
         people = self.people
         entries = most_frequent_row(people.individuals[:, list(hidden)]) if hidden else np.empty(0)
-        told = fix_people(people, hidden, entries) if hidden else people
+        fixed = fix_people(people, hidden, entries) if hidden else people
         fold = assign_folds(self.group, people.favourable, seed=self.seed)
         score, accepted = np.empty(len(people)), np.empty(len(people), dtype=np.bool_)
-        # No person's answer comes from a model that learnt from them.
+        # No prediction comes from a model that was trained on the same person.
         for number in range(FOLDS):
-            out = np.flatnonzero(fold == number)
-            model = fit(np.flatnonzero(fold != number), told)
-            known = ask_source(model, told.individuals[out], self.lot[out])
-            score[out], accepted[out] = known.score, known.accepted
-        plain = fit(np.arange(len(people)), told)
+            rows = np.flatnonzero(fold == number)
+            model = fit(np.flatnonzero(fold != number), fixed)
+            inputs = query_source(model, fixed.individuals[rows], self.lot[rows])
+            score[rows], accepted[rows] = inputs.score, inputs.accepted
+        plain = fit(np.arange(len(people)), fixed)
         scorer: Scorer = BlindModel(plain, hidden, entries) if hidden else plain
         return scorer, RuleInputs(score, accepted, None, None, self.lot), plain
 
 
-def ask_source(scorer: Scorer, individuals: Floats, lot: Floats) -> RuleInputs:
-    """Return a model's scores and decisions about individuals (n, attributes) whose lots are known (n,)."""
+def query_source(scorer: Scorer, individuals: Floats, lot: Floats) -> RuleInputs:
+    """Compute the scores and decisions of a model for individuals (n, attributes) with draws (n,)."""
     accepted = predict_labels(scorer, individuals) == scorer.favourable
     return RuleInputs(favourable_score(scorer, individuals), np.asarray(accepted), None, None, lot)
 
 
-def _as_shares(found: Floats) -> Floats:
-    if found.shape[1] == 1:
-        return np.concatenate([1 - found, found], axis=1)
-    return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-12))
+def _as_shares(probabilities: Floats) -> Floats:
+    if probabilities.shape[1] == 1:
+        return np.concatenate([1 - probabilities, probabilities], axis=1)
+    return np.asarray(probabilities / np.maximum(probabilities.sum(axis=1, keepdims=True), 1e-12))

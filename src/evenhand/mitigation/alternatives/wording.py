@@ -1,4 +1,4 @@
-"""The record of a search for less discriminatory alternatives in words."""
+"""Document of a search for less discriminatory alternatives."""
 
 from __future__ import annotations
 
@@ -26,36 +26,34 @@ from evenhand.mitigation.result import Change
 MINUS = "\N{MINUS SIGN}"
 
 LIMITS = (
-    "None better means: none in the space that was searched, within the loss that was allowed, on these people. Other "
-    "methods, attributes or data may have one.",
-    "True labels are taken as given. Where they carry past harm, accuracy carries it too.",
-    "Numbers of single candidates on the people kept aside have no interval where they are not on the frontier. Who "
-    "picks one of these by its number there picks chance with it.",
-    "These people are spent: who chooses another candidate by this record measures it again on others.",
+    "No better candidate means: none in the searched space, within the allowed loss, for these people. Other methods, "
+    "attributes or data may give one.",
+    "True labels are assumed to be correct. If they reflect past discrimination, so does accuracy.",
+    "Numbers of candidates outside the frontier on the test set have no intervals. Choosing a candidate by such a "
+    "number selects chance too.",
+    "The test set is used up: measure another candidate of this record on a new one.",
 )
 
 
 def build_document(result: AlternativesResult) -> Document:
-    """Return the choice, the frontier on the people kept aside, the declared search, and every candidate."""
-    aside = format_count(result.test, "person", "people")
+    """Build a document with the choice, the frontier, the declared search and all candidates."""
     lead = (
         f"Candidates were trained and validated on {format_count(result.validation, 'person', 'people')} of "
-        f"{result.data}, and compared with the given model on {aside}"
-        f"{f' of {result.test_data}' if result.test_data else ''} whom nothing looked at. "
-        f"To be reduced: {GAP_WORDS[result.against]}, by "
-        f"{join_names(result.protected)}."
+        f"{result.data}, and compared with the original model on a test set of "
+        f"{format_count(result.test, 'person', 'people')}{f' of {result.test_data}' if result.test_data else ''}. "
+        f"Gap to reduce: {GAP_WORDS[result.against]}, by {join_names(result.protected)}."
     )
     blocks: list[Block] = []
     if result.interrupted:
-        blocks.append(Note("The search was interrupted: these are the candidates that were made before.", "caution"))
+        blocks.append(Note("The search was interrupted. These are the candidates found before.", "caution"))
     blocks += _choice_blocks(result)
     if result.refutation is not None:
         blocks.append(Text(f"Refutation: {state_finding(result.refutation)}"))
     blocks += [Note(note) for note in result.notes]
     blocks += _frontier_blocks(result)
-    blocks += [Heading("The declared search", anchor="search", detail=True), _search_facts(result)]
-    blocks += [Text("What was searched:", result.space), Text(f"The rule: {result.rule}")]
-    blocks += [Heading("Every candidate", anchor="candidates", detail=True), _candidate_table(result)]
+    blocks += [Heading("Declared search", anchor="search", detail=True), _search_facts(result)]
+    blocks += [Text("Searched families:", result.space), Text(f"Rule: {result.rule}")]
+    blocks += [Heading("All candidates", anchor="candidates", detail=True), _candidate_table(result)]
     blocks += [Heading("By group", anchor="groups", detail=True), _group_table(result)]
     blocks += [Heading("Limits", detail=True), Text(items=LIMITS)]
     return Document(
@@ -69,79 +67,74 @@ def build_document(result: AlternativesResult) -> Document:
 
 
 def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
-    given = result.candidates[0].test
+    before = result.candidates[0].test
     if result.chosen is None:
-        yield Text(f"None is better: {result.reason}. The given model is kept.", role="finding")
+        yield Text(f"No candidate is better: {result.reason}. The original model is kept.", role="finding")
         if result.least_loss is not None and result.least_loss > result.accuracy_loss:
             yield Text(
-                f"With these people the rule can tell a smaller gap from a loss of {_points(result.least_loss)} on: "
-                f"allow as much with `accuracy_loss={result.least_loss:.4f}`, or give more people."
+                f"With these people, a smaller gap needs an allowed loss of {_points(result.least_loss)}. Set "
+                f"`accuracy_loss={result.least_loss:.4f}`, or add people."
             )
         return
-    one = result.candidates[result.chosen]
+    chosen = result.candidates[result.chosen]
     yield Text(
-        f"Candidate {one.number} takes the given model's place: {one.recipe}. {_name_needs(one)}", role="finding"
+        f"Candidate {chosen.number} replaces the original model: {chosen.recipe}. {_describe_inputs(chosen)}",
+        role="finding",
     )
-    yield Text(f"Why: {result.reason}.")
+    yield Text(f"Reason: {result.reason}.")
+    gaps = format_decimal(before.gap), format_decimal(chosen.test.gap)
+    shares = format_percent(before.accuracy), format_percent(chosen.test.accuracy)
     yield Facts(
         (
-            (
-                "Gap",
-                f"{format_decimal(one.test.gap)} after {format_decimal(given.gap)} before: "
-                f"{_describe_change(one.gap_change)} points",
-            ),
-            (
-                "Accuracy",
-                f"{format_percent(one.test.accuracy)} after {format_percent(given.accuracy)} before: "
-                f"{_describe_change(one.accuracy_change)} points",
-            ),
+            ("Gap", f"{gaps[0]} before, {gaps[1]} after: {_format_change(chosen.gap_change)} points"),
+            ("Accuracy", f"{shares[0]} before, {shares[1]} after: {_format_change(chosen.accuracy_change)} points"),
         )
     )
 
 
-def _name_needs(one: AlternativeCandidate) -> str:
-    needs = f"It must be told {join_names(one.asks)} when it decides." if one.asks else "It is not told the group."
-    return f"{needs} Some people are decided by a fixed lot." if one.by_lot else needs
+def _describe_inputs(candidate: AlternativeCandidate) -> str:
+    inputs = f"It uses {join_names(candidate.asks)}." if candidate.asks else "It does not use the group."
+    return f"{inputs} Some people are decided by a fixed lot." if candidate.by_lot else inputs
 
 
 def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
-    yield Heading("The frontier", anchor="frontier")
+    yield Heading("Frontier", anchor="frontier")
     yield Figure(
         "alternatives",
-        "Each point a candidate, on the people kept aside. Filled, with their numbers and the intervals of their "
-        "changes: on the frontier of the validation people, or chosen. Square: the given model. Candidates further off "
-        "are in the table of all.",
+        "Each point is a candidate, on the test set. Filled, with numbers and the intervals of their changes: on the "
+        "frontier of the validation set, or chosen. Square: the original model. Distant candidates are only in the "
+        "table of all.",
         result,
     )
     rows = tuple(
         TableRow(
             (
-                one.number,
-                one.recipe,
-                join_names(one.asks) if one.asks else "-",
-                _share(one.test.accuracy),
-                _describe_change(one.accuracy_change),
-                _decimal(one.test.gap),
-                _describe_change(one.gap_change),
-                one.verdict if one.gap_change is not None else "",
-                _place(one, result),
+                candidate.number,
+                candidate.recipe,
+                join_names(candidate.asks) if candidate.asks else "-",
+                _share(candidate.test.accuracy),
+                _format_change(candidate.accuracy_change),
+                _decimal(candidate.test.gap),
+                _format_change(candidate.gap_change),
+                candidate.verdict if candidate.gap_change is not None else "",
+                _status(candidate, result),
             )
         )
-        for one in result.compared
+        for candidate in result.compared
     )
     yield Table(
-        f"On the {format_count(result.test, 'person', 'people')} kept aside; changes from the given model in "
-        f"points, with intervals that hold together with {format_level(result.confidence)} "
+        f"On the test set of {format_count(result.test, 'person', 'people')}; changes from the original model in "
+        f"points, with intervals that hold together with {format_level(result.confidence)} confidence "
         f"({result.critical:.2f} standard errors)",
         (
             Column("number"),
             Column("recipe"),
-            Column("is told"),
+            Column("also uses"),
             Column("accuracy", numeric=True),
             Column("change", numeric=True),
             Column("gap", numeric=True),
             Column("change of the gap", numeric=True),
-            Column("what can be said"),
+            Column("verdict"),
             Column("within the loss"),
         ),
         rows,
@@ -149,24 +142,24 @@ def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
     )
 
 
-def _place(one: AlternativeCandidate, result: AlternativesResult) -> str:
-    if one.number == result.chosen:
+def _status(candidate: AlternativeCandidate, result: AlternativesResult) -> str:
+    if candidate.number == result.chosen:
         return "chosen"
-    return "yes" if one.feasible else ""
+    return "yes" if candidate.feasible else ""
 
 
 def _search_facts(result: AlternativesResult) -> Facts:
-    baseline = "the given model" if result.baseline == 0 else "its kind fitted again with nothing changed"
+    baseline = "the original model" if result.baseline == 0 else "its kind refitted without changes"
     return Facts(
         (
-            ("Incumbent", f"{result.model}, candidate 0"),
+            ("Original model", f"{result.model}, candidate 0"),
             ("Groups", ", ".join(result.groups)),
-            ("Not told when deciding", join_names(result.decide_without) if result.decide_without else "-"),
+            ("Attributes not used", join_names(result.decide_without) if result.decide_without else "-"),
             (
                 "Budget",
                 f"{format_count(len(result.candidates), 'candidate', 'candidates')}, "
-                f"{format_count(result.fits, 'model', 'models')} fitted, "
-                f"{format_count(result.queries, 'individual', 'individuals')} asked of the incumbent",
+                f"{format_count(result.fits, 'fitted model', 'fitted models')}, "
+                f"{format_count(result.queries, 'query', 'queries')} of the original model",
             ),
             ("Allowed loss", f"{_points(result.accuracy_loss)} of accuracy, counted from {baseline}"),
         )
@@ -174,38 +167,38 @@ def _search_facts(result: AlternativesResult) -> Facts:
 
 
 def _candidate_table(result: AlternativesResult) -> Table:
-    names = ("accuracy", "AUC", "KS", "gap", "ratio")
-    rows = []
-    for one in result.candidates:
-        aside = one.test
-        rows.append(
-            TableRow(
-                (
-                    one.number,
-                    f"{one.method}: {one.recipe}",
-                    _points(one.loss),
-                    _points(one.margin),
-                    _decimal(one.validation.gap),
-                    _share(aside.accuracy),
-                    *(_decimal(value) for value in (aside.auc, aside.ks, aside.gap, aside.ratio)),
-                    _place(one, result),
-                ),
-                faint=not one.on_frontier,
-            )
+    rows = tuple(
+        TableRow(
+            (
+                candidate.number,
+                f"{candidate.method}: {candidate.recipe}",
+                _points(candidate.loss),
+                _points(candidate.margin),
+                _decimal(candidate.validation.gap),
+                _share(candidate.test.accuracy),
+                _decimal(candidate.test.auc),
+                _decimal(candidate.test.ks),
+                _decimal(candidate.test.gap),
+                _decimal(candidate.test.ratio),
+                _status(candidate, result),
+            ),
+            faint=not candidate.on_frontier,
         )
+        for candidate in result.candidates
+    )
     return Table(
-        "Loss of accuracy, what is added to be sure of it, and the gap on the validation people; then the numbers on "
-        "the people kept aside, without intervals; ratio: lowest selection rate divided by the highest",
+        "Loss of accuracy, its safety margin and the gap on the validation set; then the numbers on the test set, "
+        "without intervals; ratio: lowest selection rate divided by the highest",
         (
             Column("number"),
             Column("candidate"),
-            Column("loss", numeric=True),
-            Column("margin", numeric=True),
-            Column("gap there", numeric=True),
-            *(Column(name, numeric=True) for name in names),
+            *(
+                Column(name, numeric=True)
+                for name in ("loss", "margin", "validation gap", "accuracy", "AUC", "KS", "gap", "ratio")
+            ),
             Column("within the loss"),
         ),
-        tuple(rows),
+        rows,
         usual="observed",
     )
 
@@ -215,16 +208,16 @@ def _group_table(result: AlternativesResult) -> Table:
     rows = tuple(
         TableRow(
             (
-                one.number,
-                *(_share(one.test.selection_rates[group]) for group in groups),
-                *(_decimal(one.test.smd[group]) for group in groups),
+                candidate.number,
+                *(_share(candidate.test.selection_rates[group]) for group in groups),
+                *(_decimal(candidate.test.smd[group]) for group in groups),
             )
         )
-        for one in result.compared
+        for candidate in result.compared
     )
     return Table(
-        "Selection rates, and standardised mean differences of the scores from the largest group (SMD), on the people "
-        "kept aside, of the given model and the frontier; the JSON has those of every candidate",
+        "Selection rates, and standardised mean differences of the scores from the largest group (SMD), on the test "
+        "set, of the original model and the frontier; the JSON contains those of all candidates",
         (
             Column("number"),
             *(Column(f"selected: {group}", numeric=True) for group in groups),
@@ -239,11 +232,11 @@ def _points(share: float) -> str:
     return f"{100 * share:.2f} points".replace("-", MINUS)
 
 
-def _describe_change(change: Change | None) -> str:
+def _format_change(change: Change | None) -> str:
     if change is None:
         return ""
-    ends = f"{100 * change.value:+.1f} ({100 * change.low:+.1f} to {100 * change.high:+.1f})"
-    return ends.replace("-", MINUS)
+    text = f"{100 * change.value:+.1f} ({100 * change.low:+.1f} to {100 * change.high:+.1f})"
+    return text.replace("-", MINUS)
 
 
 def _share(value: float) -> ReportedNumber:

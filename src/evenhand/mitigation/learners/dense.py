@@ -10,14 +10,26 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import MissingExtraError, ModelError
+from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.mitigation.descent import train_parameters
-from evenhand.mitigation.learners.learner import file_ending, target_labels
+from evenhand.mitigation.learners.learner import OWN_FIT, file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models.additive.network import AdditiveNetwork, LineTerm, TableTerm, network_from_dense
+from evenhand.models.additive.network import (
+    AdditiveNetwork,
+    AttributeTerm,
+    CurveTerm,
+    LineTerm,
+    StepTerm,
+    network_from_dense,
+    plain_line,
+)
 from evenhand.models.blackbox.base import plain_numbers
 from evenhand.models.scorer import Scorer
-from evenhand.schema.attribute import AffineEncoding, Attribute
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema
+
+SINGLE_PRECISION = 1e-5
+"""Tolerance of rounding in networks that read single precision, such as those of Keras."""
 
 DenseLayers: TypeAlias = Sequence[tuple[Floats, Floats]]
 """Weights (inputs, units) and bias (units,) of each layer, with ReLU between the layers."""
@@ -130,41 +142,72 @@ def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:
     Raises:
         ModelError: The network reads an attribute in another way.
     """
-    blocks, bias = [], network.bias
+    try:
+        schema, layers = plain_dense_layers(network, SINGLE_PRECISION)
+    except OptionError as error:
+        raise ModelError(error.message, location=network.name, hint=OWN_FIT) from None
+    for attribute, encoded in zip(network.schema.attributes, schema.attributes, strict=True):
+        if encoded.encoding == "one-hot" != attribute.encoding:
+            raise ModelError(
+                f"expected dense layers, but the network reads {attribute.name!r} through a table of its own",
+                location=network.name,
+                hint=OWN_FIT,
+            )
+    return layers
+
+
+def plain_dense_layers(
+    network: AdditiveNetwork, tolerance: float = 1e-12
+) -> tuple[Schema, list[tuple[Floats, Floats]]]:
+    """Compute the layers of a network over plain inputs, and the schema with the encodings of these inputs.
+
+    Args:
+        network: Network.
+        tolerance: Tolerance of rounding in tables that are linear in a number. Networks of Keras read single precision.
+
+    Raises:
+        OptionError: A number enters the network by bins or a curve, which plain inputs cannot express.
+    """
+    bias = network.bias.copy()
+    attributes, blocks = [], []
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
-        if isinstance(part, LineTerm):
-            scaled = attribute.encoding if isinstance(attribute.encoding, AffineEncoding) else AffineEncoding()
-            block, rest = (part.slope * scaled.scale)[None], part.intercept + part.slope * scaled.offset
-        elif isinstance(part, TableTerm) and attribute.encoding == "one-hot":
-            block, rest = part.rows, np.zeros(part.rows.shape[1])
-        elif isinstance(part, TableTerm):
-            inputs = attribute.inputs(attribute.domain())
-            block, rest = _fit_line(inputs[:, 0], part.rows)
-            if np.abs(inputs @ block + rest - part.rows).max() > 1e-9 * max(1.0, np.abs(part.rows).max()):
-                raise _encoding_error(network, attribute)
-        else:
-            raise _encoding_error(network, attribute)
-        blocks.append(block)
-        bias = bias + rest
-    return [(np.concatenate(blocks), bias), *((layer.weights, layer.bias) for layer in network.layers)]
+        if attribute.lacks_encoding:  # a reader of the file must not have to guess
+            attribute = attribute.model_copy(update={"encoding": "code"})
+        weights = _input_weights(attribute, part, tolerance)
+        if weights is None:
+            attribute = attribute.model_copy(update={"encoding": "one-hot"})
+            weights = _input_weights(attribute, part, tolerance)
+            assert weights is not None, "any table is linear in one-hot inputs"
+        attributes.append(attribute)
+        blocks.append(weights[0])
+        bias += weights[1]
+    layers = [(layer.weights, layer.bias) for layer in network.layers]
+    schema = network.schema.model_copy(update={"attributes": tuple(attributes)})
+    if schema != network.schema:
+        schema = Schema.parse(schema.model_dump())  # properties derived from the old encodings are dropped
+    return schema, [(np.concatenate(blocks), bias), *layers]
 
 
-def _fit_line(inputs: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    """Fit a line through two rows of a table: slope (1, units) and intercept (units,)."""
-    distinct = np.flatnonzero(inputs != inputs[0])
-    if len(distinct) == 0:
-        return np.zeros((1, rows.shape[1])), rows[0]
-    second = distinct[0]
-    slope = (rows[second] - rows[0]) / (inputs[second] - inputs[0])
-    return slope[None], rows[0] - inputs[0] * slope
-
-
-def _encoding_error(network: AdditiveNetwork, attribute: Attribute) -> ModelError:
-    return ModelError(
-        f"expected dense layers, but the network reads {attribute.name!r} through a table of its own",
-        location=network.name,
-        hint="train it with your own function: `fit=module:function`",
-    )
+def _input_weights(attribute: Attribute, part: AttributeTerm, tolerance: float) -> tuple[Floats, Floats] | None:
+    """Compute the weights (inputs, units) of an attribute and its share of the bias. None if this is impossible."""
+    if isinstance(part, StepTerm | CurveTerm):
+        form = "bins" if isinstance(part, StepTerm) else "a curve"
+        raise OptionError(f"{attribute.name!r} enters the network by {form}, which dense layers cannot express")
+    if isinstance(part, LineTerm):
+        slope, intercept = plain_line(attribute)
+        return (part.slope / slope)[None], part.intercept - part.slope / slope * intercept
+    rows = part.rows
+    if attribute.encoding == "one-hot":
+        return rows, np.zeros(rows.shape[1])
+    numbers = attribute.inputs(attribute.domain())[:, 0]
+    low, high = int(numbers.argmin()), int(numbers.argmax())
+    if numbers[low] == numbers[high]:
+        return (np.zeros((1, rows.shape[1])), rows[0]) if (rows == rows[0]).all() else None
+    weights = (rows[high] - rows[low]) / (numbers[high] - numbers[low])
+    rest = rows[low] - weights * numbers[low]
+    # Two values are always on a line. More values are on a line up to rounding.
+    on_line = np.allclose(numbers[:, None] * weights + rest, rows, rtol=tolerance, atol=tolerance)
+    return (weights[None], rest) if on_line else None
 
 
 def train_layers(

@@ -1,17 +1,17 @@
-"""Inequalities that every rule with weights keeps, and none but such rules: what makes the linear program tight.
+"""Valid inequalities of rules with weights, which tighten the linear program.
 
-A rule with weights w accepts cell x if ``w x >= t``. Take cells x_i with whole factors a_i > 0 and cells y_k with
-factors b_k > 0, both adding up to the same, and ``D = sum a_i x_i - sum b_k y_k``. Were all x_i accepted and all y_k
-not, ``w D`` would be above 0. Where w lies in a box in which ``w D <= 0``, that cannot be, and decisions z keep
+A rule with weights w accepts cell x if ``w x >= t``. Take cells x_i with integer factors a_i > 0 and cells y_k with
+factors b_k > 0 of equal sum, and ``D = sum a_i x_i - sum b_k y_k``. If all x_i were accepted and all y_k refused, ``w
+D`` would be positive. If w lies in a box where ``w D <= 0``, this is impossible, and decisions z satisfy
 
     sum a_i z(x_i) - sum b_k z(y_k)  <=  sum a_i - smallest factor
 
-With one cell on each side this says that who has more of what counts is not decided worse. With ``D = 0`` it holds
-whatever the weights are (Elgot, "Truth functions realizable by single threshold organs", 1961). By the theorem of the
-alternative they are enough: decisions that break none of them are those of a rule with weights in the box.
+With one cell on each side it states that a cell with more of the favoured features is not decided worse. With ``D = 0``
+it holds for all weights (Elgot, "Truth functions realizable by single threshold organs", 1961). By the theorem of the
+alternative, decisions that satisfy all inequalities are those of a rule with weights in the box.
 
-Points of a scorecard and its threshold are whole, so accepted and refused cells are at least 1 apart, and ``w D <
-sum a_i`` is enough.
+The points of a scorecard and its threshold are integers, so accepted and refused cells differ by at least 1, and ``w D
+< sum a_i`` is sufficient.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.refutation.config import POINTS
 
-NEAR = 1e-6
-"""Violations below this are not looked at."""
+TOLERANCE = 1e-6
+"""Smaller violations are ignored."""
 
-MULTIPLES = 120
-"""Whole factors are looked for up to this multiple of the smallest one."""
+MAX_MULTIPLE = 120
+"""Maximum multiple of the smallest factor in the search for integer factors."""
 
 
 class Cut(NamedTuple):
-    """One inequality: ``factors @ z[cells] <= limit``; factors are positive for x and negative for y."""
+    """Inequality ``factors @ z[cells] <= limit``. Factors are positive for x and negative for y."""
 
     cells: tuple[int, ...]
     factors: tuple[int, ...]
 
     @property
     def limit(self) -> int:
-        """What the left side is at most."""
-        return sum(one for one in self.factors if one > 0) - min(map(abs, self.factors))
+        """Maximum of the left side."""
+        return sum(factor for factor in self.factors if factor > 0) - min(map(abs, self.factors))
 
 
 class WeightBox(NamedTuple):
-    """Which weights are meant: ``low <= w <= high``. Of weights of any size only the sign counts: -1 to 1 means any."""
+    """Box of weights: ``low <= w <= high``. Only the sign of real weights matters, so -1 to 1 covers all."""
 
     low: Floats
     high: Floats
@@ -52,85 +52,82 @@ class WeightBox(NamedTuple):
 
     @classmethod
     def of(cls, features: int, *, whole: bool) -> Self:
-        """Return the box of all weights, or of all points of a scorecard."""
+        """Create the box of all real weights, or of all points of a scorecard."""
         reach = np.full(features, float(POINTS if whole else 1))
         return cls(-reach, reach, whole)
 
     def largest(self, difference: Integers) -> float:
-        """Return the largest ``w D`` in the box."""
+        """Compute the maximum of ``w D`` in the box."""
         return float(np.where(difference > 0, difference * self.high, difference * self.low).sum())
 
     def implies(self, features: Integers) -> Booleans:
-        """Return whether accepting one cell implies accepting another, shape (cells, cells)."""
+        """Find pairs of cells for which acceptance of the first implies acceptance of the second, (cells, cells)."""
         missing = 1 - features
-        # The largest w (x - y): what x has more counts with its high end, what y has more with minus its low end.
+        # The maximum of w (x - y): features of x alone count with the upper end, those of y alone with the lower end.
         most = (features * self.high) @ missing.T - missing @ (features * self.low).T
         return np.asarray(most <= 0)
 
     def cut_at(self, feature: int, at: float) -> tuple[Self, Self]:
-        """Return what is up to ``at`` in one weight, and what is above; without whole points both hold 0."""
+        """Split the box at a value of one weight. For real weights, both halves contain the value."""
         low, high = self.low.copy(), self.high.copy()
         high[feature], low[feature] = at, at + 1 if self.whole else at
         return self._replace(high=high), self._replace(low=low)
 
 
 class PairSums:
-    """Pairs of cells whose features add up to the same: of such pairs one cannot be accepted and the other refused."""
+    """Pairs of cells with equal sums of features. Of two such pairs, not one can be accepted and the other refused."""
 
     def __init__(self, features: Integers) -> None:
         cells, width = features.shape
-        self.first, self.second = np.triu_indices(cells, 1)
+        first, second = np.triu_indices(cells, 1)
         code = features @ (3 ** np.arange(width, dtype=np.int64))
-        sums = code[self.first] + code[self.second]
-        order = np.argsort(sums, kind="stable")
-        starts = np.flatnonzero(np.append(True, np.diff(sums[order]) > 0)) if len(order) else np.zeros(0, np.int64)
-        several = np.append(starts[1:], len(order)) - starts > 1
-        keep = np.repeat(several, np.append(starts[1:], len(order)) - starts) if len(order) else np.zeros(0, bool)
-        self.first, self.second = self.first[order[keep]], self.second[order[keep]]
-        sizes = (np.append(starts[1:], len(order)) - starts)[several] if len(order) else np.zeros(0, np.int64)
-        self.starts = np.append(0, np.cumsum(sizes))
+        _, number, sizes = np.unique(code[first] + code[second], return_inverse=True, return_counts=True)
+        order = np.argsort(number, kind="stable")
+        order = order[sizes[number[order]] > 1]
+        self.first, self.second = first[order], second[order]
+        self.starts = np.append(0, np.cumsum(sizes[sizes > 1]))
 
     def separate(self, decisions: Floats, most: int) -> Iterator[Cut]:
-        """Yield inequalities that decisions (cells,) break, the worst first."""
+        """Yield inequalities that decisions (cells,) violate, the most violated first."""
         if len(self.starts) < 2:
             return
         sums = decisions[self.first] + decisions[self.second]
-        high, low = (way.reduceat(sums, self.starts[:-1]) for way in (np.maximum, np.minimum))
-        broken = high - low - 1
-        for at in np.argsort(-broken)[:most]:
-            if broken[at] <= NEAR:
+        high, low = (extreme.reduceat(sums, self.starts[:-1]) for extreme in (np.maximum, np.minimum))
+        violation = high - low - 1
+        for at in np.argsort(-violation)[:most]:
+            if violation[at] <= TOLERANCE:
                 return
-            here = slice(self.starts[at], self.starts[at + 1])
-            one, two = (self.starts[at] + int(pick(sums[here])) for pick in (np.argmax, np.argmin))
-            cells = (self.first[one], self.second[one], self.first[two], self.second[two])
+            block = slice(self.starts[at], self.starts[at + 1])
+            largest, smallest = (self.starts[at] + int(pick(sums[block])) for pick in (np.argmax, np.argmin))
+            cells = (self.first[largest], self.second[largest], self.first[smallest], self.second[smallest])
             yield Cut(tuple(map(int, cells)), (1, 1, -1, -1))
 
 
 def separate_pairs(implies: Booleans, decisions: Floats, most: int, each: int = 3) -> Iterator[Cut]:
-    """Yield broken inequalities of one cell on each side, the worst first, few for every cell."""
-    broken = np.where(implies, decisions[:, None] - decisions, 0.0)
-    ones, others = np.nonzero(broken > NEAR)
-    seen = np.zeros((2, len(decisions)), dtype=np.int64)
-    for at in np.argsort(-broken[ones, others])[:most]:
-        one, other = int(ones[at]), int(others[at])
-        if seen[0, one] < each and seen[1, other] < each:
-            seen[0, one] += 1
-            seen[1, other] += 1
-            yield Cut((one, other), (1, -1))
+    """Yield violated inequalities with one cell on each side, the most violated first, at most ``each`` per cell."""
+    violation = np.where(implies, decisions[:, None] - decisions, 0.0)
+    rows, columns = np.nonzero(violation > TOLERANCE)
+    used = np.zeros((2, len(decisions)), dtype=np.int64)
+    for at in np.argsort(-violation[rows, columns])[:most]:
+        row, column = int(rows[at]), int(columns[at])
+        if used[0, row] < each and used[1, column] < each:
+            used[0, row] += 1
+            used[1, column] += 1
+            yield Cut((row, column), (1, -1))
 
 
 class FittedWeights(NamedTuple):
-    """Weights that decide as wanted, or the inequality that forbids it; neither where no whole factors are found."""
+    """Weights with the required decisions, or the inequality that excludes them. Both are None if neither is found."""
 
     weights: Floats | None
     cut: Cut | None
 
 
 def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> FittedWeights:
-    """Return weights in a box that accept certain cells and no others, or why there are none.
+    """Find weights in a box that accept exactly the required cells, or an inequality that excludes them.
 
-    The linear program pushes the cells apart: ``s_c (w x_c - t) >= r - v`` with s = 1 for accepted cells and -1 for
-    others, and least v. Its dual says which cells cannot be parted.
+    The linear program separates the cells: ``s_c (w x_c - t) >= r - v`` with s = 1 for accepted cells and -1 for
+    others, and minimal v. Its dual identifies cells that cannot be separated.
     """
     from scipy.optimize import linprog
 
@@ -145,28 +142,28 @@ def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> Fitte
         (low if box.whole or low == 0 else -reach, high if box.whole or high == 0 else reach)
         for low, high in zip(box.low, box.high, strict=True)
     ]
-    solved = linprog(
+    solution = linprog(
         np.append(np.zeros(width + 1), 1.0),
         A_ub=rows,
         b_ub=np.full(len(features), -0.5 if box.whole else -1.0),
         bounds=[*ends, (None, None), (0, None)],
         method="highs-ds",
     )
-    if solved.x is None:
+    if solution.x is None:
         return FittedWeights(None, None)
-    if solved.fun < NEAR:
-        return FittedWeights(np.asarray(solved.x[:width]), None)
-    dual = -np.asarray(solved.ineqlin.marginals)
-    return FittedWeights(None, _whole_factors(features, accepted, dual, box))
+    if solution.fun < TOLERANCE:
+        return FittedWeights(np.asarray(solution.x[:width]), None)
+    dual = -np.asarray(solution.ineqlin.marginals)
+    return FittedWeights(None, _integer_cut(features, accepted, dual, box))
 
 
-def _whole_factors(features: Integers, accepted: Booleans, dual: Floats, box: WeightBox) -> Cut | None:
-    """Return the inequality that a dual means, in whole numbers; None if none is found."""
+def _integer_cut(features: Integers, accepted: Booleans, dual: Floats, box: WeightBox) -> Cut | None:
+    """Convert a dual to an inequality with integer factors, or None."""
     cells = np.flatnonzero(dual > 1e-7)
     if not len(cells):
         return None
     share = dual[cells] / dual[cells].min()
-    for multiple in range(1, MULTIPLES):
+    for multiple in range(1, MAX_MULTIPLE):
         factors = np.rint(multiple * share).astype(np.int64) * np.where(accepted[cells], 1, -1)
         if np.abs(np.abs(factors) - multiple * share).max() > 1e-3 * multiple:
             continue
@@ -177,7 +174,7 @@ def _whole_factors(features: Integers, accepted: Booleans, dual: Floats, box: We
 
 
 def is_valid(cut: Cut, features: Integers, box: WeightBox) -> bool:
-    """Return whether every rule with weights in a box keeps an inequality."""
+    """Check that all rules with weights in a box satisfy an inequality."""
     factors = np.array(cut.factors)
     if factors.sum() != 0:
         return False

@@ -1,9 +1,11 @@
-"""Binary features of people, said as conditions in a file, and the cells of people who have them alike."""
+"""Binary features of people, given as conditions in a file, and cells of people with equal features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,100 +22,106 @@ from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import count_needed
 
 FeatureSource: TypeAlias = Path | str | Mapping[str, Any] | Sequence[str]
-"""A file of features, or what stands in it; or conditions alone."""
+"""File of features, its content, or a list of conditions."""
 
-MOST_FEATURES, MOST_GROUPS, LEAST = 30, 20, 30
-"""Features and groups, at most; groups with fewer people are taken together."""
+MAX_FEATURES, MAX_GROUPS, MIN_GROUP_SIZE = 30, 20, 30
+"""Maximum numbers of features and groups, and minimum size of a group. Smaller groups are pooled."""
 
-EXAMPLE = "such as:\n     features:\n       - age >= 35\n       - housing == own"
+EXAMPLE = "for example:\n     features:\n       - age >= 35\n       - housing == own"
 
 
 class FeatureFile(NamedTuple):
-    """Conditions on attributes by name: features, and groups where these are said."""
+    """Conditions by name: features, and groups if there are any."""
 
     features: dict[str, Constraint]
     groups: dict[str, Constraint]
 
 
 def read_features(source: FeatureSource, schema: Schema) -> FeatureFile:
-    """Return features, conditions such as ``age >= 35`` or ``housing == own``, and groups if there are any.
+    """Read features, conditions such as ``age >= 35`` or ``housing == own``, and groups.
 
     Args:
-        source: a file with the entry ``features``, a list of conditions or a mapping of names to conditions, and maybe
-            ``groups``, such a mapping; or what stands in such a file; or a list of conditions.
-        schema: of the people.
+        source: File with the entry ``features``, a list of conditions or a mapping from names to conditions, and
+            optionally ``groups``, such a mapping. Or the content of such a file, or a list of conditions.
+        schema: Data schema.
 
     Raises:
-        OptionError: the file cannot be read, or a condition makes no sense; the message points at the place.
+        OptionError: The file cannot be read, or a condition is invalid. The message contains the location.
     """
-    place, given = "`features=`", source
+    location, content = "`features=`", source
     if isinstance(source, str | Path):
-        place = str(source)
-        given = read_configuration(Path(source), example="features.yaml", entries="features, a list of conditions")
+        location = str(source)
+        content = read_configuration(Path(source), example="features.yaml", entries="features, a list of conditions")
     elif not isinstance(source, Mapping):
-        given = {"features": list(source)}
-    assert isinstance(given, Mapping)
-    for name in given:
+        content = {"features": list(source)}
+    assert isinstance(content, Mapping)
+    for name in content:
         if name not in ("features", "groups"):
-            raise unknown_entry(str(name), ("features", "groups"), place)
-    if "features" not in given:
-        raise OptionError("`features` is missing", location=place, hint=EXAMPLE)
-    features = _read_conditions(given["features"], schema, f"{place}, features", MOST_FEATURES)
-    groups = _read_conditions(given["groups"], schema, f"{place}, groups", MOST_GROUPS) if "groups" in given else {}
-    return FeatureFile(features, groups)
+            raise unknown_entry(str(name), ("features", "groups"), location)
+    if "features" not in content:
+        raise OptionError("`features` is missing", location=location, hint=EXAMPLE)
+    parts = {
+        name: _read_conditions(content[name], schema, f"{location}, {name}", most)
+        for name, most in (("features", MAX_FEATURES), ("groups", MAX_GROUPS))
+        if name in content
+    }
+    return FeatureFile(parts["features"], parts.get("groups", {}))
 
 
-def _read_conditions(given: Any, schema: Schema, place: str, most: int) -> dict[str, Constraint]:
-    named = list(given.items()) if isinstance(given, Mapping) else given
-    if not isinstance(named, list) or not 1 <= len(named) <= most:
-        count = f"{len(named)} are given" if isinstance(named, list) else f"got {given!r}"
-        raise OptionError(f"expected 1 to {most} conditions, {count}", location=place, hint=EXAMPLE)
-    pairs = [one if isinstance(given, Mapping) else (one, one) for one in named]
-    for pair in pairs:
-        wrong = next((one for one in pair if not isinstance(one, str) or not one.strip()), None)
-        if wrong is not None:
-            raise OptionError(f"expected a condition, got {wrong!r}", location=place, hint="such as age >= 35")
-    found: dict[str, Constraint] = {}
-    for number, (name, condition) in enumerate(pairs, 1):
-        if name.strip() in found:
-            raise OptionError(f"{name.strip()!r} is there twice", location=place)
-        found[name.strip()] = parse_constraint(condition, schema.attributes, location=f"{place}, {number}")
-    return found
+def _read_conditions(content: Any, schema: Schema, location: str, most: int) -> dict[str, Constraint]:
+    entries = list(content.items()) if isinstance(content, Mapping) else content
+    if not isinstance(entries, list) or not 1 <= len(entries) <= most:
+        count = f"{len(entries)}" if isinstance(entries, list) else repr(content)
+        raise OptionError(f"expected 1 to {most} conditions, got {count}", location=location, hint=EXAMPLE)
+    conditions: dict[str, Constraint] = {}
+    pairs = entries if isinstance(content, Mapping) else [(condition, condition) for condition in entries]
+    for number, pair in enumerate(pairs, 1):
+        invalid = [text for text in pair if not isinstance(text, str) or not text.strip()]
+        if invalid:
+            raise OptionError(
+                f"expected a condition, got {invalid[0]!r}", location=location, hint="for example age >= 35"
+            )
+        name = pair[0].strip()
+        if name in conditions:
+            raise OptionError(f"{name!r} occurs twice", location=location, hint="remove one of them")
+        conditions[name] = parse_constraint(pair[1], schema.attributes, location=f"{location}, {number}")
+    return conditions
 
 
 def holds(condition: Constraint, individuals: Floats) -> Booleans:
-    """Return for whom a condition holds, shape (n,); it does not where a value that it names is missing."""
+    """Evaluate a condition, shape (n,). It is false if a value that it uses is missing."""
     return np.asarray(condition.holds(individuals) & ~np.isnan(individuals[:, condition.columns]).any(axis=1))
 
 
-def find_groups(people: People, named: Mapping[str, Constraint]) -> tuple[Integers, dict[str, str]]:
-    """Return everybody's group, shape (n,), and the groups: names and conditions.
+def find_groups(people: People, groups: Mapping[str, Constraint]) -> tuple[Integers, dict[str, str]]:
+    """Find the group of each person, shape (n,), and return it with the conditions of the groups.
 
     Args:
-        people: those who are compared.
-        named: the groups; without any these are the joint values of the protected attributes, and groups of fewer than
-            ``LEAST`` people are taken together.
+        people: People.
+        groups: Conditions of the groups. Without any, the groups are the joint values of the protected attributes, and
+            those smaller than ``MIN_GROUP_SIZE`` are pooled.
 
     Raises:
-        OptionError: nothing says what the groups are, or they are too many.
-        DataError: there is one group alone, or somebody is in none or several.
+        OptionError: There are no groups and no protected attributes, or too many groups.
+        DataError: There is a single group, or a person is in no or several groups.
     """
-    conditions = dict(named) or _joint_values(people)
-    member = np.stack([holds(one, people.individuals) for one in conditions.values()])
-    often = member.sum(axis=0)
-    if (often != 1).any():
-        wrong = "none" if (often == 0).any() else "several"
-        count = int((often == 0).sum() if wrong == "none" else (often > 1).sum())
+    conditions = dict(groups) or _joint_values(people)
+    members = np.stack([holds(condition, people.individuals) for condition in conditions.values()])
+    counts = members.sum(axis=0)
+    if (counts != 1).any():
+        none = int((counts == 0).sum())
+        number, word = (none, "none") if none else (int((counts > 1).sum()), "several")
         raise DataError(
-            f"expected everybody in one group, got {count:,} people in {wrong} of: {', '.join(conditions)}",
-            hint="say the groups in the file of features, as `groups:`, names with a condition each",
+            f"expected each person in one group, got {number:,} people in {word} of: {', '.join(conditions)}",
+            hint="define the groups in the file of features, as `groups:` with names and conditions",
         )
-    empty = [name for name, own in zip(conditions, member, strict=True) if not own.any()]
+    empty = [name for name, mask in zip(conditions, members, strict=True) if not mask.any()]
     if empty:
-        raise DataError(f"there is no one in the group {empty[0]!r}")
+        raise DataError(f"the group {empty[0]!r} is empty", hint="change its condition")
     if len(conditions) < 2:
-        raise DataError("all people are in one group, and there is nothing to compare")
-    return member.argmax(axis=0).astype(np.int64), {name: one.text for name, one in conditions.items()}
+        raise DataError("expected two groups or more, got one", hint="protect other attributes, or define groups")
+    texts = {name: condition.text for name, condition in conditions.items()}
+    return members.argmax(axis=0).astype(np.int64), texts
 
 
 def _joint_values(people: People) -> dict[str, Constraint]:
@@ -121,40 +129,38 @@ def _joint_values(people: People) -> dict[str, Constraint]:
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     columns = people.individuals[:, [schema.position(name) for name in schema.protected]]
-    kept, counts = np.unique(columns[~np.isnan(columns).any(axis=1)], axis=0, return_counts=True)
-    words = [
-        {name: schema[name].text(entry) for name, entry in zip(schema.protected, row, strict=True)} for row in kept
-    ]
-    texts = [
-        " and ".join(
-            f"{quote_word(name)} == {quote_word(one) if schema[name].values is not None else one}"
-            for name, one in each.items()
+    rows, counts = np.unique(columns[~np.isnan(columns).any(axis=1)], axis=0, return_counts=True)
+    groups: dict[str, str] = {}
+    small = []
+    for row, count in zip(rows, counts, strict=True):
+        words = {name: schema[name].text(entry) for name, entry in zip(schema.protected, row, strict=True)}
+        text = " and ".join(
+            f"{quote_word(name)} == {quote_word(word) if schema[name].values is not None else word}"
+            for name, word in words.items()
         )
-        for each in words
-    ]
-    found = {
-        ", ".join(each.values()): text for each, text, count in zip(words, texts, counts, strict=True) if count >= LEAST
-    }
-    small = [text for text, count in zip(texts, counts, strict=True) if count < LEAST]
-    if len(found) + bool(small) > MOST_GROUPS or (len(small) > MOST_GROUPS and len(found) < 2):
+        if count >= MIN_GROUP_SIZE:
+            groups[", ".join(words.values())] = text
+        else:
+            small.append(text)
+    if len(groups) + bool(small) > MAX_GROUPS or (len(small) > MAX_GROUPS and len(groups) < 2):
         raise OptionError(
-            f"the protected attributes make {len(kept)} groups, at most {MOST_GROUPS} are compared",
-            hint="say them in the file of features, such as:\n     groups:\n       under 40: age < 40\n       others: "
-            "age >= 40",
+            f"expected at most {MAX_GROUPS} groups of the protected attributes, got {len(rows)}",
+            hint="define groups in the file of features, for example:\n     groups:\n       under 40: age < 40\n"
+            "       others: age >= 40",
         )
     if small:
-        found["others"] = " or ".join(f"({text})" for text in small)
-    return {name: parse_constraint(text, schema.attributes, location="group") for name, text in found.items()}
+        groups["others"] = " or ".join(f"({text})" for text in small)
+    return {name: parse_constraint(text, schema.attributes, location="group") for name, text in groups.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureCells:
-    """How many people have the same features, by group and true label: all that a rule on the features can tell.
+    """Numbers of people with equal features, by group and true label.
 
     Attributes:
-        features: of each cell, shape (cells, features), 0 or 1.
-        counts: people by cell, group, and whether the true label is the favourable one, shape (cells, groups, 2).
-        need: Correct decisions that a rule must make.
+        features: Features of each cell, shape (cells, features), 0 or 1.
+        counts: People by cell, group and whether the true label is favourable, shape (cells, groups, 2).
+        need: Required number of correct decisions.
     """
 
     features: Integers
@@ -165,48 +171,47 @@ class FeatureCells:
     def of(
         cls, features: Integers, group: Integers, favourable: Booleans, groups: int, need: int
     ) -> tuple[FeatureCells, Integers]:
-        """Return the table of people (n, ...), and the cell of each, shape (n,)."""
-        kept, cell = np.unique(features, axis=0, return_inverse=True)
+        """Count people (n, ...), and return the table with the cell of each person, shape (n,)."""
+        distinct, cell = np.unique(features, axis=0, return_inverse=True)
         cell = cell.reshape(-1).astype(np.int64)
-        counts = np.zeros((len(kept), groups, 2), dtype=np.int64)
+        counts = np.zeros((len(distinct), groups, 2), dtype=np.int64)
         np.add.at(counts, (cell, group, favourable.astype(np.int64)), 1)
-        return cls(kept, counts, need), cell
+        return cls(distinct, counts, need), cell
 
     @property
     def people(self) -> int:
-        """How many people there are."""
+        """Number of people."""
         return int(self.counts.sum())
 
     @property
     def base(self) -> int:
-        """How many are decided rightly when no one is accepted."""
+        """Number of correct decisions if no one is accepted."""
         return int(self.counts[:, :, 0].sum())
 
-    @property
+    @cached_property
     def gains(self) -> Integers:
-        """How many more are decided rightly when a cell is accepted, shape (cells,)."""
+        """Additional correct decisions from accepting each cell, shape (cells,)."""
         return np.asarray((self.counts[:, :, 1] - self.counts[:, :, 0]).sum(axis=1))
 
     @property
     def most_right(self) -> int:
-        """How many any rule on these features can decide rightly, at most."""
+        """Maximum number of correct decisions of any rule."""
         return self.base + int(np.maximum(self.gains, 0).sum())
 
     @property
-    def shares(self) -> Floats:
-        """Share of each group that is in a cell, shape (groups, cells)."""
-        sizes = self.counts.sum(axis=2)
-        return np.asarray((sizes / sizes.sum(axis=0)).T)
+    def whole(self) -> Floats:
+        """Lower and upper ends of all decisions, shape (2, cells)."""
+        return np.stack([np.zeros(len(self.features)), np.ones(len(self.features))])
 
-    @property
+    @cached_property
     def differences(self) -> Floats:
-        """Shares of one group minus those of another, for every ordered pair, shape (pairs, cells)."""
-        shares = self.shares
-        groups = range(len(shares))
-        return np.stack([shares[one] - shares[two] for one in groups for two in groups if one != two])
+        """Share of one group minus that of another in each cell, for each ordered pair, shape (pairs, cells)."""
+        sizes = self.counts.sum(axis=2)
+        shares = (sizes / sizes.sum(axis=0)).T
+        return np.stack([shares[a] - shares[b] for a, b in permutations(range(len(shares)), 2)])
 
     def measure(self, decisions: Floats) -> tuple[float, float]:
-        """Return how many are decided rightly, and the gap, under decisions (cells,) from 0 to 1."""
+        """Compute the number of correct decisions and the gap of decisions (cells,) from 0 to 1."""
         return self.base + float(self.gains @ decisions), float((self.differences @ decisions).max())
 
 
@@ -214,29 +219,29 @@ def correct_decisions_needed(accuracy: float | None, given: int | None, people: 
     """Compute the number of correct decisions that a rule must make.
 
     Args:
-        accuracy: Accuracy that was asked for; None stands for that of the given model.
-        given: Correct decisions of the given model; None without a model.
+        accuracy: Accuracy floor. None for the accuracy of the original model.
+        given: Number of correct decisions of the original model. None without a model.
         people: Number of people.
 
     Raises:
-        OptionError: Neither an accuracy nor a model is given.
+        OptionError: There is neither an accuracy nor a model.
     """
     if accuracy is not None:
         return count_needed(accuracy, people)
     if given is None:
         raise OptionError(
-            "without a model the accuracy that a rule must reach is needed",
+            "without a model, the accuracy that a rule must reach is required",
             location="`accuracy=`",
-            hint="such as accuracy 0.82; or give the model, whose accuracy it is then",
+            hint="set it, for example to 0.82, or pass a model to use its accuracy",
         )
     return given
 
 
 def require_labels(people: People) -> Booleans:
-    """Return who truly has the favourable label, shape (n,).
+    """Return the mask of favourable true labels, shape (n,).
 
     Raises:
-        DataError: there are no true labels.
+        DataError: There are no true labels.
     """
     try:
         return people.favourable

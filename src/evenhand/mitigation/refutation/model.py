@@ -1,4 +1,4 @@
-"""The rule that a refutation found, as a model of its own; and the record of a search that a refutation is added to."""
+"""Witness of a refutation as a model, and records of searches that a refutation is added to."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from evenhand.schema.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class RuleModel:
-    """A rule on binary features as a scorer of two labels.
+    """Rule on binary features as a scorer of two labels.
 
     Attributes:
-        schema, classes, favourable, name: as of any scorer. features: conditions.
-        weights, threshold: who is accepted; or tree.
+        schema, classes, favourable, name: As for any scorer.
+        features: Conditions.
+        weights, threshold: Weights and threshold, or None for a tree.
+        tree: Tree, or None.
     """
 
     schema: Schema
@@ -39,52 +41,50 @@ class RuleModel:
     label_only: bool = True
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the label of each, shape (n,)."""
-        bits = np.stack([holds(one, individuals) for one in self.features], axis=1).astype(np.int64)
+        """Predict the label of each individual, shape (n,)."""
+        bits = np.stack([holds(condition, individuals) for condition in self.features], axis=1).astype(np.int64)
         if self.weights is not None:
             accepted = bits @ np.array(self.weights) >= self.threshold - 1e-9
         else:
-            assert self.tree is not None
+            assert self.tree is not None, "a rule has weights or a tree"
             accepted = apply_tree(self.tree, bits)
         return np.where(accepted, self.favourable, 1 - self.favourable).astype(np.int64)
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return 1 for the label of each and 0 for the other, shape (n, 2)."""
+        """Return 1 for the predicted label and 0 for the other, shape (n, 2)."""
         return np.asarray(np.eye(2)[self.predict(individuals)])
 
 
 def save_witness(result: RefutationResult, schema: Schema, path: Path) -> tuple[Path, ...]:
-    """Write the rule that a refutation found as a model, to a .joblib or .pkl file.
+    """Write the witness of a refutation as a model, to a .joblib or .pkl file.
 
     Raises:
-        OptionError: there is none, or it consists of decisions by cell.
+        OptionError: There is no witness, or it consists of decisions by cell.
     """
     witness = result.witness
     if witness is None or (witness.weights is None and witness.tree is None):
         raise OptionError("there is no rule to write", location=str(path))
     classes = tuple(schema.target.values or ())
-    favourable = [str(one) for one in classes].index(result.favourable)
-    features = tuple(parse_constraint(one, schema.attributes) for one in result.features.values())
+    features = tuple(parse_constraint(condition, schema.attributes) for condition in result.features.values())
     model = RuleModel(
         schema,
         classes,
-        favourable,
+        [str(label) for label in classes].index(result.favourable),
         f"{result.family} rule",
         features,
         witness.weights,
         witness.threshold or 0.0,
         None if witness.tree is None else read_tree(witness.tree),
     )
-    read = {column for one in features for column in one.columns}
-    unread = tuple(one.name for at, one in enumerate(schema.attributes) if at not in read)
-    return SaveScorer(model, unread)(path)
+    used = {column for condition in features for column in condition.columns}
+    return SaveScorer(model, tuple(name for at, name in enumerate(schema.names) if at not in used))(path)
 
 
 def read_search_record(path: Path) -> AlternativesResult:
     """Read the record of a search for alternatives, to which a refutation is added.
 
     Raises:
-        DataError: the file is another one, which is kept.
+        DataError: The file is not such a record. It is kept.
     """
     try:
         return AlternativesResult.from_json(path.read_text(encoding="utf-8"))

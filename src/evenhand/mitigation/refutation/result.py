@@ -1,4 +1,4 @@
-"""The result of a refutation, which is also the file that is checked."""
+"""Result of a refutation, which is also the certificate file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class CellCounts(ResultPart):
-    """People who have the same features.
+    """People with equal features.
 
     Attributes:
-        features: 1 for each feature that holds and 0 for others, in order.
-        counts: by group, how many have another true label than the favourable one, and how many have that.
+        features: 1 for each feature that holds and 0 for the others, in order.
+        counts: For each group, the numbers of unfavourable and favourable true labels.
     """
 
     features: str
@@ -28,15 +28,17 @@ class CellCounts(ResultPart):
 
 
 class WitnessRule(ResultPart):
-    """The rule with the least gap that was found, counted on the people.
+    """Rule with the smallest gap found, evaluated on the people.
 
     Attributes:
-        words: what it does. weights, threshold: of a rule with weights, which accepts whose weights add up to the
-            threshold.
-        tree: of a tree, in its questions' order: ``feature ? (holds) : (does not)``, with accept and refuse.
-        decisions: by cell, with which probability it accepts: 0 or 1 but for the family ``any``.
-        right: people decided rightly; expected, where some are decided by lot. accuracy: the same as a share.
-        gap: largest difference of two groups' selection rates. selection_rates: by group.
+        words: Description.
+        weights, threshold: Weights of the features, and minimum sum of an accepted person.
+        tree: Tree as text: ``feature ? (if it holds) : (otherwise)``, with accept and refuse.
+        decisions: Probability of acceptance in each cell: 0 or 1 except in the family ``any``.
+        right: Number of correct decisions, expected if decisions are random.
+        accuracy: Accuracy.
+        gap: Largest difference between the selection rates of two groups.
+        selection_rates: Selection rate of each group.
     """
 
     words: str
@@ -51,17 +53,19 @@ class WitnessRule(ResultPart):
 
 
 class GivenStanding(ResultPart):
-    """Accuracy and gap of the given model on the same people."""
+    """Accuracy and gap of the original model for the same people."""
 
     accuracy: float
     gap: float
 
 
 class FloorBound(ResultPart):
-    """What is proved of every decision on the features at one accuracy floor.
+    """Proved bound for all decisions by the features at one accuracy floor.
 
     Attributes:
-        accuracy: the floor. bound: no decisions that reach it have a smaller gap. proof: the multipliers.
+        accuracy: Floor.
+        bound: Lower bound of the gap.
+        proof: Multipliers.
     """
 
     accuracy: float
@@ -70,14 +74,14 @@ class FloorBound(ResultPart):
 
 
 class RefutationProof(ResultPart):
-    """What proves the bound, for a check in exact arithmetic.
+    """Proof of the bound, for a check in exact arithmetic.
 
     Attributes:
-        cuts: inequalities between decisions, each ``cell:factor`` for its cells.
-        parts: the proof, each part before its halves: ``weight J AT`` is split into weights up to AT and above,
-            ``cell C`` into refused and accepted; ``bound FLOOR; PAIRS; CUT:VALUE ...`` has its multipliers, in parts of
-            10^12. No parts: all trees were looked at, or no decisions reach the floor.
-        anything: the same for any decisions by the features.
+        cuts: Inequalities between decisions, each as ``cell:factor`` for its cells.
+        parts: Parts of the proof, each before its halves. ``weight J AT`` is split into weights up to AT and above,
+            ``cell C`` into refused and accepted. ``bound FLOOR; PAIRS; CUT:VALUE ...`` has its multipliers in units of
+            10^-12. Without parts, all trees were enumerated, or no decisions reach the floor.
+        anything: Proof for any decisions by the features.
     """
 
     cuts: tuple[str, ...] = ()
@@ -86,27 +90,32 @@ class RefutationProof(ResultPart):
 
 
 class RefutationResult(Result):
-    """The least gap of selection rates at an accuracy floor among all rules of a family, or a proved bound of it.
+    """Smallest gap in selection rates at an accuracy floor in a family of rules, or a proved bound.
 
     Attributes:
-        model: the given model, if there is one. data: what the people are called. target, favourable: what is decided.
-        family, depth: the rules that the answer is about; questions of a tree. points: of a scorecard, at most.
-        features, groups: name -> condition.
-        people: Number of people. accuracy: Accuracy floor. need: Correct decisions that reach it: the smallest count
-            with ``need / people >= accuracy``.
-        cells: people with the same features.
-        verdict: ``exact``: the witness has the least gap there is; ``bounded``: no rule has less than ``bound``;
-            ``infeasible``: no rule of the family reaches the floor, which is proved; ``open``: none was found, and one
-            may exist, with a gap of at least ``bound``.
-        bound: no rule of the family that reaches the floor has a smaller gap on these people; None if infeasible.
-        any_bound: the same of any decisions by the features, by lot too; None if not even these reach the floor.
-        most_accurate: the largest accuracy that any decisions by the features reach.
-        witness: the rule found. given: how the given model stands.
-        curve: what is proved of any decisions at other floors.
-        proof: what is checked.
-        parts: into how many the search was split. stopped: whether a limit was reached. interrupted: whether somebody
-            stopped it.
-        notes: what else a reader must know.
+        model: Name of the original model, if there is one.
+        data: Name of the data.
+        target, favourable: Target and favourable label.
+        family, depth, points: Family of rules, depth of trees, and maximum points of a scorecard.
+        features, groups: Conditions by name.
+        people: Number of people.
+        accuracy: Accuracy floor.
+        need: Number of correct decisions at the floor: the smallest count with ``need / people >= accuracy``.
+        cells: People by features.
+        verdict: ``exact``: the witness has the smallest possible gap; ``bounded``: no rule has a gap below ``bound``;
+            ``infeasible``: no rule of the family reaches the floor, which is proved; ``open``: no rule was found, but
+            one may exist, with a gap of at least ``bound``.
+        bound: Lower bound of the gap of rules that reach the floor, for these people. None if infeasible.
+        any_bound: Lower bound for any decisions by the features, also randomised. None if these do not reach the floor.
+        most_accurate: Largest accuracy of any decisions by the features.
+        witness: Best rule found.
+        given: Accuracy and gap of the original model.
+        curve: Bounds for any decisions at other floors.
+        proof: Proof.
+        parts: Number of parts of the search.
+        stopped: Whether a limit was reached.
+        interrupted: Whether an interrupt ended the search.
+        notes: Notes.
     """
 
     chart = "refutation.draw_refutation"
@@ -139,20 +148,18 @@ class RefutationResult(Result):
     notes: tuple[str, ...] = ()
 
     def document(self) -> Document:
-        """Return the statement that is proved, the witness, and what it rests on."""
+        """Build a document with the proved statement, the witness and the proof."""
         return self._write_document("evenhand.mitigation.refutation.wording")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per cell: its features, its people, and how the witness decides."""
+        """Convert to a data frame, one row per cell: its features, its people and the decision of the witness."""
         import pandas as pd
 
         decisions = self.witness.decisions if self.witness is not None else (None,) * len(self.cells)
         rows = []
         for cell, decision in zip(self.cells, decisions, strict=True):
-            row: dict[str, object] = {
-                name: held == "1" for name, held in zip(self.features, cell.features, strict=True)
-            }
-            for group, (against, favourable) in zip(self.groups, cell.counts, strict=True):
-                row |= {f"{group}: people": against + favourable, f"{group}: favourable": favourable}
+            row: dict[str, object] = {name: bit == "1" for name, bit in zip(self.features, cell.features, strict=True)}
+            for group, (unfavourable, favourable) in zip(self.groups, cell.counts, strict=True):
+                row |= {f"{group}: people": unfavourable + favourable, f"{group}: favourable": favourable}
             rows.append(row | {"accepted": decision})
         return pd.DataFrame(rows)

@@ -1,9 +1,8 @@
-"""Decision trees of depth 1 to 3 over binary features: the least gap at an accuracy floor, by looking at all of them.
+"""Decision trees of depth 1 to 3 over binary features: the smallest gap at an accuracy floor, by enumeration.
 
-What a tree does to people is added up from its two branches, each a tree of one depth less over the people who answer
-one way: how many are decided rightly, and the difference of every pair of groups in whole numbers. Branches that do the
-same are one branch; pairs that cannot reach the floor together are not looked at. All numbers are whole, so what is
-found is exact.
+The outcome of a tree is the sum of its two branches, each a tree of lower depth over the people with one answer: the
+number of correct decisions, and the difference of each pair of groups as an integer. Branches with equal outcomes are
+merged, and pairs of branches that cannot reach the floor are skipped. All numbers are integers, so the result is exact.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.mitigation.refutation.features import FeatureCells
 
 BLOCK = 4_000_000
-"""Pairs of branches that are looked at together."""
+"""Number of pairs of branches that are evaluated together."""
 MAX_PAIRS = 10**10
-"""Maximum number of pairs of branches that are looked at."""
+"""Maximum number of pairs of branches."""
 
 
 class TreeLeaf(NamedTuple):
-    """The end of a branch: whether these people are accepted."""
+    """Leaf with its decision."""
 
     accepted: bool
 
 
 class RuleQuestion(NamedTuple):
-    """A question about one feature, and the branches of those without and with it."""
+    """Question about a feature, and the branches of people without and with it."""
 
     feature: int
     without: TreeRule
@@ -43,11 +42,11 @@ TreeRule: TypeAlias = TreeLeaf | RuleQuestion
 
 
 class Branches(NamedTuple):
-    """Different branches over some people.
+    """Distinct branches over some people.
 
     Attributes:
-        outcomes: how many are decided rightly, and the difference of every pair, shape (branches, 1 + pairs).
-        rules: a tree for each, made when it is asked for.
+        outcomes: Number of correct decisions, and difference of each pair of groups, shape (branches, 1 + pairs).
+        rules: Function that builds the tree of a branch.
     """
 
     outcomes: Integers
@@ -56,11 +55,13 @@ class Branches(NamedTuple):
 
 @dataclass
 class SearchedTrees:
-    """The best tree and its gap.
+    """Best tree and its gap.
 
     Attributes:
-        complete: Whether all trees were looked at.
-        pairs: Number of pairs of branches that were looked at.
+        gap: Gap.
+        best: Tree, or None if none reaches the floor.
+        complete: Whether all trees were evaluated.
+        pairs: Number of pairs of branches evaluated.
         stopped: Whether a limit was reached.
         interrupted: Whether an interrupt (Ctrl-C) ended the search.
     """
@@ -74,44 +75,45 @@ class SearchedTrees:
 
 
 class RuleTreeSearch:
-    """All trees over a table of cells."""
+    """Enumeration of all trees over a table of cells."""
 
     def __init__(self, table: FeatureCells, depth: int) -> None:
         self.table, self.depth = table, depth
         groups = table.counts.sum(axis=(0, 2))
-        self.pairs = list(combinations(range(len(groups)), 2))
-        # The difference of a pair in parts of the product of both groups' sizes, of each cell when it is accepted.
+        pairs = list(combinations(range(len(groups)), 2))
+        # The difference of a pair from accepting a cell, in units of the product of both groups' sizes.
         sizes = table.counts.sum(axis=2)
-        differences = [sizes[:, one] * groups[two] - sizes[:, two] * groups[one] for one, two in self.pairs]
-        self.parts: Floats = np.array([float(groups[one] * groups[two]) for one, two in self.pairs])
+        differences = [sizes[:, a] * groups[b] - sizes[:, b] * groups[a] for a, b in pairs]
+        self.units: Floats = np.array([float(groups[a] * groups[b]) for a, b in pairs])
         self.accepting = np.column_stack([table.counts[:, :, 1].sum(axis=1), *differences])
-        self.refusing = np.column_stack([table.counts[:, :, 0].sum(axis=1), *(0 * one for one in differences)])
+        self.refusing = np.zeros_like(self.accepting)
+        self.refusing[:, 0] = table.counts[:, :, 0].sum(axis=1)
 
     def run(self, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]) -> SearchedTrees:
-        """Return the best tree; it is not complete if a limit was reached or on an interrupt."""
+        """Find the best tree. The search is incomplete after a limit or an interrupt."""
         started = clock()
-        found = SearchedTrees(np.inf, None, complete=True)
-        everybody = np.ones(len(self.table.features), dtype=np.bool_)
+        width = self.table.features.shape[1]
+        search = SearchedTrees(np.inf, None, complete=True)
         with InterruptCounter() as interrupts:
 
             def is_over() -> bool:
                 late = time_limit is not None and clock() - started > time_limit
-                found.stopped = late or found.pairs > MAX_PAIRS
-                found.interrupted = bool(interrupts.count)
-                return found.stopped or found.interrupted
+                search.stopped = late or search.pairs > MAX_PAIRS
+                search.interrupted = bool(interrupts.count)
+                return search.stopped or search.interrupted
 
-            leaves = self._branches(everybody, 0)
+            leaves = self._branches(np.ones(len(self.table.features), dtype=np.bool_), 0)
             for at, outcome in enumerate(leaves.outcomes):
-                self._offer(found, outcome, leaves.rules(at))
-            for feature in range(self.table.features.shape[1]):
-                progress(f"trees that ask about feature {feature + 1} first", feature / self.table.features.shape[1])
-                if not self._search_root(found, feature, is_over):
-                    found.complete = False
+                self._offer(search, outcome, leaves.rules(at))
+            for feature in range(width):
+                progress(f"trees with feature {feature + 1} at the root", feature / width)
+                if not self._search_root(search, feature, is_over):
+                    search.complete = False
                     break
-        return found
+        return search
 
-    def _search_root(self, found: SearchedTrees, feature: int, is_over: Callable[[], bool]) -> bool:
-        """Look at all trees that ask about one feature first; return whether that was done."""
+    def _search_root(self, search: SearchedTrees, feature: int, is_over: Callable[[], bool]) -> bool:
+        """Evaluate all trees with a feature at the root, and return whether this was completed."""
         has = self.table.features[:, feature] == 1
         sides = []
         for members in (~has, has):
@@ -119,10 +121,10 @@ class RuleTreeSearch:
             if is_over():
                 return False
         without, holding = sides
-        # Those with more right decisions first, so that who reaches the floor together with a branch stands in front.
+        # Branches with more correct decisions come first, so that those within reach of the floor are a prefix.
         order = np.argsort(-holding.outcomes[:, 0], kind="stable")
-        other = holding.outcomes[order]
-        reach = np.searchsorted(-other[:, 0], without.outcomes[:, 0] - self.table.need, side="right")
+        sorted_outcomes = holding.outcomes[order]
+        reach = np.searchsorted(-sorted_outcomes[:, 0], without.outcomes[:, 0] - self.table.need, side="right")
         rows = np.flatnonzero(reach)
         rows = rows[np.argsort(reach[rows], kind="stable")]
         at = 0
@@ -131,44 +133,41 @@ class RuleTreeSearch:
             block = rows[at : at + min(step, 256)]
             most = int(reach[block].max())
             gaps = np.zeros((len(block), most))
-            for pair, part in enumerate(self.parts, 1):
-                sums = without.outcomes[block, pair][:, None] + other[:most, pair]
-                np.maximum(gaps, np.abs(sums) / part, out=gaps)
-            # Branches beyond a branch's reach do not come to the floor with it.
-            gaps[np.arange(most) >= reach[block][:, None]] = np.inf
+            for pair, unit in enumerate(self.units, 1):
+                sums = without.outcomes[block, pair][:, None] + sorted_outcomes[:most, pair]
+                np.maximum(gaps, np.abs(sums) / unit, out=gaps)
+            gaps[np.arange(most) >= reach[block][:, None]] = np.inf  # these do not reach the floor
             best = int(gaps.argmin())
-            one, two = block[best // most], order[best % most]
-            if gaps.flat[best] < found.gap:
-                outcome = without.outcomes[one] + holding.outcomes[two]
-                tree = RuleQuestion(feature, without.rules(int(one)), holding.rules(int(two)))
-                self._offer(found, outcome, tree)
+            first, second = block[best // most], order[best % most]
+            if gaps.flat[best] < search.gap:
+                outcome = without.outcomes[first] + holding.outcomes[second]
+                tree = RuleQuestion(feature, without.rules(int(first)), holding.rules(int(second)))
+                self._offer(search, outcome, tree)
             at += len(block)
-            found.pairs += len(block) * most
+            search.pairs += len(block) * most
             if is_over():
                 return False
         return True
 
-    def _offer(self, found: SearchedTrees, outcome: Integers, rule: TreeRule) -> None:
-        gap = float((np.abs(outcome[1:]) / self.parts).max())
-        if outcome[0] >= self.table.need and gap < found.gap:
-            found.gap, found.best = gap, rule
+    def _offer(self, search: SearchedTrees, outcome: Integers, rule: TreeRule) -> None:
+        gap = float((np.abs(outcome[1:]) / self.units).max())
+        if outcome[0] >= self.table.need and gap < search.gap:
+            search.gap, search.best = gap, rule
 
     def _branches(self, members: Booleans, depth: int) -> Branches:
-        """Return all different branches of a depth at most over some cells."""
-        # The outcomes below a question are all sums of one from each side. Equal ones are kept once, with the place of
-        # the first, from which a tree is found again when it is wanted.
+        """Enumerate all distinct branches of at most a depth over some cells."""
+        # Outcomes below a question are all sums of an outcome from each side. Of equal outcomes, the first is kept with
+        # its position, from which the tree is rebuilt on demand.
         outcomes = np.stack([self.refusing[members].sum(axis=0), self.accepting[members].sum(axis=0)])
         parts: list[tuple[int, Branches, Branches]] = []
         blocks = [outcomes]
-        if depth > 0:
-            for feature in range(self.table.features.shape[1]):
-                has = self.table.features[:, feature] == 1
-                if not (members & has).any() or not (members & ~has).any():
-                    continue
-                two = self._branches(members & ~has, depth - 1), self._branches(members & has, depth - 1)
-                parts.append((feature, *two))
-                blocks.append((two[0].outcomes[:, None] + two[1].outcomes).reshape(-1, outcomes.shape[1]))
-        kept, first = np.unique(np.concatenate(blocks), axis=0, return_index=True)
+        for feature in range(self.table.features.shape[1] if depth > 0 else 0):
+            has = self.table.features[:, feature] == 1
+            if (members & has).any() and (members & ~has).any():
+                sides = self._branches(members & ~has, depth - 1), self._branches(members & has, depth - 1)
+                parts.append((feature, *sides))
+                blocks.append((sides[0].outcomes[:, None] + sides[1].outcomes).reshape(-1, outcomes.shape[1]))
+        distinct, first = np.unique(np.concatenate(blocks), axis=0, return_index=True)
         starts = np.cumsum([0, *map(len, blocks)])
 
         def rule(number: int) -> TreeRule:
@@ -177,34 +176,39 @@ class RuleTreeSearch:
             if block == 0:
                 return TreeLeaf(bool(at))
             feature, without, holding = parts[block - 1]
-            one, two = divmod(at - int(starts[block]), len(holding.outcomes))
-            return RuleQuestion(feature, without.rules(one), holding.rules(two))
+            row, column = divmod(at - int(starts[block]), len(holding.outcomes))
+            return RuleQuestion(feature, without.rules(row), holding.rules(column))
 
-        return Branches(kept, rule)
+        return Branches(distinct, rule)
 
 
 def apply_tree(rule: TreeRule, features: Integers) -> Booleans:
-    """Return whom a tree accepts of people with features (n, features), shape (n,)."""
+    """Apply a tree to people with features (n, features), shape (n,)."""
     if isinstance(rule, TreeLeaf):
         return np.full(len(features), rule.accepted)
     has = features[:, rule.feature] == 1
     return np.where(has, apply_tree(rule.holding, features), apply_tree(rule.without, features))
 
 
+def count_questions(rule: TreeRule) -> int:
+    """Count the questions of a tree."""
+    return 0 if isinstance(rule, TreeLeaf) else 1 + count_questions(rule.without) + count_questions(rule.holding)
+
+
 def write_tree(rule: TreeRule) -> str:
-    """Return a tree as one line: ``feature number ? (holds) : (does not)``."""
+    """Write a tree as one line: ``feature number ? (if it holds) : (otherwise)``."""
     if isinstance(rule, TreeLeaf):
         return "accept" if rule.accepted else "refuse"
     return f"{rule.feature} ? ({write_tree(rule.holding)}) : ({write_tree(rule.without)})"
 
 
 def read_tree(text: str) -> TreeRule:
-    """Return the tree that ``write_tree`` wrote."""
-    feature, found, rest = text.partition(" ? (")
-    if not found:
+    """Read a tree written by ``write_tree``."""
+    feature, question, rest = text.partition(" ? (")
+    if not question:
         return TreeLeaf(text == "accept")
-    deep, at = 1, 0
-    while deep:
-        deep += {"(": 1, ")": -1}.get(rest[at], 0)
+    depth, at = 1, 0
+    while depth:
+        depth += {"(": 1, ")": -1}.get(rest[at], 0)
         at += 1
     return RuleQuestion(int(feature), read_tree(rest[at + 4 : -1]), read_tree(rest[: at - 1]))

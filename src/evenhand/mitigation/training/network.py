@@ -12,19 +12,10 @@ import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
-from evenhand.mitigation.learners.dense import write_npz
+from evenhand.mitigation.learners.dense import plain_dense_layers, write_npz
 from evenhand.mitigation.learners.learner import file_ending
 from evenhand.mitigation.training.encoding import FeatureBlock, FeatureEncoding
-from evenhand.models.additive.network import (
-    AdditiveNetwork,
-    AttributeTerm,
-    CurveTerm,
-    LineTerm,
-    StepTerm,
-    TableTerm,
-    plain_line,
-)
-from evenhand.schema.attribute import Attribute
+from evenhand.models.additive.network import AdditiveNetwork, LineTerm, TableTerm, plain_line
 from evenhand.schema.schema import Schema, write_schema
 
 if TYPE_CHECKING:
@@ -122,54 +113,6 @@ def write_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
     schema_path = path.with_name(path.stem + SCHEMA_ENDING)
     write_schema(schema, schema_path)
     return path, schema_path
-
-
-def plain_dense_layers(network: AdditiveNetwork) -> tuple[Schema, list[tuple[Floats, Floats]]]:
-    """Compute the layers of a network over plain inputs, and the schema with the encodings of these inputs.
-
-    Raises:
-        OptionError: A number enters the network by bins or a curve, which plain inputs cannot express.
-    """
-    bias = network.bias.copy()
-    attributes, blocks = [], []
-    for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
-        if attribute.lacks_encoding:  # a reader of the file must not have to guess
-            attribute = attribute.model_copy(update={"encoding": "code"})
-        weights = _input_weights(attribute, part)
-        if weights is None:
-            attribute = attribute.model_copy(update={"encoding": "one-hot"})
-            weights = _input_weights(attribute, part)
-            assert weights is not None, "any table is linear in one-hot inputs"
-        attributes.append(attribute)
-        blocks.append(weights[0])
-        bias += weights[1]
-    layers = [(layer.weights, layer.bias) for layer in network.layers]
-    schema = network.schema.model_copy(update={"attributes": tuple(attributes)})
-    if schema != network.schema:
-        schema = Schema.parse(schema.model_dump())  # properties derived from the old encodings are dropped
-    return schema, [(np.concatenate(blocks), bias), *layers]
-
-
-def _input_weights(attribute: Attribute, part: AttributeTerm) -> tuple[Floats, Floats] | None:
-    """Compute the weights (inputs, units) of an attribute and its share of the bias. None if this is impossible."""
-    if isinstance(part, StepTerm | CurveTerm):
-        form = "bins" if isinstance(part, StepTerm) else "a curve"
-        raise OptionError(f"{attribute.name!r} enters the network by {form}, which dense layers cannot express")
-    if isinstance(part, LineTerm):
-        slope, intercept = plain_line(attribute)
-        return (part.slope / slope)[None], part.intercept - part.slope / slope * intercept
-    rows = part.rows
-    if attribute.encoding == "one-hot":
-        return rows, np.zeros(rows.shape[1])
-    numbers = attribute.inputs(attribute.domain())[:, 0]
-    low, high = int(numbers.argmin()), int(numbers.argmax())
-    if numbers[low] == numbers[high]:
-        return (np.zeros((1, rows.shape[1])), rows[0]) if (rows == rows[0]).all() else None
-    weights = (rows[high] - rows[low]) / (numbers[high] - numbers[low])
-    rest = rows[low] - weights * numbers[low]
-    # Two values are always on a line. More values are on a line up to rounding.
-    on_line = np.allclose(numbers[:, None] * weights + rest, rows, rtol=1e-12, atol=1e-12)
-    return (weights[None], rest) if on_line else None
 
 
 def start_from_network(

@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from evenhand import mitigation, models, subgroups
 from evenhand.mitigation import Findings
 from evenhand.mitigation.findings import FoundProfiles
-from evenhand.mitigation.known_people import BY_TRUTH, drop_test_profiles
+from evenhand.mitigation.leakage import BY_TRUTH, drop_test_profiles
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
 from evenhand.models import Subject
@@ -75,7 +75,7 @@ def test_what_was_found_among_people_test_data_is_not_in_any_lesson(monkeypatch)
     assert len(lessons) > 2
     for frame in lessons:
         assert not aside & set(zip(frame["grade"], frame["number"], strict=True))
-    assert any("no model is trained on these" in note for note in done.result.notes)
+    assert any("not used for training" in note for note in done.result.notes)
 
 
 def mitigated(model, everybody, **options):
@@ -96,8 +96,8 @@ def test_what_a_given_model_may_know_by_heart_is_shown_with_what_knowing_is_wort
     lost = refit.line("accuracy")
     assert (lost.change.high < 0) == knows
     assert lost.verdict == ("worse" if knows else "within noise")
-    assert ("if the given model was trained on these people" in lost.note) == knows
-    assert any("knowing people worth" in note for note in done.notes) == knows
+    assert ("if the original model was trained on these people" in lost.note) == knows
+    assert any("value of memorisation" in note for note in done.notes) == knows
     for line in (line for one in done.candidates for line in one.lines):
         assert ("these people" in line.note) == (line.verdict == "worse" and line.name in BY_TRUTH)
     # People who were kept aside need no caveat.
@@ -117,5 +117,5 @@ def test_a_true_loss_of_accuracy_is_not_withheld():
     lost = done.candidates[-1].line("accuracy")
     assert lost.verdict == "worse"
     assert lost.change.value < -0.1
-    assert "more, or other, people to learn from" in lost.note
+    assert "larger or different training set" in lost.note
     assert any("no more than noise" in note for note in done.notes)

@@ -1,0 +1,131 @@
+"""Preparation shared by mitigations and searches for alternatives: model, learner, held-out data and query budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.core.result import Result
+from evenhand.errors import EvenhandError
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.learners.learner import Learner
+from evenhand.mitigation.split import SHARES, Split, split_people
+from evenhand.models.ledger import find_ledger
+from evenhand.models.scorer import Scorer, find_caution
+from evenhand.models.subject import Subject
+from evenhand.schema.people import People
+
+SEEN = (
+    "The original model may have been trained on the test set. Then it looks better here than it is, and so do models "
+    "that use its weights or scores, while retrained models have not seen these people. Subgroups may also have been "
+    "found among them, so that their gaps look wider before. Hold out people that the model never saw, and compare on "
+    "them."
+)
+"""Note on a comparison without a separate test set."""
+
+
+class ComparedResult(Result):
+    """Base class of results on held-out data.
+
+    Attributes:
+        model: Name of the original model.
+        data: Name of the data.
+        test_data: Name of the separate test set. None if the test set is a part of ``data``.
+        favourable: Favourable label.
+        confidence: Confidence level at which all intervals hold together.
+        accuracy_loss: Allowed loss of accuracy.
+        queries: Number of distinct individuals that a black box was queried for. 0 for a model read from a file.
+        interrupted: Whether an interrupt or the time limit ended the analysis.
+        notes: Notes.
+    """
+
+    model: str
+    data: str
+    test_data: str | None = None
+    favourable: str
+    confidence: float
+    accuracy_loss: float
+    queries: int = 0
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Model and people of a comparison on held-out data.
+
+    Attributes:
+        subject: Model and people.
+        model: Original model.
+        learner: Learner of the same kind of model, or None.
+        split: Training, validation and test sets.
+        test: Separate test set, or None.
+        notes: Notes.
+    """
+
+    subject: Subject
+    model: Scorer
+    learner: Learner | None
+    split: Split
+    test: People | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def prepare(
+        cls,
+        subject: Subject,
+        model: Scorer,
+        test: People | None,
+        *,
+        seed: int,
+        fit: str | Callable[..., Any] | None,
+        shares: tuple[float, float, float] = SHARES,
+        require_learner: bool = False,
+    ) -> Study:
+        """Find the learner and split the people.
+
+        Raises:
+            EvenhandError: The people cannot be split, or a learner is required and there is none.
+        """
+        people = subject.people
+        schema = people.schema
+        learner = None
+        try:
+            learner = find_learner(
+                subject.model, schema, like=people.frame, trust=subject.trust, fit=fit, given=subject.scorer
+            )
+        except EvenhandError:
+            if require_learner or fit is not None:
+                raise
+        split = split_people(people, seed=seed, test=test, shares=shares)
+        notes = [find_caution(model), "" if test is not None else SEEN]
+        left_out = len(people) + (0 if test is None else len(test)) - split.size
+        if left_out:
+            notes.append(
+                f"{left_out:,} people whose {' or '.join(schema.protected)} is unknown are left out: no new model is "
+                "trained or tested on them."
+            )
+        return cls(subject, model, learner, split, test, tuple(filter(None, notes)))
+
+    def result_fields(self, test_name: str) -> dict[str, Any]:
+        """Return the fields of a result that describe the model and the data."""
+        return {
+            "table_reading": self.subject.people.reading,
+            "test_reading": None if self.test is None else self.test.reading,
+            "model": self.model.name,
+            "data": self.subject.data_name,
+            "test_data": None if self.test is None else test_name,
+            "favourable": str(self.model.classes[self.model.favourable]),
+        }
+
+
+@contextmanager
+def limit_queries(subject: Subject, budget: int | None) -> Iterator[Callable[[], int]]:
+    """Limit the number of queries, and yield a function that counts the queries so far."""
+    ledger = find_ledger(subject.model) or subject.ledger
+    before = ledger.settled
+    with ledger.within(budget):
+        yield lambda: ledger.sent - before
+    ledger.settle()
