@@ -75,11 +75,11 @@ def mitigate(
         test: Separate test set. All people of the subject are then split into training and validation sets.
         test_name: Name of the separate test set.
         out: File for the model of the first method. It is checked before any work.
-        progress: Function called as work goes on.
+        progress: Progress callback.
         settings: Fields of ``MitigationConfig``, which override those in ``config``.
 
     Returns:
-        The new models and the comparison. After an interrupt (Ctrl-C) or the time limit, the best models so far.
+        The new models and the comparison. After an interrupt (Ctrl-C) or the time limit, the best models until then.
 
     Raises:
         EvenhandError: The model, the people, the findings or a setting is invalid.
@@ -195,8 +195,8 @@ class _Run:
         methods: Methods by name.
         deadline: Time at which training ends, or None.
         accuracy: Accuracy of the original model on the validation set.
-        notes: Notes so far.
-        candidates: New models so far, with the control at the end.
+        notes: Current notes.
+        candidates: Trained models, with the control at the end.
         interrupted: Whether an interrupt or the time limit ended the run.
     """
 

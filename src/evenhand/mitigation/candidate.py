@@ -58,8 +58,8 @@ class MitigationTask:
         findings: Findings to train on.
         harms: Metrics to reduce.
         config: Settings.
-        progress: Function called as work goes on.
-        deadline: Time by ``time.perf_counter()`` at which to return the best candidate so far. None for no limit.
+        progress: Progress callback.
+        deadline: Time by ``time.perf_counter()`` at which to return the best candidate. None for no limit.
         plain: Model trained on the training set alone, or None.
     """
 
@@ -186,7 +186,7 @@ class TrialLog(Generic[Model]):
         return self.trials[trial].accuracy >= self.required_accuracy - ROUNDING
 
     def remaining_harm(self, trial: int) -> float:
-        """Compute the remaining share of the metrics, whatever the accuracy."""
+        """Compute the remaining share of the metrics, regardless of accuracy."""
         return remaining_share(self.trials[trial].harms, self._before, len(self._validation))
 
     def best(self) -> int:

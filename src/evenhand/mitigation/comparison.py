@@ -93,7 +93,7 @@ def compare_candidates(
         progress: Function called with a description and the share of the work done, 0 to 1.
 
     Returns:
-        One result per candidate. After an interrupt, the numbers computed so far.
+        One result per candidate. After an interrupt, the numbers that are complete.
     """
     say = progress or ignore_progress
     baseline = Baseline(given, split, tuple(harms), config)
@@ -215,7 +215,7 @@ class Baseline:
 
 
 def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progress) -> CandidateResult:
-    """Compare one candidate. An interrupt or an exhausted query budget keeps the numbers computed so far."""
+    """Compare one candidate. An interrupt or an exhausted query budget keeps the complete numbers."""
     comparison = _Comparison(baseline, candidate.scorer, progress)
     interrupted = False
     try:
@@ -240,7 +240,7 @@ def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progre
 
 
 class _Comparison:
-    """Comparison of one new model, with the numbers and notes so far."""
+    """Comparison of one new model, with its numbers and notes."""
 
     def __init__(self, baseline: Baseline, new: Scorer, progress: Progress) -> None:
         split, confidence = baseline.split, baseline.config.confidence

@@ -40,9 +40,7 @@ class MitigationConfig(Config):
         ge=0,
     )
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
-    time_limit: float | None = setting(
-        None, "time limit of the training; the best model so far is kept", unit="seconds", gt=0
-    )
+    time_limit: float | None = setting(None, "time limit of the training; the best model is kept", unit="seconds", gt=0)
     as_published: bool = setting(
         False, "vary the protected attribute alone in flips and proofs, and ignore the rules of the schema"
     )

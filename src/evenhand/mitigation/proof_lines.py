@@ -42,7 +42,7 @@ class CertificateCache:
     Attributes:
         sets: Sets of protected attributes that vary jointly.
         population: Population of the certificates.
-        people: People for whom the white box must decide like the model.
+        people: People on whom white box and model must agree.
         effort: Work for all certificates of one model, in seconds of a processor core.
         seed: Random seed.
         suffix: Suffix of the descriptions.
@@ -154,7 +154,7 @@ def _proof_verdict(increase: float) -> ChangeVerdict:
 
 
 def _count_differences(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer, people: People) -> int:
-    """Count the people without missing values whom a white box and its model decide differently."""
+    """Count the people without missing values on which a white box and its model disagree."""
     if network is scorer:
         return 0
     complete = people.individuals[~np.isnan(people.individuals).any(axis=1)]

@@ -123,7 +123,7 @@ class Study:
 
 @contextmanager
 def limit_queries(subject: Subject, budget: int | None) -> Iterator[Callable[[], int]]:
-    """Limit the number of queries, and yield a function that counts the queries so far."""
+    """Limit the number of queries, and yield a function that counts the queries."""
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(budget):

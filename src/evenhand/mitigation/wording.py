@@ -68,7 +68,7 @@ def build_document(result: MitigationResult) -> Document:
     )
     blocks: list[Block] = []
     if result.interrupted:
-        blocks.append(Note("The mitigation was interrupted. These are the best models so far.", "caution"))
+        blocks.append(Note("The mitigation was interrupted. These are the best models until then.", "caution"))
     blocks += _decision_blocks(result)
     blocks += headline_numbers(first)
     blocks.append(Text(f"{describe_verdicts(first)}."))
@@ -293,7 +293,7 @@ def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: i
     if candidate.rejected:
         yield Text(f"Not better than the original model: {candidate.rejected}.")
     if candidate.interrupted:
-        yield Note("The method was interrupted. This is its best model so far.", "caution")
+        yield Note("The method was interrupted. This is its best model until then.", "caution")
     yield from (Note(f"{note[:1].upper()}{note[1:].rstrip('.')}.") for note in candidate.notes)
     if i:
         yield from headline_numbers(candidate)

@@ -92,7 +92,7 @@ def find_alternatives(
         test: Separate test set. All people of the subject are then used for the choice.
         test_name: Name of the separate test set.
         out: File for the chosen model. It is checked before any work that all candidates can be written to it.
-        progress: Function called as work goes on.
+        progress: Progress callback.
         settings: Fields of ``AlternativesConfig``, which override those in ``config``.
 
     Raises:
@@ -126,7 +126,7 @@ class GroupedPeople:
 
 
 class _Search:
-    """Search in progress: validation and test set, and the models fitted so far."""
+    """Search in progress: validation and test set, and the fitted models."""
 
     def __init__(
         self,

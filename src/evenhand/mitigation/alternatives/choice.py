@@ -142,7 +142,7 @@ def _choose(
 
 
 def find_frontier(losses: Floats, gaps: Floats) -> Booleans:
-    """Find the candidates that are not dominated in loss and gap. Of equal candidates, only the first is kept."""
+    """Find the candidates that are not dominated in loss and gap. Only the first of equal candidates is kept."""
     order: Integers = np.lexsort((np.arange(len(gaps)), gaps, losses))
     smallest, frontier = math.inf, np.zeros(len(gaps), dtype=np.bool_)
     for candidate in order:

@@ -34,7 +34,7 @@ class AlternativesConfig(Config):
     accuracy_loss: float = setting(0.01, "allowed loss of accuracy, as a share", ge=0, lt=1)
     confidence: float = setting(0.95, "confidence level at which all intervals hold together", gt=0, lt=1)
     time_limit: float | None = setting(
-        None, "time limit of the training; the models trained so far are compared", unit="seconds", gt=0
+        None, "time limit of the training; the trained models are compared", unit="seconds", gt=0
     )
     budget: int | None = setting(
         None, "maximum number of individuals that a black box is queried for", unit="rows", ge=1

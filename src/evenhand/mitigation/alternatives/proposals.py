@@ -204,7 +204,7 @@ def describe_space(families: Sequence[Family], *, tells_group: bool, fits: bool)
 
 
 PEOPLE = 2_000
-"""Maximum number of people in the linear program of the prices. Of more people, a random sample is used."""
+"""Maximum number of people in the linear program of the prices. A random sample is used if there are more."""
 
 LEVELS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 """Target gaps as shares of the gap of the model, closer together at small losses of accuracy."""

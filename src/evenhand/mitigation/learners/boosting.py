@@ -244,7 +244,7 @@ REPLACED_PARAMETERS = (
     "machines",
     "num_machines",
 )
-"""Parameters of LightGBM that are set anew."""
+"""Parameters of LightGBM that are replaced."""
 
 
 def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, weights: Floats | None, seed: int) -> Any:

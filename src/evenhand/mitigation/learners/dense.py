@@ -149,7 +149,7 @@ def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:
     for attribute, encoded in zip(network.schema.attributes, schema.attributes, strict=True):
         if encoded.encoding == "one-hot" != attribute.encoding:
             raise ModelError(
-                f"expected dense layers, but the network reads {attribute.name!r} through a table of its own",
+                f"expected dense layers, but the network reads {attribute.name!r} through a lookup table",
                 location=network.name,
                 hint=OWN_FIT,
             )

@@ -32,7 +32,7 @@ DETERMINISTIC_PARAMETERS: dict[str, dict[str, Any]] = {
 class EstimatorLearner:
     """Learner that fits a clone of an estimator with the same parameters and the same kind of input.
 
-    An estimator that was fitted on a data frame gets the original rows, and the added instances in the words of the
+    An estimator that was fitted on a data frame gets the original rows, and added instances with the values of the
     data. One that was fitted on an array gets words or numbers, as for predictions. Every ``random_state`` of None is
     set from the seed. Encoders that learn their categories keep those of the original model, since a part of the data
     may lack a rare category. Early stopping is replaced by the number of rounds that it found.

@@ -29,9 +29,9 @@ from evenhand.schema.schema import Schema
 class FunctionLearner:
     """Learner that calls a function of the user: ``fit(frame, labels)`` returns any model that ``models.load`` takes.
 
-    The frame has the attributes of the schema in the words of the data, then the passthrough columns. It has the type
-    of the user's data. The labels are an array of values of the target column. A function with a parameter ``seed`` is
-    called with ``seed=...``. Without it, a function that draws random numbers is not reproducible.
+    The frame has the attributes of the schema with the values of the data, then the passthrough columns. It has the
+    type of the user's data. The labels are an array of values of the target column. A function with a parameter
+    ``seed`` is called with ``seed=...``. Without it, a function that draws random numbers is not reproducible.
 
     Attributes:
         function: Training function.
@@ -89,7 +89,7 @@ class FunctionLearner:
             raise ModelError(
                 f"the training function failed: {summarize_error(error)}",
                 location=self.called,
-                hint="it is called as fit(frame, labels) with the attributes in the words of the data",
+                hint="it is called as fit(frame, labels) with the attributes with the values of the data",
             ) from error
         if isinstance(model, str | Path) or model is None:
             raise ModelError(f"expected a model, got {model!r}", location=self.called, hint="return the model itself")

@@ -104,7 +104,7 @@ def training_frame(training_set: TrainingSet, columns: Sequence[str] | None = No
     """Build a data frame of a training set, of the type of the user's data. Original rows are copied unchanged.
 
     Args:
-        training_set: Training set. Added instances are written in the words of the schema.
+        training_set: Training set. Added instances are written with the values of the schema.
         columns: Columns, in order. Default: all attributes and then the passthrough columns.
     """
     import narwhals as nw

@@ -1,1 +1,1 @@
-"""What can be tried, by name."""
+"""Mitigation methods."""

@@ -128,7 +128,7 @@ def require_two_labels(model: Scorer) -> None:
     """
     if len(model.classes) != 2:
         raise DataError(
-            f"expected a model with two labels, got one that decides between {len(model.classes)}",
+            f"expected a model with two labels, got a model that decides between {len(model.classes)}",
             location=model.name,
             hint="choose a method for several labels, such as retrain",
         )

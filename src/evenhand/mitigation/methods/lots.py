@@ -2,7 +2,7 @@
 
 An audited model must give equal answers to equal requests, so the draw of a person is fixed. It does not depend on
 protected attributes: people who differ only in them have equal draws, and their decisions differ only if the method
-treats them differently. Thresholds of 1/2 in place of draws would change the selection rates that a method computed.
+treats them differently. Thresholds of 1/2 instead of draws would change the selection rates that a method computed.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class _Retraining:
         self._added: list[list[Instances]] = []
 
     def candidate(self) -> Candidate:
-        """Run all rounds. An interrupt or the time limit keeps the best model so far."""
+        """Run all rounds. An interrupt or the time limit keeps the best model."""
         self._try([], self._learner, self._task.plain)
         try:
             interrupted = not self._run_rounds()

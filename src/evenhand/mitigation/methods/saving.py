@@ -1,4 +1,4 @@
-"""Files of models without a format of their own."""
+"""Files of models without a native format."""
 
 from __future__ import annotations
 

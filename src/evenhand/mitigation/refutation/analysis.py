@@ -85,11 +85,12 @@ def refute_alternatives(
     (``evenhand check-certificate``). With several groups, the largest gap counts.
 
     Args:
-        subject: People with true labels. With a model, its accuracy is the default floor, and it is shown beside rules.
+        subject: People with true labels. With a model, its accuracy is the default floor, and it is shown with the
+        rules.
         config: Settings.
         features: File of conditions, or its content. See ``read_features``.
         data_name: Name of people without a model.
-        progress: Function called as work goes on.
+        progress: Progress callback.
         settings: Fields of ``RefutationConfig``, which override those in ``config``.
 
     Raises:
@@ -278,7 +279,7 @@ def _evaluate_witness(
 
 
 def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
-    """Bound the gap of any decisions by the features at several floors. An interrupt keeps the bounds so far."""
+    """Bound the gap of any decisions by the features at several floors. An interrupt keeps the complete bounds."""
     constant = max(table.base, table.people - table.base)
     if table.most_right <= constant:
         return ()

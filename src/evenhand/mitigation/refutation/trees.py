@@ -156,7 +156,7 @@ class RuleTreeSearch:
 
     def _branches(self, members: Booleans, depth: int) -> Branches:
         """Enumerate all distinct branches of at most a depth over some cells."""
-        # Outcomes below a question are all sums of an outcome from each side. Of equal outcomes, the first is kept with
+        # Outcomes below a question are all sums of an outcome from each side. The first of equal outcomes is kept with
         # its position, from which the tree is rebuilt on demand.
         outcomes = np.stack([self.refusing[members].sum(axis=0), self.accepting[members].sum(axis=0)])
         parts: list[tuple[int, Branches, Branches]] = []

@@ -33,7 +33,7 @@ class WeightedRule(NamedTuple):
 
 
 class WeightSearch:
-    """Best rule so far, and a local search for better ones.
+    """Current best rule, and a local search for better ones.
 
     Attributes:
         gap: Gap of the best rule. Infinite if none reaches the floor.
@@ -68,7 +68,7 @@ class WeightSearch:
         return float(gaps[at]), accepted
 
     def offer(self, weights: Floats) -> None:
-        """Keep the best rule with some weights, if it is better than the best so far."""
+        """Keep the best rule with some weights, if it beats the current best."""
         if self.whole:
             weights = np.clip(np.rint(weights), -POINTS, POINTS)
         gap, accepted = self.rate(weights)
@@ -125,7 +125,7 @@ class WeightSearch:
     def _climb_points(self, points: Integers) -> None:
         """Move to the best scorecard that differs in one feature while this helps, then restart.
 
-        A restart draws a few points of the best rule anew.
+        A restart redraws a few points of the best rule.
         """
         width = len(points)
         columns = np.repeat(np.arange(width), 2 * POINTS + 1)
@@ -152,7 +152,7 @@ class WeightSearch:
         place = (self.table.features @ points.T + POINTS * width + levels * np.arange(m)).ravel()
 
         def above(amounts: Floats | Integers) -> Floats:
-            # Amounts of each number of points, then of all cells with at least so many, from the highest down.
+            # Amounts of each number of points, then cumulated over the cells, from the highest down.
             spread = np.bincount(place, np.repeat(amounts, m), minlength=m * levels).reshape(m, levels)
             return np.asarray(np.cumsum(spread[:, ::-1], axis=1))
 

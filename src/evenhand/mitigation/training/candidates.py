@@ -106,7 +106,7 @@ class _StrengthSweep:
         self._refinements = MAX_REFINEMENTS if len(sweep) > 1 else 0
 
     def candidate(self) -> Candidate:
-        """Train with all strengths. An interrupt or the time limit keeps the best network so far."""
+        """Train with all strengths. An interrupt or the time limit keeps the best network."""
         from evenhand.mitigation.training.network import write_network
 
         interrupted = not self._try_strengths()
@@ -209,7 +209,7 @@ class _StrengthSweep:
         return {}
 
     def _groups(self, people: People) -> Integers | None:
-        """Number the subgroups that are compared. None stands for the groups of the protected attributes."""
+        """Number the subgroups that are compared. Return None for the groups of the protected attributes."""
         gaps = [metric for metric in self._task.harms if isinstance(metric, SubgroupGapMetric)]
         if not gaps or not self._recipe.by_group:
             return None

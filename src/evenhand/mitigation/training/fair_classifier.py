@@ -49,7 +49,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     The defaults are those of the published comparison of these methods: three hidden layers and 150 steps of Adam on
     batches of 1,024 rows (128 for small data), with a learning rate of 0.01 that is divided by 10 after each third of
-    the steps. What the publication calls epochs are single batches in its code, and here: ``steps``.
+    the steps. The epochs of the publication are single batches in its code, which are called ``steps`` here.
 
     After ``fit``, ``network_`` is the same network over individuals of the schema, as used by the certifier and the
     searches. ``predict_proba`` evaluates it, so proofs about ``network_`` hold for the classifier. Equal data,
@@ -133,9 +133,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Train the network.
 
         Args:
-            X: Data frame in the words of the data, or array: individuals (n, attributes) of the schema, or numbers if
-                there is no schema.
-            y: Labels in the words of the data, shape (n,).
+            X: Data frame with the values of the data, or array: individuals (n, attributes) of the schema, or numbers
+                if there is no schema.
+            y: Labels with the values of the data, shape (n,).
             sensitive_features: Groups for penalties that compare groups: one column of shape (n,), or several, whose
                 joint groups are compared. None for the joint groups of the protected attributes.
             deadline: Time by ``time.perf_counter()`` at which training stops.

@@ -94,7 +94,7 @@ def train_network(
         hidden: Number of units of each hidden layer.
         loss: Fairness loss.
         protected: Names of the protected attributes.
-        start: Initial weight and bias of each layer, in place of random ones with ``hidden`` units.
+        start: Initial weight and bias of each layer, instead of random ones with ``hidden`` units.
         each: Function called with the number of each step, from 1.
 
     Raises:

@@ -1,1 +1,1 @@
-"""What a network is taught besides being right, one module per method."""
+"""Fairness losses, one module per kind of penalty."""

@@ -1,7 +1,8 @@
-"""Boxes of people around a batch, and differentiable bounds of a network over them, for certified training.
+"""Boxes of people and differentiable bounds of a network over them, for certified training.
 
-All bounds are sound in real arithmetic; they are computed in the tensors' own precision without outward rounding,
-since they teach and do not prove. The certifier has the last word."""
+All bounds are sound in real arithmetic. They are computed in the precision of the tensors, without outward rounding,
+since they are used for training only. The certifier computes its own bounds.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +19,30 @@ if TYPE_CHECKING:
     import torch
 
     Layers = Sequence[tuple[torch.Tensor, torch.Tensor]]
-    import torch
+    Bounds = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureBoxes:
-    """Products of ranges and sets of values, as features.
+    """Products of ranges and sets of categories, as features.
 
     Attributes:
-        lower, upper: of every feature, shape (n, width); for a category's columns ``upper`` is 1 for each value in the
-            set, and each person has at most one of them.
-        categories: the columns of each category.
+        lower, upper: Ends of all features, shape (n, width). For categories, ``upper`` is 1 for each member of the set.
+        categories: Columns of each categorical attribute.
     """
 
     lower: torch.Tensor
     upper: torch.Tensor
     categories: tuple[slice, ...]
 
-    def bound_first(self, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Least and greatest ``features @ weights`` over each box, exact; weights (width, units), shapes (n, units)."""
+    def bound_first(self, weights: torch.Tensor) -> Bounds:
+        """Compute exact bounds of ``features @ weights`` over each box, shapes (n, units)."""
         import torch
 
         numbers = torch.ones(len(weights), dtype=torch.bool)
         for block in self.categories:
             numbers[block] = False
-        lower, upper = self.lower[:, numbers], self.upper[:, numbers]
-        centre, reach = (lower + upper) / 2 @ weights[numbers], (upper - lower) / 2 @ weights[numbers].abs()
-        low, high = centre - reach, centre + reach
+        low, high = bound_affine(self.lower[:, numbers], self.upper[:, numbers], weights[numbers])
         for block in self.categories:
             outside = (self.upper[:, block] == 0)[:, :, None]
             rows = weights[block].expand(len(outside), -1, -1)
@@ -55,39 +53,39 @@ class FeatureBoxes:
 
 @dataclass(frozen=True, eq=False)
 class PairBounds:
-    """What is known of a box of people under two protected assignments.
+    """Bounds over a box of people under two protected assignments.
 
     Attributes:
-        intervals: per layer of units before their ReLU, and last the logits: least and greatest under the first and
-            the second assignment, shapes (n, 2, units).
-        least, greatest: bounds of the second logit minus the first, the same person in both, shape (n,).
+        intervals: Bounds of the units of each layer before their ReLU, and of the logits, shapes (n, 2, units).
+        least, greatest: Bounds of the second logit minus the first, for the same person, shape (n,).
     """
 
-    intervals: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    intervals: tuple[Bounds, ...]
     least: torch.Tensor
     greatest: torch.Tensor
 
     @property
     def difference(self) -> torch.Tensor:
-        """Bound on how far the two logits of anybody in the box lie apart, shape (n,)."""
+        """Upper bound of the distance between the two logits of any person in the box, shape (n,)."""
         import torch
 
         return torch.maximum(self.greatest, -self.least)
 
 
 def bound_pair(layers: Layers, boxes: FeatureBoxes, protected: torch.Tensor) -> PairBounds:
-    """Bound a network and its difference between two assignments, layer by layer.
+    """Bound a network, and its difference between two assignments, layer by layer.
 
-    The difference of the first units is the same for the whole box. Through a ReLU it is bounded by what ``change``
-    says of either assignment, and it tightens the units' own bounds in turn.
-
-    Source: interval bounds: Gowal et al.: Scalable Verified Training for Provably Robust Image Classification, ICCV
-    2019; differences beside values: Paulsen, Wang, Wang: ReluDiff, ICSE 2020.
+    The difference of the first units is constant in the box. Through a ReLU it is bounded by ``bound_relu_change`` for
+    either assignment, and it tightens the bounds of the units in turn.
 
     Args:
-        layers: (weight (inputs, outputs), bias (outputs,)) of each affine layer; the last has one output.
-        boxes: of people, with the features of what is protected at 0.
-        protected: features of what is protected alone, under either assignment, shape (n, 2, width).
+        layers: Weight (inputs, outputs) and bias (outputs,) of each layer. The last has one output.
+        boxes: Boxes, with protected features of 0.
+        protected: Protected features under both assignments, with all other features 0, shape (n, 2, width).
+
+    References:
+        Interval bounds: Gowal et al., "Scalable Verified Training for Provably Robust Image Classification", ICCV 2019.
+        Differences: Paulsen, Wang, Wang, "ReluDiff", ICSE 2020.
     """
     import torch
 
@@ -98,39 +96,32 @@ def bound_pair(layers: Layers, boxes: FeatureBoxes, protected: torch.Tensor) -> 
     least = greatest = shift[:, 1] - shift[:, 0]
     intervals = [(lower, upper)]
     for weight, bias in layers[1:]:
-        one = bound_relu_change(lower[:, 0], upper[:, 0], least, greatest)
-        other = bound_relu_change(lower[:, 1], upper[:, 1], -greatest, -least)
-        least, greatest = torch.maximum(one[0], -other[1]), torch.minimum(one[1], -other[0])
-        least, greatest = bound_affine(least, greatest, weight, torch.zeros_like(bias))
-        lower, upper = bound_affine(lower.relu(), upper.relu(), weight, bias)
+        forward = bound_relu_change(lower[:, 0], upper[:, 0], least, greatest)
+        backward = bound_relu_change(lower[:, 1], upper[:, 1], -greatest, -least)
+        least, greatest = torch.maximum(forward[0], -backward[1]), torch.minimum(forward[1], -backward[0])
+        least, greatest = bound_affine(least, greatest, weight)
+        lower, upper = (end + bias for end in bound_affine(lower.relu(), upper.relu(), weight))
         lower, upper = (
-            torch.stack(
-                (torch.maximum(lower[:, 0], lower[:, 1] - greatest), torch.maximum(lower[:, 1], lower[:, 0] + least)),
-                dim=1,
-            ),
-            torch.stack(
-                (torch.minimum(upper[:, 0], upper[:, 1] - least), torch.minimum(upper[:, 1], upper[:, 0] + greatest)),
-                dim=1,
-            ),
+            tighten(ends, torch.stack((ends[:, 1] - from_second, ends[:, 0] + from_first), dim=1))
+            for tighten, ends, from_second, from_first in (
+                (torch.maximum, lower, greatest, least),
+                (torch.minimum, upper, least, greatest),
+            )
         )
         intervals.append((lower, upper))
     return PairBounds(tuple(intervals), least[:, 0], greatest[:, 0])
 
 
-def bound_affine(
-    low: torch.Tensor, high: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the bounds of ``units @ weight + bias`` from those of the units."""
-    centre, reach = (low + high) / 2 @ weight + bias, (high - low) / 2 @ weight.abs()
+def bound_affine(low: torch.Tensor, high: torch.Tensor, weight: torch.Tensor) -> Bounds:
+    """Compute bounds of ``units @ weight`` from those of the units."""
+    centre, reach = (low + high) / 2 @ weight, (high - low) / 2 @ weight.abs()
     return centre - reach, centre + reach
 
 
-def bound_relu_change(
-    low: torch.Tensor, high: torch.Tensor, least: torch.Tensor, greatest: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Least and greatest ``relu(z + d) - relu(z)`` for z from ``low`` to ``high`` and d from ``least`` to ``greatest``.
+def bound_relu_change(low: torch.Tensor, high: torch.Tensor, least: torch.Tensor, greatest: torch.Tensor) -> Bounds:
+    """Compute exact bounds of ``relu(z + d) - relu(z)`` for z in [low, high] and d in [least, greatest].
 
-    It grows with d, and with z if d > 0; if d < 0 it falls with z. So both are met at corners, and exact.
+    The function increases with d. It increases with z if d > 0, and decreases if d < 0. So the ends are at corners.
     """
     import torch
 
@@ -141,9 +132,9 @@ def bound_relu_change(
 
 @dataclass(frozen=True, eq=False)
 class LinearBounds:
-    """Functions below and above the logit in the whole box: ``coefficients @ z + constant`` of the first units' z.
+    """Linear functions ``coefficients @ z + constant`` of the first units z, below and above the logit in a box.
 
-    Coefficients have the shape (n, 2, units), constants (n, 2); in the order of the assignments.
+    Coefficients have the shape (n, 2, units), and constants (n, 2), in the order of the assignments.
     """
 
     below: torch.Tensor
@@ -152,23 +143,24 @@ class LinearBounds:
     above_constant: torch.Tensor
 
     def lower(self, first: torch.Tensor) -> torch.Tensor:
-        """Lower bound of the logit for people whose first units before their ReLU are these (n, 2, units)."""
+        """Compute the lower bound of the logit from the first units before their ReLU (n, 2, units)."""
         return (self.below * first).sum(dim=-1) + self.below_constant
 
     def upper(self, first: torch.Tensor) -> torch.Tensor:
-        """Return the upper bound of the logit for the same people."""
+        """Compute the upper bound of the logit from the first units before their ReLU (n, 2, units)."""
         return (self.above * first).sum(dim=-1) + self.above_constant
 
 
-def bound_linearly(layers: Layers, intervals: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> LinearBounds:
-    """Return linear bounds of the logit from intervals of the units: backward, as the certifier draws them.
-
-    Source: the relaxation of the proofs, see ``evenhand.certification.relax_relu``; in training: Zhang et al.: Towards
-    Stable and Efficient Training of Verifiably Robust Neural Networks, ICLR 2020.
+def bound_linearly(layers: Layers, intervals: Sequence[Bounds]) -> LinearBounds:
+    """Compute linear bounds of the logit from bounds of the units, backward, as the certifier does.
 
     Args:
-        layers: as for ``pair``; at least one hidden layer.
-        intervals: least and greatest value of the units of each hidden layer before their ReLU, shapes (n, 2, units).
+        layers: As for ``bound_pair``, with at least one hidden layer.
+        intervals: Bounds of the units of each hidden layer before their ReLU, shapes (n, 2, units).
+
+    References:
+        The relaxation of proofs is ``evenhand.certification.relax_relu``. In training: Zhang et al., "Towards Stable
+        and Efficient Training of Verifiably Robust Neural Networks", ICLR 2020.
     """
     import torch
 
@@ -189,20 +181,20 @@ def bound_linearly(layers: Layers, intervals: Sequence[tuple[torch.Tensor, torch
     return LinearBounds(below, below_constant, above, above_constant)
 
 
-MOST = 4096
-"""Assignments that are drawn without repetition; among more of them a repetition is unlikely."""
+MAX_DISTINCT = 4096
+"""Maximum number of assignments that are drawn without repetition. With more, repetitions are unlikely."""
 
 
 def draw_assignments(
     schema: Schema, protected: Sequence[str], n: int, most: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """Different joint values of what is protected for each of n people, shape (n, at most ``most``, protected)."""
+    """Draw different protected assignments for each of n people, shape (n, at most ``most``, protected)."""
     import torch
 
     attributes = [schema[name] for name in protected]
     sizes = [attribute.size or 1 for attribute in attributes]
     total = math.prod(sizes)
-    if total <= MOST:
+    if total <= MAX_DISTINCT:
         order = torch.rand((n, total), generator=generator).topk(min(most, total), dim=1).indices
     else:
         order = torch.randint(total, (n, most), generator=generator)
@@ -214,30 +206,30 @@ def draw_assignments(
 
 
 def assign_protected(individuals: torch.Tensor, positions: Sequence[int], assignments: torch.Tensor) -> torch.Tensor:
-    """Return every individual (n, attributes) under its own assignments (n, k, protected), shape (n, k, attributes)."""
-    made = individuals[:, None].repeat(1, assignments.shape[1], 1)
-    made[:, :, list(positions)] = assignments
-    return made
+    """Apply assignments (n, k, protected) to individuals (n, attributes), shape (n, k, attributes)."""
+    variants = individuals[:, None].repeat(1, assignments.shape[1], 1)
+    variants[:, :, list(positions)] = assignments
+    return variants
 
 
 def draw_people(schema: Schema, individuals: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
-    """Return people whom certificates are about, shape (n, attributes): about a third each of
+    """Draw people like in certificates, shape (n, attributes).
 
-    people of the batch; people put together from the batch, each attribute from somebody else, as certificates by the
-    data's own shares have them; and people drawn from the domain, every value alike, as certificates by default have.
+    One third are people of the batch. One third combine attributes of different people of the batch, as in the product
+    of marginals. One third are uniform over the domain.
     """
     import torch
 
-    made = individuals[torch.randint(len(individuals), (n,), generator=generator)].clone()
+    people = individuals[torch.randint(len(individuals), (n,), generator=generator)].clone()
     third = n // 3
     for i, attribute in enumerate(schema.attributes):
-        made[third : 2 * third, i] = individuals[torch.randint(len(individuals), (third,), generator=generator), i]
+        people[third : 2 * third, i] = individuals[torch.randint(len(individuals), (third,), generator=generator), i]
         spread = torch.rand(n - 2 * third, generator=generator, dtype=torch.float64)
         if attribute.size is None:
-            made[2 * third :, i] = attribute.first + spread * (attribute.last - attribute.first)
+            people[2 * third :, i] = attribute.first + spread * (attribute.last - attribute.first)
         else:
-            made[2 * third :, i] = attribute.first + (spread * attribute.size).floor()
-    return made
+            people[2 * third :, i] = attribute.first + (spread * attribute.size).floor()
+    return people
 
 
 def draw_boxes(
@@ -247,50 +239,50 @@ def draw_boxes(
     growth: float,
     generator: torch.Generator,
 ) -> FeatureBoxes:
-    """Return a box of the unprotected around each of the people (n, attributes), everybody inside the domain.
+    """Draw a box of unprotected attributes around each person, within the domain.
 
-    Every box opens a share of its attributes of its own, up to ``growth`` of them; an open number gets a range of up to
-    ``growth`` of its domain, an open category every other value with a chance of up to ``growth``.
+    Each box opens a share of its attributes, up to ``growth``. An open number gets a range of up to ``growth`` of its
+    domain, and an open category each other value with a probability of up to ``growth``.
 
     Args:
-        encoding: makes features of individuals.
-        protected: positions of the attributes that the box leaves at no value: their features are 0.
-        people: who is inside.
-        growth: from 0, a box is one person, to 1.
-        generator: of the random numbers.
+        encoding: Encoding of individuals as features.
+        protected: Positions of the protected attributes, whose features are set to 0.
+        people: People inside the boxes, shape (n, attributes).
+        growth: Size of the boxes, from 0 (a single person) to 1.
+        generator: Random number generator.
     """
     import torch
 
     n = len(people)
 
-    def chance(*shape: int) -> torch.Tensor:
+    def uniform(*shape: int) -> torch.Tensor:
         return torch.rand(shape, generator=generator, dtype=torch.float64)
 
     lower, upper = encoding.tensor(people), encoding.tensor(people)
-    openness = growth * chance(n)
+    openness = growth * uniform(n)
     categories = []
     for i, (attribute, block) in enumerate(zip(encoding.schema.attributes, encoding.blocks, strict=True)):
         if i in protected:
             lower[:, block.columns] = 0
             upper[:, block.columns] = 0
             continue
-        width = growth * chance(n) * (chance(n) < openness)
+        width = growth * uniform(n) * (uniform(n) < openness)
         if not block.width:
             continue
         if block.codes is not None:
-            # One number stands for each value: the box takes what lies between, as if there were such values.
+            # Categories in one column: the box also covers the numbers between its categories.
             features = torch.from_numpy(encoding.value_features(block)).to(lower.dtype)
-            outside = chance(n, len(features)) >= width[:, None]
+            outside = uniform(n, len(features)) >= width[:, None]
             own = lower[:, block.start]
             lower[:, block.start] = torch.minimum(own, features.expand(n, -1).masked_fill(outside, torch.inf).amin(1))
             upper[:, block.start] = torch.maximum(own, features.expand(n, -1).masked_fill(outside, -torch.inf).amax(1))
         elif attribute.is_discrete:
             lower[:, block.columns] = 0
-            added = chance(n, block.width) < width[:, None]
+            added = uniform(n, block.width) < width[:, None]
             upper[:, block.columns] = torch.maximum(upper[:, block.columns], added.to(upper.dtype))
             categories.append(block.columns)
         else:
-            span, side = width * (attribute.last - attribute.first), chance(n)
+            span, side = width * (attribute.last - attribute.first), uniform(n)
             low = (people[:, i] - span * side).clamp(min=attribute.first)
             high = (people[:, i] + span * (1 - side)).clamp(max=attribute.last)
             lower[:, block.start] = ((low - block.offset) / block.scale).to(lower.dtype)
