@@ -116,7 +116,7 @@ def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
     ran = evenhand("mitigate", *command, "--fit", "worse_fit_mitigated:fit")
     assert ran.code == 0, ran.err
     assert not new.exists()
-    assert "Nothing better was found" in page.read_text("utf-8")
+    assert "No better model was found" in page.read_text("utf-8")
     assert json.loads((tmp_path / "r.json").read_text())["chosen"] is None
 
 
@@ -143,9 +143,9 @@ def test_the_people_test_data_are_called_by_their_name(evenhand, found, tmp_path
     assert "Mitigation of model.joblib on people.csv Training set 600 people, validation set 200, test set 400" in shown
     assert "test set 400 of aside.csv" in shown
     assert "Training set 600 people, validation set 200, test set 400 of aside.csv" in words
-    assert "Observed on the 400 people of the test set" in words
+    assert "Observed on the test set of 400 people" in words
     assert "test set all 400 of aside.csv" in words
-    assert "400 of the 400 people of the test set are, label and all, like people of the" in shown
+    assert "400 of the 400 people of the test set are equal, label included, to people of the" in shown
 
 
 def test_a_fit_of_ones_own(evenhand, found, tmp_path):
@@ -332,7 +332,7 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--html", "absent/page.html"], ["--html", "no folder"]),
         ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
-        ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "kept aside"]),
+        ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "held out"]),
         ([*FROM, "--strength", "1"], ["--strength", "retrain has no strength", "diffdp"]),
         ([*FROM, "--method", "magic"], ["unknown method 'magic'", "retrain", "logit-pairing"]),
         (["--from", "absent.json"], ["absent.json"]),
@@ -342,7 +342,7 @@ FROM = ["--from", "search.json"]
         (["--from", "datasets.json"], ["datasets.json"]),
         (["--from", "other.json"], ["other.json"]),
         (["--from", "texts.json"], ["texts.json"]),
-        (["--from", "nothing.json"], ["nothing was found"]),
+        (["--from", "nothing.json"], ["expected findings to train on"]),
         ([*FROM, "--test", "absent.csv"], ["absent.csv"]),
         ([*FROM, "--test", "unlabelled.csv"], ["unlabelled.csv", "hired"]),
         ([*FROM, "--fit", "no_such_module:fit"], ["no_such_module"]),

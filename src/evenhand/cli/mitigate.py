@@ -249,9 +249,9 @@ def _read_people(
 
     if test is not None and _is_same_data(data, test):
         raise OptionError(
-            f"{test} is DATA itself, and no one would be kept aside",
+            f"{test} is DATA itself, so nothing would be held out",
             location="--test",
-            hint="name other people, or leave it out: some of DATA are then kept aside",
+            hint="name other people, or leave it out to hold out a part of DATA",
         )
     subject = people.read_subject(model, data, progress)
     _check_labels(subject.people, subject.data_name)

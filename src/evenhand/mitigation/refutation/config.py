@@ -19,7 +19,7 @@ class RefutationConfig(Config):
 
     family: RuleFamily = setting("linear", "family of rules")
     accuracy: float | None = setting(
-        None, "accuracy that a rule must reach, as a share; by default that of the given model", gt=0, le=1
+        None, "accuracy that a rule must reach, as a share; by default that of the original model", gt=0, le=1
     )
     depth: int = setting(2, "depth of a tree", ge=1, le=3)
     max_parts: int | None = setting(

@@ -96,8 +96,8 @@ def write_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
     """Write a network as ``.npz`` (W0, b0, W1, ...), which all commands read.
 
     Its inputs are those of the schema if the encoding allows it. A category with three or more values in one column
-    becomes one-hot, and an attribute without an encoding gets one. Then a schema with these encodings is written next to
-    the network, as ``NAME.schema.yaml``, which is needed to read it.
+    becomes one-hot, and an attribute without an encoding gets one. Then a schema with these encodings is written next
+    to the network, as ``NAME.schema.yaml``, which is needed to read it.
 
     Returns:
         The files, the network first.

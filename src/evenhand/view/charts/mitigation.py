@@ -57,7 +57,7 @@ def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
     first = result.candidates[0]
     lines = [line for line in first.lines if line.name == "accuracy" or line.part == "asked"]
     lines = [line for line in lines if _is_drawn(line)]
-    names = ["given model", *(candidate.method for candidate in result.candidates)]
+    names = ["original model", *(candidate.method for candidate in result.candidates)]
     beside = width >= WIDE
     taken = math.ceil(max(map(text_width, names))) + 20
     beside = beside and len(lines) <= 4
@@ -286,10 +286,10 @@ SCALE = 66
 
 
 def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH) -> Spec:
-    """Draw accuracy against the gap of all candidates on the people kept aside; a square: the given model.
+    """Draw accuracy against the gap of all candidates on the test set; a square: the original model.
 
     Filled, with its number and the intervals of its changes: on the frontier of the validation people, or chosen. Other
-    candidates are left out where they are further off than those and the given model.
+    candidates are left out where they are further off than those and the original model.
     """
     given = result.candidates[0].test
     rows = []
@@ -306,7 +306,7 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
     lowest = min([given.accuracy, *(row["accuracy_low"] for row in on)])
     widest = max([given.gap, *(row["gap_high"] for row in on)])
     rows = [row for row in rows if row["on"] or (row["accuracy"] >= lowest and row["gap"] <= widest)]
-    square = {"name": "given model", "on": False} | {
+    square = {"name": "original model", "on": False} | {
         f"{name}{end}": getattr(given, name) for name in ("accuracy", "gap") for end in ("", "_low", "_high")
     }
     said = "; ".join(
@@ -314,8 +314,8 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
         for row in (square, *rows)
         if row["name"]
     )
-    about = f"Accuracy against the gap on the people kept aside. {said}."
-    return _draw_trade(rows, [square], "gap on the people kept aside (fairer to the left)", about, width)
+    about = f"Accuracy against the gap on the test set. {said}."
+    return _draw_trade(rows, [square], "gap on the test set (fairer to the left)", about, width)
 
 
 def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, width: int) -> Spec:
@@ -406,7 +406,7 @@ SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))
 
 
 def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tuple[str, int, int], list[Spec]]:
-    """Return the points by where their names stand, so that no two names meet; some stay without, the given model last.
+    """Return the points by where their names stand, so that no two names meet; some stay without, the original model last.
 
     The names of points that are left out stand in the table.
     """

@@ -1,4 +1,4 @@
-"""Refutations as pictures: what is proved at every accuracy floor, and where rule and given model stand."""
+"""Refutations as pictures: what is proved at every accuracy floor, and where rule and original model stand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
 
     Steps bound all decisions by the features: below them there is nothing. Between two floors the bound of the lower
     one holds, and no line between both: the least gap is convex in the floor. The bar stands at the family's floor,
-    from its proved bound to the gap of the rule found. A square: the given model.
+    from its proved bound to the gap of the rule found. A square: the original model.
     """
     line = [{"accuracy": one.accuracy, "gap": one.bound} for one in result.curve]
     own: list[Spec] = []
@@ -24,7 +24,7 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
         own = [{"accuracy": result.accuracy, "gap": high, "low": result.bound, "name": "rule found"}]
     given: list[Spec] = []
     if result.given is not None:
-        given = [{"accuracy": result.given.accuracy, "gap": result.given.gap, "name": "given model"}]
+        given = [{"accuracy": result.given.accuracy, "gap": result.given.gap, "name": "original model"}]
     points = [*line, *own, *given]
     accuracies = [row["accuracy"] for row in points]
     low, high = min(accuracies, default=0.0), max(accuracies, default=1.0)
