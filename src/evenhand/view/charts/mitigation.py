@@ -406,7 +406,8 @@ SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))
 
 
 def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tuple[str, int, int], list[Spec]]:
-    """Return the points by where their names stand, so that no two names meet; some stay without, the original model last.
+    """Return the points by the place of their names, so that no two names overlap. Some names, the original model last,
+    are left out.
 
     The names of points that are left out stand in the table.
     """
