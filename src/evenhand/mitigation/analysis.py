@@ -141,9 +141,9 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * (size + SAMPLES)
     if any(method in FROM_FINDINGS for method in config.methods):
         most = max(1, int(config.share * len(people)))
-        for found in findings.profiles:
-            unit = len(schema.assignments(found.protected))
-            rows += unit * len(found.individuals) + relabelled_rows(config.rounds, unit, most)
+        for found_set in findings.profiles:
+            unit = len(schema.assignments(found_set.protected))
+            rows += unit * len(found_set.individuals) + relabelled_rows(config.rounds, unit, most)
         rows += sampled_rows(config.start, most) * len(findings.subgroups[: config.subgroups])
     return rows
 
@@ -154,9 +154,9 @@ def select_metrics(findings: Findings, schema: Schema, config: MitigationConfig)
     Methods that reduce gaps between groups are also measured by such gaps: those of the subgroups found, or else those
     of the protected attributes. Without findings, all other methods are measured by counterfactual flips.
     """
-    flips = tuple(FlipMetric(found.protected) for found in findings.profiles)
+    flips = tuple(FlipMetric(found_set.protected) for found_set in findings.profiles)
     gaps: tuple[FairnessMetric, ...] = tuple(
-        SubgroupGapMetric(found.rules) for found in findings.subgroups[: config.subgroups]
+        SubgroupGapMetric(found_set.rules) for found_set in findings.subgroups[: config.subgroups]
     )
     by_group = [method in BY_GROUP for method in config.methods]
     if not findings and not all(by_group):
@@ -348,4 +348,4 @@ def _data_notes(study: Study, leaking: int) -> list[str]:
 
 
 def _scale_progress(progress: Progress, start: float, share: float) -> Progress:
-    return lambda what, done: progress(what, start + share * done)
+    return lambda action, done: progress(action, start + share * done)

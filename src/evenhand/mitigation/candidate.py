@@ -115,14 +115,14 @@ def measure_all(scorer: Scorer, people: People, metrics: Sequence[FairnessMetric
     return tuple(metric.size(scorer, people) for metric in metrics)
 
 
-def remaining_share(after: Sequence[float], before: Sequence[float], people: int) -> float:
-    """Average the ratios of metrics after and before.
+def remaining_share(new: Sequence[float], original: Sequence[float], people: int) -> float:
+    """Average the ratios of new and original metrics.
 
     Args:
-        after, before: Values of the metrics.
-        people: Number of people. A value of 0 before counts as one of these people.
+        new, original: Values of the metrics.
+        people: Number of people. An original value of 0 counts as one of these people.
     """
-    ratios = [new / max(old, 1 / people) for new, old in zip(after, before, strict=True)]
+    ratios = [value / max(base, 1 / people) for value, base in zip(new, original, strict=True)]
     return float(np.mean(ratios)) if ratios else 0.0
 
 
@@ -139,17 +139,17 @@ def required_accuracy(original: float, plain: float, loss: float) -> float:
     return (original if plain >= original - loss else plain) - loss
 
 
-def pick_trial(trials: Sequence[Trial], before: Sequence[float], required: float, people: int) -> int:
+def pick_trial(trials: Sequence[Trial], original: Sequence[float], required: float, people: int) -> int:
     """Select the trial with the smallest metrics among those with the required accuracy. Ties go to the lowest value.
 
     Args:
         trials: Trials. The first is retrained without changes, and selected if none has the required accuracy.
-        before: Metrics of the original model.
+        original: Metrics of the original model.
         required: Required accuracy, see ``required_accuracy``.
         people: Number of people.
     """
     affordable = [i for i, trial in enumerate(trials) if trial.accuracy >= required - ROUNDING]
-    keys = [(remaining_share(trials[i].harms, before, people), trials[i].value, i) for i in affordable]
+    keys = [(remaining_share(trials[i].harms, original, people), trials[i].value, i) for i in affordable]
     return min(keys)[-1] if keys else 0
 
 

@@ -100,8 +100,8 @@ def compare_candidates(
     results = []
     for i, candidate in enumerate(candidates):
 
-        def report(what: str, done: float, *, i: int = i) -> None:
-            say(f"comparing {candidates[i].method}: {what}", (i + done) / len(candidates))
+        def report(action: str, share: float, *, i: int = i) -> None:
+            say(f"comparing {candidates[i].method}: {action}", (i + share) / len(candidates))
 
         results.append(compare_candidate(baseline, candidate, report))
         if results[-1].interrupted and not candidate.interrupted:
@@ -318,7 +318,7 @@ class _Comparison:
         baseline, reasons = self._baseline, []
         for cache in baseline.certificates:
             proofs, notes = compare_proofs(
-                cache, baseline.given, self._new, lambda what, done: self._progress(what, 0.5 + 0.5 * done)
+                cache, baseline.given, self._new, lambda action, share: self._progress(action, 0.5 + 0.5 * share)
             )
             self.numbers += proofs
             if proofs:

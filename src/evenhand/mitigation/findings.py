@@ -134,8 +134,8 @@ class _FindingsReader:
         for protected, parts in self._profiles.items():
             rows = np.concatenate(parts)
             if len(rows):
-                rest = [i for i, name in enumerate(self._schema.names) if name not in protected]
-                _, first = np.unique(rows[:, rest], axis=0, return_index=True, equal_nan=True)
+                columns = [i for i, name in enumerate(self._schema.names) if name not in protected]
+                _, first = np.unique(rows[:, columns], axis=0, return_index=True, equal_nan=True)
                 profiles.append(FoundProfiles(protected, rows[np.sort(first)]))
         subgroups = sorted(self._subgroups.values(), key=lambda subgroup: -abs(subgroup.gap))
         return Findings(tuple(profiles), tuple(subgroups), tuple(self._sources), self._people_left_out)
@@ -172,8 +172,8 @@ class _FindingsReader:
         if isinstance(result, TextSubgroupResult | TextSearchResult):
             raise _texts_error(location)
         if isinstance(result, SearchResult) and isinstance(result.table, ProfileTable):
-            found = profiles_from_table(result.table)
-            self._profiles.setdefault(found.protected, []).append(found.individuals)
+            profile_set = profiles_from_table(result.table)
+            self._profiles.setdefault(profile_set.protected, []).append(profile_set.individuals)
         elif isinstance(result, SearchResult | IndividualResult):
             examples: Iterable[Example | Profile] = result.examples
             for number, example in enumerate(examples, start=1):

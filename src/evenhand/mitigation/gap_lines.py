@@ -44,8 +44,8 @@ def compare_groups(
         return [], []
     memberships = {name: _group_people(sides, name) for name in names}
     test = len(sides.test)
-    values = {name: np.array(found.labels)[found.codes[:test]] for name, found in memberships.items()}
-    before, after = (
+    values = {name: np.array(membership.labels)[membership.codes[:test]] for name, membership in memberships.items()}
+    original, new = (
         {
             (number.name, number.attribute): number.quantity
             for number in groups.measure_decisions(
@@ -61,12 +61,12 @@ def compare_groups(
         of = " x ".join(protected)
         for name, words in GAPS.items():
             key = name, "_x_".join(protected)
-            if key not in before or key not in after:
+            if key not in original or key not in new:
                 notes.append(
                     f"{words.format(of)}: not compared, fewer than two groups of {SMALL} people in the test set"
                 )
                 continue
-            gaps = before[key], after[key]
+            gaps = original[key], new[key]
             change = None
             if not any(isinstance(gap, Unknown) for gap in gaps):
                 change = _gap_change(name, group[:test], group[test:], sides, gaps[1].value - gaps[0].value)
@@ -96,7 +96,7 @@ def compare_subgroup(
             reason="the test set has no members" if not inside.any() else "all people of the test set are members"
         )
         return pending(part, "subgroup_gap", words, title, (unknown, unknown), note=note)
-    before, after = (_absolute_gap(side, inside, sides.confidence) for side in (sides.before, sides.after))
+    original, new = (_absolute_gap(side, inside, sides.confidence) for side in (sides.before, sides.after))
     cells = _paired_cells(inside.astype(np.int64), sides.before, sides.after, 2)
     # The favoured side is chosen on the validation set, so that the test set measures it without selection.
     members = find_members(sides.validation, rules).astype(np.int64)
@@ -106,7 +106,7 @@ def compare_subgroup(
     def change(confidence: float) -> Change:
         low, high = change_of_largest(cells, pairs, expected_pairs(validation, pairs), confidence)
         return Change(
-            value=after.value - before.value,
+            value=new.value - original.value,
             low=low,
             high=high,
             confidence=confidence,
@@ -114,19 +114,19 @@ def compare_subgroup(
             method=METHOD.replace("pairs of groups", "side"),
         )
 
-    return pending(part, "subgroup_gap", words, title, (before, after), change, note=note)
+    return pending(part, "subgroup_gap", words, title, (original, new), change, note=note)
 
 
-def compare_widest_findings(sides: ComparisonSides, before: Finding, after: Finding) -> PendingComparison | None:
+def compare_widest_findings(sides: ComparisonSides, original: Finding, new: Finding) -> PendingComparison | None:
     """Compare the widest gaps that searches find under either model. None if a subgroup has no test people.
 
     Both subgroups and their favoured sides are chosen on the validation set, so their gaps on the test set are not
     inflated by selection.
     """
-    members = [find_members(sides.test, finding.rules) for finding in (before, after)]
+    members = [find_members(sides.test, finding.rules) for finding in (original, new)]
     if any(inside.all() or not inside.any() for inside in members):
         return None
-    signs = [1 if finding.gap >= 0 else -1 for finding in (before, after)]
+    signs = [1 if finding.gap >= 0 else -1 for finding in (original, new)]
     # Cells are memberships in both subgroups. Given the sizes, the weights of the cells are fixed.
     cells = _paired_cells(2 * members[0].astype(np.int64) + members[1], sides.before, sides.after, 4)
     sizes = cells.sizes
@@ -152,21 +152,21 @@ def compare_widest_findings(sides: ComparisonSides, before: Finding, after: Find
             method="Agresti and Min's interval; the subgroups were selected on the validation set",
         )
 
-    subgroup = f"before: {before.words}; after: {after.words}"
-    if before.words == after.words:
-        subgroup = f"before and after: {before.words}"
+    subgroup = f"before: {original.words}; after: {new.words}"
+    if original.words == new.words:
+        subgroup = f"before and after: {original.words}"
     note = f"{subgroup}; found on the validation set, measured on the test set"
     words = "the widest gap found by a search"
     return pending("subgroups", "widest_gap", "", words, (gaps[0], gaps[1]), change, note=note)
 
 
-def compare_searches(before: SubgroupResult, after: SubgroupResult) -> PendingComparison:
+def compare_searches(original: SubgroupResult, new: SubgroupResult) -> PendingComparison:
     """Compare the widest gaps that searches of the test set find under either model.
 
     Their intervals are adjusted for all subgroups tested. The subgroups can differ, and were selected on the test set,
     so there is no verdict on the change.
     """
-    widest = [max(result.findings, key=lambda finding: abs(finding.gap)) for result in (before, after)]
+    widest = [max(result.findings, key=lambda finding: abs(finding.gap)) for result in (original, new)]
     gaps = [
         Observed(
             value=abs(finding.gap),
@@ -176,11 +176,11 @@ def compare_searches(before: SubgroupResult, after: SubgroupResult) -> PendingCo
             confidence=result.confidence,
             method=f"adjusted for {result.tested:,} subgroups tested ({result.control})",
         )
-        for finding, result in zip(widest, (before, after), strict=True)
+        for finding, result in zip(widest, (original, new), strict=True)
     ]
     note = (
-        f"before: {widest[0].words}, {before.found:,} of {before.tested:,} subgroups are significant after adjustment; "
-        f"after: {widest[1].words}, {after.found:,} are"
+        f"before: {widest[0].words}, {original.found:,} of {original.tested:,} subgroups are significant after "
+        f"adjustment; after: {widest[1].words}, {new.found:,} are"
     )
     words = "the widest gap found in the test set itself"
     return pending("subgroups", "found_gap", "", words, (gaps[0], gaps[1]), note=note)
@@ -237,8 +237,8 @@ def _gap_change(name: str, test: Integers, validation: Integers, sides: Comparis
     return change
 
 
-def _paired_cells(cell: Integers, before: ModelDecisions, after: ModelDecisions, cells: int) -> PairedCells:
-    return PairedCells.count(cell, before.favourable_decisions, after.favourable_decisions, cells)
+def _paired_cells(cell: Integers, original: ModelDecisions, new: ModelDecisions, cells: int) -> PairedCells:
+    return PairedCells.count(cell, original.favourable_decisions, new.favourable_decisions, cells)
 
 
 def _absolute_gap(side: ModelDecisions, inside: Booleans, confidence: float) -> Observed:

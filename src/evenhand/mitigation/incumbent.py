@@ -73,8 +73,8 @@ class Incumbent:
         chosen = next((trial for trial in candidate.trials if trial.chosen), None)
         if chosen is None or self.harms is None:
             return ""
-        after, before = (remaining_share(harms, self.harms, self.people) for harms in (chosen.harms, self.harms))
-        if after >= before - ROUNDING:
+        new, original = (remaining_share(harms, self.harms, self.people) for harms in (chosen.harms, self.harms))
+        if new >= original - ROUNDING:
             return "it does not reduce the metrics on the validation set"
         required = self._required_accuracy(candidate)
         if chosen.accuracy < required - ROUNDING:

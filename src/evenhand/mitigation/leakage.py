@@ -29,16 +29,16 @@ def drop_test_profiles(findings: Findings, split: Split) -> tuple[Findings, int]
     """
     removed, profiles = 0, []
     schema = split.test.schema
-    for found in findings.profiles:
+    for profile_set in findings.profiles:
         train, validation, test = (
-            _distinct_rows(merge_counterparts(schema, people.individuals, found.protected))
+            _distinct_rows(merge_counterparts(schema, people.individuals, profile_set.protected))
             for people in (split.train, split.validation, split.test)
         )
         leaking = test - train - validation
-        merged = merge_counterparts(schema, found.individuals, found.protected)
-        kept = [row.tobytes() not in leaking for row in merged + 0.0]
-        removed += kept.count(False)
-        profiles.append(replace(found, individuals=found.individuals[kept]))
+        merged = merge_counterparts(schema, profile_set.individuals, profile_set.protected)
+        mask = [row.tobytes() not in leaking for row in merged + 0.0]
+        removed += mask.count(False)
+        profiles.append(replace(profile_set, individuals=profile_set.individuals[mask]))
     return replace(findings, profiles=tuple(profiles)), removed
 
 

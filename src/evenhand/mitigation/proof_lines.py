@@ -96,32 +96,32 @@ def compare_proofs(
         if isinstance(result, str):
             return [], [f"no proofs compared, because of the {name} model: {result}"]
         certificates.append(result)
-    before, after = certificates
+    original, new = certificates
     return [
         comparison
         for protected in cache.sets
-        for comparison in _compare_certificates(protected, before[protected], after[protected], cache.suffix)
+        for comparison in _compare_certificates(protected, original[protected], new[protected], cache.suffix)
     ], []
 
 
 def _compare_certificates(
-    protected: tuple[str, ...], before: Certificate, after: Certificate, suffix: str
+    protected: tuple[str, ...], original: Certificate, new: Certificate, suffix: str
 ) -> list[PendingComparison]:
-    decided = _certificate_verdict(before, after)
+    decided = _certificate_verdict(original, new)
     verdicts: dict[str, tuple[ChangeVerdict, str]] = {
         "certified": (
-            decided or _proof_verdict(after.certified - before.certified),
+            decided or _proof_verdict(new.certified - original.certified),
             "" if decided else "the undecided share could reverse it: the true shares may be equal",
         ),
         "falsified": (decided or "open", "" if decided else "the undecided share could reverse it"),
-        "undecided": (_proof_verdict(before.undecided - after.undecided), "share about which nothing is proved"),
+        "undecided": (_proof_verdict(original.undecided - new.undecided), "share about which nothing is proved"),
     }
     of = " x ".join(protected)
     comparisons = []
     for name, (verdict, note) in verdicts.items():
         shares = [
             Proved(value=getattr(result, name), how=f"{result.method}, {result.boxes:,} boxes, of {result.population}")
-            for result in (before, after)
+            for result in (original, new)
         ]
         comparisons.append(
             pending(
@@ -138,11 +138,11 @@ def _compare_certificates(
     return comparisons
 
 
-def _certificate_verdict(before: Certificate, after: Certificate) -> ChangeVerdict | None:
+def _certificate_verdict(original: Certificate, new: Certificate) -> ChangeVerdict | None:
     """Return "better" if the certified share now exceeds its upper bound before, and "worse" in the opposite case."""
-    if after.certified > 1 - before.falsified - before.no_counterpart:
+    if new.certified > 1 - original.falsified - original.no_counterpart:
         return "better"
-    if 1 - after.falsified - after.no_counterpart < before.certified:
+    if 1 - new.falsified - new.no_counterpart < original.certified:
         return "worse"
     return None
 

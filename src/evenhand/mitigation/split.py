@@ -81,8 +81,8 @@ def split_people(
             parts, (place < first, (place >= first) & (place < second), place >= second), strict=True
         ):
             part.append(rows[mask])
-    train, validation, rest = (people.at(np.sort(np.concatenate(part))) for part in parts)
-    split = Split(train, validation, rest if test is None else test)
+    train, validation, remainder = (people.at(np.sort(np.concatenate(part))) for part in parts)
+    split = Split(train, validation, remainder if test is None else test)
     smallest = min(len(split.train), len(split.validation), len(split.test))
     if smallest < MIN_SIZE:
         raise DataError(

@@ -115,8 +115,8 @@ def _changes(candidate: CandidateResult) -> Iterator[str]:
     selected += [("Performance", line) for line in candidate.lines if line.name == "accuracy"][-1:]
     for title, line in selected:
         if not isinstance(line.before, Unknown) and not isinstance(line.after, Unknown):
-            before, after = (show_number(line, quantity).text for quantity in (line.before, line.after))
-            yield f"{title}: {line.words}, {before} before and {after} after."
+            original, new = (show_number(line, quantity).text for quantity in (line.before, line.after))
+            yield f"{title}: {line.words}, {original} before and {new} after."
 
 
 def headline_numbers(candidate: CandidateResult) -> list[Metric]:
@@ -156,16 +156,16 @@ def show_number(line: ComparisonLine, quantity: Quantity, *, sign: str = "") -> 
             return ReportedNumber(text, value, "proved")
         ends = f"{quantity.low:.3f} to {quantity.high:.3f}"
         return ReportedNumber(text, value, quantity.kind, quantity.low, quantity.high, ends, quantity.confidence)
-    shown = show_quantity(quantity, line.name, basis=quantity.reason if isinstance(quantity, Unknown) else "")
+    number = show_quantity(quantity, line.name, basis=quantity.reason if isinstance(quantity, Unknown) else "")
     return ReportedNumber(
-        f"{shown.text}{suffix}",
-        shown.value,
-        shown.kind,
-        shown.low,
-        shown.high,
-        shown.ends,
-        shown.confidence,
-        shown.basis,
+        f"{number.text}{suffix}",
+        number.value,
+        number.kind,
+        number.low,
+        number.high,
+        number.ends,
+        number.confidence,
+        number.basis,
     )
 
 
@@ -219,15 +219,15 @@ def _metric(line: ComparisonLine, published: ComparisonLine | None = None) -> Me
     """Show the number after, with the number before, the verdict, the change and the rate as published."""
     verdict = format_verdict(line)
     if line.change is not None:
-        shown = show_change(line, line.change)
-        verdict = f"{verdict}, {shown.text} ({shown.ends})"
-    before = _text(line, line.before)
+        number = show_change(line, line.change)
+        verdict = f"{verdict}, {number.text} ({number.ends})"
+    original = _text(line, line.before)
     number = show_number(line, line.after)
     if isinstance(line.after, Unknown):
-        notes = [f"before {before}; {verdict}"]
+        notes = [f"before {original}; {verdict}"]
     else:
         number = ReportedNumber(number.text, number.value, number.kind)
-        notes = [f"{before} before: {verdict}"]
+        notes = [f"{original} before: {verdict}"]
         if isinstance(line.before, Unknown):
             notes.append(f"before: {line.before.reason}")
     notes += filter(None, (describe_reduction(line), line.note))
@@ -344,9 +344,9 @@ def _line_row(line: ComparisonLine) -> TableRow:
     if change is not None and change.p is not None:
         notes.append(f"p {'below 1e-10' if change.p < 1e-10 else format(change.p, '.2g')}, not adjusted")
     # The caption describes the adjustment of the changes.
-    shown = "" if change is None else show_change(line, change)
+    number = "" if change is None else show_change(line, change)
     return TableRow(
-        (line.words, format_verdict(line), show_number(line, line.before), show_number(line, line.after), shown),
+        (line.words, format_verdict(line), show_number(line, line.before), show_number(line, line.after), number),
         "; ".join(notes),
     )
 

@@ -164,7 +164,7 @@ class _Search:
             learner=self.study.learner,
             hidden=config.decide_without,
             seed=config.seed,
-            lot=draw_lots(schema, validation.individuals, seed=config.seed),
+            draw=draw_lots(schema, validation.individuals, seed=config.seed),
         )
         self.notes = list(self.study.notes)
         if schema.passthrough:
@@ -219,10 +219,10 @@ class _Search:
         )
         recipes = list(space.propose(sources))
         individuals = self.test.people.individuals
-        lot = draw_lots(self.test.people.schema, individuals, seed=self.config.seed)
+        draw = draw_lots(self.test.people.schema, individuals, seed=self.config.seed)
         test_membership = None if self.membership is None else self.membership(individuals)
         for source in sources:
-            test = query_source(source.scorer, individuals, lot)
+            test = query_source(source.scorer, individuals, draw)
             self.inputs[source] = (
                 source.inputs._replace(group=validation.group, membership=membership),
                 test._replace(group=self.test.group, membership=test_membership),
@@ -452,8 +452,8 @@ class AlternativeModel(WrappedScorer):
 
     def rule_inputs(self, individuals: Floats) -> RuleInputs:
         """Compute the inputs of the rule for individuals (n, attributes)."""
-        lot = draw_lots(self.schema, individuals, seed=self.seed)
-        return query_source(self.model, individuals, lot)._replace(
+        draw = draw_lots(self.schema, individuals, seed=self.seed)
+        return query_source(self.model, individuals, draw)._replace(
             group=None if self.groups is None else self.groups(individuals),
             membership=None if self.membership is None else self.membership(individuals),
         )

@@ -216,7 +216,7 @@ CUTS = 80
 """Number of thresholds per group, at equal shares of its people."""
 
 
-def _maximise(gain: Floats, rates: Floats, blocks: int, most: float, sums: Any = None) -> tuple[Floats, Floats]:
+def _maximise(gain: Floats, rates: Floats, blocks: int, max_range: float, sums: Any = None) -> tuple[Floats, Floats]:
     """Maximise ``gain x`` over x in [0, 1] such that in each block of rows, ``rates x`` has a range of at most
     ``most``.
 
@@ -246,7 +246,7 @@ def _maximise(gain: Floats, rates: Floats, blocks: int, most: float, sums: Any =
     solution = linprog(
         -np.concatenate([gain, np.zeros(blocks)]),
         A_ub=vstack([above, -above]).tocsr(),  # and lowest - rate <= 0
-        b_ub=np.concatenate([np.full(rows, most), np.zeros(rows)]),
+        b_ub=np.concatenate([np.full(rows, max_range), np.zeros(rows)]),
         bounds=[(0, 1)] * len(gain) + [(None, None)] * blocks,
         method="highs",
         **equal,

@@ -25,13 +25,13 @@ class RuleInputs(NamedTuple):
     accepted: Booleans
     group: Integers | None
     membership: Floats | None
-    lot: Floats
+    draw: Floats
 
     def at(self, rows: Integers) -> RuleInputs:
         """Select some of the people."""
         group = None if self.group is None else self.group[rows]
         membership = None if self.membership is None else self.membership[rows]
-        return RuleInputs(self.score[rows], self.accepted[rows], group, membership, self.lot[rows])
+        return RuleInputs(self.score[rows], self.accepted[rows], group, membership, self.draw[rows])
 
     def require_group(self) -> Integers:
         """Return the groups of a rule that uses them."""
@@ -181,4 +181,4 @@ class GroupCutoffs:
 
     def accepts(self, inputs: RuleInputs) -> Booleans:
         """Accept if the probability exceeds the draw."""
-        return np.asarray(self._probability(inputs) > inputs.lot)
+        return np.asarray(self._probability(inputs) > inputs.draw)

@@ -122,16 +122,16 @@ class CrossFitting:
     learner: Learner | None
     hidden: tuple[str, ...]
     seed: int
-    lot: Floats
+    draw: Floats
 
     def given_sources(self) -> list[ScoreSource]:
         """Return the original model, and if it uses hidden attributes, a version in which these are fixed."""
         individuals, scorer = self.people.individuals, self.given
-        sources = [ScoreSource("given", None, scorer, query_source(scorer, individuals, self.lot))]
+        sources = [ScoreSource("given", None, scorer, query_source(scorer, individuals, self.draw))]
         hidden = self._used(self.hidden)
         if hidden:
             fixed = BlindModel(scorer, hidden, most_frequent_row(individuals[:, list(hidden)]))
-            sources.append(ScoreSource("untold", None, fixed, query_source(fixed, individuals, self.lot)))
+            sources.append(ScoreSource("untold", None, fixed, query_source(fixed, individuals, self.draw)))
         return sources
 
     def fitted_source(self, strength: float) -> ScoreSource:
@@ -196,17 +196,17 @@ class CrossFitting:
         for number in range(FOLDS):
             rows = np.flatnonzero(fold == number)
             model = fit(np.flatnonzero(fold != number), fixed)
-            inputs = query_source(model, fixed.individuals[rows], self.lot[rows])
+            inputs = query_source(model, fixed.individuals[rows], self.draw[rows])
             score[rows], accepted[rows] = inputs.score, inputs.accepted
         plain = fit(np.arange(len(people)), fixed)
         scorer: Scorer = BlindModel(plain, hidden, entries) if hidden else plain
-        return scorer, RuleInputs(score, accepted, None, None, self.lot), plain
+        return scorer, RuleInputs(score, accepted, None, None, self.draw), plain
 
 
-def query_source(scorer: Scorer, individuals: Floats, lot: Floats) -> RuleInputs:
+def query_source(scorer: Scorer, individuals: Floats, draw: Floats) -> RuleInputs:
     """Compute the scores and decisions of a model for individuals (n, attributes) with draws (n,)."""
     accepted = predict_labels(scorer, individuals) == scorer.favourable
-    return RuleInputs(favourable_score(scorer, individuals), np.asarray(accepted), None, None, lot)
+    return RuleInputs(favourable_score(scorer, individuals), np.asarray(accepted), None, None, draw)
 
 
 def _as_shares(probabilities: Floats) -> Floats:

@@ -67,7 +67,7 @@ def build_document(result: AlternativesResult) -> Document:
 
 
 def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
-    before = result.candidates[0].test
+    original = result.candidates[0].test
     if result.chosen is None:
         yield Text(f"No candidate is better: {result.reason}. The original model is kept.", role="finding")
         if result.least_loss is not None and result.least_loss > result.accuracy_loss:
@@ -82,8 +82,8 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
         role="finding",
     )
     yield Text(f"Reason: {result.reason}.")
-    gaps = format_decimal(before.gap), format_decimal(chosen.test.gap)
-    shares = format_percent(before.accuracy), format_percent(chosen.test.accuracy)
+    gaps = format_decimal(original.gap), format_decimal(chosen.test.gap)
+    shares = format_percent(original.accuracy), format_percent(chosen.test.accuracy)
     yield Facts(
         (
             ("Gap", f"{gaps[0]} before, {gaps[1]} after: {_format_change(chosen.gap_change)} points"),

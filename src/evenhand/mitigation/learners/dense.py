@@ -204,10 +204,10 @@ def _input_weights(attribute: Attribute, part: AttributeTerm, tolerance: float) 
     if numbers[low] == numbers[high]:
         return (np.zeros((1, rows.shape[1])), rows[0]) if (rows == rows[0]).all() else None
     weights = (rows[high] - rows[low]) / (numbers[high] - numbers[low])
-    rest = rows[low] - weights * numbers[low]
+    offset = rows[low] - weights * numbers[low]
     # Two values are always on a line. More values are on a line up to rounding.
-    on_line = np.allclose(numbers[:, None] * weights + rest, rows, rtol=tolerance, atol=tolerance)
-    return (weights[None], rest) if on_line else None
+    on_line = np.allclose(numbers[:, None] * weights + offset, rows, rtol=tolerance, atol=tolerance)
+    return (weights[None], offset) if on_line else None
 
 
 def train_layers(

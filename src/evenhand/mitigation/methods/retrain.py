@@ -52,22 +52,22 @@ Instances = tuple[Floats, Integers]
 """Added instances and their labels, as in ``TrainingSet``."""
 
 
-def searched_rows(most: int) -> int:
+def searched_rows(limit: int) -> int:
     """Compute the number of queries of a search for profiles, to add at most ``most`` instances."""
-    return max(MIN_QUERIES, QUERIES_PER_INSTANCE * most)
+    return max(MIN_QUERIES, QUERIES_PER_INSTANCE * limit)
 
 
-def relabelled_rows(rounds: int, unit: int, most: int) -> int:
+def relabelled_rows(rounds: int, unit: int, limit: int) -> int:
     """Bound the number of queries of the original model for relabelling profiles found by searches.
 
     Each profile has ``unit`` assignments, of which the search asked for at least two.
     """
-    return (rounds + 1) * min(MAX_ROWS, unit * searched_rows(most) // 2) if rounds else 0
+    return (rounds + 1) * min(MAX_ROWS, unit * searched_rows(limit) // 2) if rounds else 0
 
 
-def sampled_rows(start: int, most: int) -> int:
+def sampled_rows(start: int, limit: int) -> int:
     """Bound the number of queries of the original model for sampling the neighbours of a subgroup."""
-    amounts = [*doubling_amounts(start, most), *([most] * 2 * HALVINGS)]
+    amounts = [*doubling_amounts(start, limit), *([limit] * 2 * HALVINGS)]
     return sum(max(DRAWS * amount, MIN_DRAWS) for amount in amounts)
 
 
@@ -76,19 +76,19 @@ def count_instances(parts: Sequence[Instances]) -> int:
     return sum(len(labels) for _, labels in parts)
 
 
-def cut_instances(parts: Sequence[Instances], most: int) -> list[Instances]:
+def cut_instances(parts: Sequence[Instances], limit: int) -> list[Instances]:
     """Keep at most ``most`` instances, the first of each part, in equal shares."""
-    total = max(most, count_instances(parts), 1)
-    sizes = [len(labels) * max(0, most) // total for _, labels in parts]
+    total = max(limit, count_instances(parts), 1)
+    sizes = [len(labels) * max(0, limit) // total for _, labels in parts]
     return [(rows[:n], labels[:n]) for (rows, labels), n in zip(parts, sizes, strict=True)]
 
 
-def doubling_amounts(start: int, most: int) -> Iterator[int]:
+def doubling_amounts(start: int, limit: int) -> Iterator[int]:
     """Yield ``start``, doubled repeatedly, and ``most`` at the end."""
-    while start < most:
+    while start < limit:
         yield start
         start *= 2
-    yield most
+    yield limit
 
 
 def take_in_turns(sources: Sequence[Floats]) -> Floats:
@@ -150,7 +150,8 @@ class _Retraining:
         for number in range(self._task.config.rounds + 1):
             best = self._log.best()
             # A retrained model can decide differently from the original one, so its own errors are added.
-            flips = [self._flips(self._log.models[best], found, number) for found in self._task.findings.profiles]
+            profile_sets = self._task.findings.profiles
+            flips = [self._flips(self._log.models[best], profile_set, number) for profile_set in profile_sets]
             if not count_instances(flips) and not self._subgroups:
                 return True
             if not self._run_round(number, flips, best):
@@ -190,16 +191,16 @@ class _Retraining:
                     add(parts)
         return True
 
-    def _flips(self, model: Scorer, found: FoundProfiles, number: int) -> Instances:
+    def _flips(self, model: Scorer, profile_set: FoundProfiles, number: int) -> Instances:
         """Select one instance of each profile that the model decides against the majority, with the majority label.
 
         Profiles come in turns from the findings, the training set and a new search. Without further rounds, only the
         findings are used.
         """
-        task, protected = self._task, found.protected
+        task, protected = self._task, profile_set.protected
         unit = len(self._train.schema.assignments(protected))
         rng = np.random.default_rng([task.config.seed, 31, number])
-        sources = [] if number else [found.individuals]
+        sources = [] if number else [profile_set.individuals]
         if task.config.rounds:
             self._report_progress(f"searching for decisions that flip with {' x '.join(protected)}")
             sample = self._train.at(rng.permutation(len(self._train))[: max(1, MAX_ROWS // unit)])
@@ -263,9 +264,9 @@ class _Retraining:
         """Return the remaining share of the metrics, or infinity if the trial loses too much accuracy."""
         return self._log.remaining_harm(trial) if self._log.is_affordable(trial) else math.inf
 
-    def _report_progress(self, what: str) -> None:
+    def _report_progress(self, action: str) -> None:
         steps = (self._task.config.rounds + 1) * len(list(doubling_amounts(self._task.config.start, self._most)))
-        self._task.progress(f"retrain: {what}", min(1.0, len(self._log.trials) / (steps + 1)))
+        self._task.progress(f"retrain: {action}", min(1.0, len(self._log.trials) / (steps + 1)))
 
     def _notes(self, best: int) -> tuple[str, ...]:
         loss, plain = self._task.config.accuracy_loss, self._log.trials[0].accuracy

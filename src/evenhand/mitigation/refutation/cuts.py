@@ -64,8 +64,8 @@ class WeightBox(NamedTuple):
         """Find pairs of cells for which acceptance of the first implies acceptance of the second, (cells, cells)."""
         missing = 1 - features
         # The maximum of w (x - y): features of x alone count with the upper end, those of y alone with the lower end.
-        most = (features * self.high) @ missing.T - missing @ (features * self.low).T
-        return np.asarray(most <= 0)
+        maximum = (features * self.high) @ missing.T - missing @ (features * self.low).T
+        return np.asarray(maximum <= 0)
 
     def cut_at(self, feature: int, at: float) -> tuple[Self, Self]:
         """Split the box at a value of one weight. For real weights, both halves contain the value."""
@@ -87,14 +87,14 @@ class PairSums:
         self.first, self.second = first[order], second[order]
         self.starts = np.append(0, np.cumsum(sizes[sizes > 1]))
 
-    def separate(self, decisions: Floats, most: int) -> Iterator[Cut]:
+    def separate(self, decisions: Floats, maximum: int) -> Iterator[Cut]:
         """Yield inequalities that decisions (cells,) violate, the most violated first."""
         if len(self.starts) < 2:
             return
         sums = decisions[self.first] + decisions[self.second]
         high, low = (extreme.reduceat(sums, self.starts[:-1]) for extreme in (np.maximum, np.minimum))
         violation = high - low - 1
-        for at in np.argsort(-violation)[:most]:
+        for at in np.argsort(-violation)[:maximum]:
             if violation[at] <= TOLERANCE:
                 return
             block = slice(self.starts[at], self.starts[at + 1])
@@ -103,12 +103,12 @@ class PairSums:
             yield Cut(tuple(map(int, cells)), (1, 1, -1, -1))
 
 
-def separate_pairs(implies: Booleans, decisions: Floats, most: int, each: int = 3) -> Iterator[Cut]:
+def separate_pairs(implies: Booleans, decisions: Floats, maximum: int, each: int = 3) -> Iterator[Cut]:
     """Yield violated inequalities with one cell on each side, the most violated first, at most ``each`` per cell."""
     violation = np.where(implies, decisions[:, None] - decisions, 0.0)
     rows, columns = np.nonzero(violation > TOLERANCE)
     used = np.zeros((2, len(decisions)), dtype=np.int64)
-    for at in np.argsort(-violation[rows, columns])[:most]:
+    for at in np.argsort(-violation[rows, columns])[:maximum]:
         row, column = int(rows[at]), int(columns[at])
         if used[0, row] < each and used[1, column] < each:
             used[0, row] += 1
@@ -178,5 +178,5 @@ def is_valid(cut: Cut, features: Integers, box: WeightBox) -> bool:
     factors = np.array(cut.factors)
     if factors.sum() != 0:
         return False
-    most = box.largest(factors @ features[list(cut.cells)])
-    return most < factors[factors > 0].sum() if box.whole else most <= 0
+    maximum = box.largest(factors @ features[list(cut.cells)])
+    return maximum < factors[factors > 0].sum() if box.whole else maximum <= 0

@@ -61,18 +61,18 @@ def read_features(source: FeatureSource, schema: Schema) -> FeatureFile:
     if "features" not in content:
         raise OptionError("`features` is missing", location=location, hint=EXAMPLE)
     parts = {
-        name: _read_conditions(content[name], schema, f"{location}, {name}", most)
-        for name, most in (("features", MAX_FEATURES), ("groups", MAX_GROUPS))
+        name: _read_conditions(content[name], schema, f"{location}, {name}", maximum)
+        for name, maximum in (("features", MAX_FEATURES), ("groups", MAX_GROUPS))
         if name in content
     }
     return FeatureFile(parts["features"], parts.get("groups", {}))
 
 
-def _read_conditions(content: Any, schema: Schema, location: str, most: int) -> dict[str, Constraint]:
+def _read_conditions(content: Any, schema: Schema, location: str, maximum: int) -> dict[str, Constraint]:
     entries = list(content.items()) if isinstance(content, Mapping) else content
-    if not isinstance(entries, list) or not 1 <= len(entries) <= most:
+    if not isinstance(entries, list) or not 1 <= len(entries) <= maximum:
         count = f"{len(entries)}" if isinstance(entries, list) else repr(content)
-        raise OptionError(f"expected 1 to {most} conditions, got {count}", location=location, hint=EXAMPLE)
+        raise OptionError(f"expected 1 to {maximum} conditions, got {count}", location=location, hint=EXAMPLE)
     conditions: dict[str, Constraint] = {}
     pairs = entries if isinstance(content, Mapping) else [(condition, condition) for condition in entries]
     for number, pair in enumerate(pairs, 1):

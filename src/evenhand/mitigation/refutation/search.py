@@ -136,14 +136,14 @@ class Relaxation:
 
         # Variables: decisions of the cells, then the gap or the violation. Rows: pairs of groups, floor, cuts.
         pairs, cells = self.differences.shape
-        last = -1.0 if elastic else 0.0
+        violation = -1.0 if elastic else 0.0
         top = np.zeros((pairs + 1, cells + 1))
         if not elastic:
             top[:pairs, :cells], top[:pairs, cells] = self.differences, -1.0
-        top[pairs, :cells], top[pairs, cells] = -self.gains / self.people, last
+        top[pairs, :cells], top[pairs, cells] = -self.gains / self.people, violation
         cuts = [self._arrays[row] for row in rows]
         sizes = np.array([len(cut[0]) for cut in cuts], dtype=np.int64) + elastic
-        extra = (np.array([cells]), np.array([last])) if elastic else (np.zeros(0, np.int64), np.zeros(0))
+        extra = (np.array([cells]), np.array([violation])) if elastic else (np.zeros(0, np.int64), np.zeros(0))
         data = [top.ravel(), *(part for cut in cuts for part in (cut[1], extra[1]))]
         columns = [np.tile(np.arange(cells + 1), pairs + 1), *(part for cut in cuts for part in (cut[0], extra[0]))]
         starts = [np.arange(pairs + 1) * (cells + 1), (pairs + 1) * (cells + 1) + np.append(0, np.cumsum(sizes))]
@@ -267,7 +267,7 @@ class RuleSearch:
         """Search until no part is open, a limit is reached, or an interrupt."""
         started = clock()
         cells, width = self.table.features.shape
-        most = max(MIN_PARTS, DEFAULT_WORK // cells) if max_parts is None else max_parts
+        limit = max(MIN_PARTS, DEFAULT_WORK // cells) if max_parts is None else max_parts
         root = ProofPart(Multipliers(0, (0,) * len(self.relaxation.differences)))
         box = WeightBox.of(width, whole=self.whole)
         stopped = False
@@ -276,7 +276,7 @@ class RuleSearch:
             self.weights.learn(heap[0].decisions)
             first = heap[0].bound
             while heap and heap[0].bound < self.weights.gap - (NEAREST if self.parts < MANY_PARTS else COARSE):
-                stopped = self.parts >= most or (time_limit is not None and clock() - started > time_limit)
+                stopped = self.parts >= limit or (time_limit is not None and clock() - started > time_limit)
                 if stopped or interrupts.count:
                     break
                 for child in self._split(heapq.heappop(heap)):
@@ -296,12 +296,12 @@ class RuleSearch:
 
     def _report(self, progress: Progress, first: float, bound: float) -> None:
         left = self.weights.gap - first
-        done = (bound - first) / left if left > 0 else 0.0
+        share = (bound - first) / left if left > 0 else 0.0
         progress(
             f"least gap at least {bound:.4f}"
             if self.weights.best is None
             else f"least gap between {max(bound, 0):.4f} and {self.weights.gap:.4f}",
-            min(1.0, max(0.0, done)),
+            min(1.0, max(0.0, share)),
         )
 
     def _bound(
@@ -361,8 +361,8 @@ class RuleSearch:
     def _halve(self, open_part: OpenProof) -> Iterator[tuple[Floats, WeightBox]]:
         """Split a part along a weight or a cell. It yields nothing if the part cannot be split."""
         part, box, decisions = open_part.part, open_part.box, open_part.decisions
-        along = self._choose_weight(open_part)
-        if along is None and _fractional(decisions).any():
+        split = self._choose_weight(open_part)
+        if split is None and _fractional(decisions).any():
             relaxation = self.relaxation
             weight = np.abs(relaxation.differences).max(axis=0) + np.abs(relaxation.gains) / self.table.people
             part.cell = int(np.argmax(np.minimum(decisions, 1 - decisions) * weight))
@@ -371,28 +371,28 @@ class RuleSearch:
                 fixed[:, part.cell] = end
                 yield fixed, box
             return
-        if along is None and self.whole:
+        if split is None and self.whole:
             weights = self._settle(decisions, box).weights
             if weights is not None and not (box.low == box.high).all():
                 distance = np.abs(weights - np.rint(weights))
                 if distance.max() >= INTEGRALITY:
-                    along = (int(distance.argmax()), math.floor(weights[int(distance.argmax())]))
-        if along is not None:
-            part.weight, part.at = along
-            for half in box.cut_at(*along):
+                    split = (int(distance.argmax()), math.floor(weights[int(distance.argmax())]))
+        if split is not None:
+            part.weight, part.at = split
+            for half in box.cut_at(*split):
                 yield open_part.fixed, half
 
     def _choose_weight(self, open_part: OpenProof) -> tuple[int, int] | None:
         """Choose the weight of undetermined sign with the largest effect on the decisions, and where to split it."""
         box, decisions = open_part.box, open_part.decisions
-        best, along = INTEGRALITY, None
+        best, split = INTEGRALITY, None
         for feature in map(int, np.flatnonzero((box.low < 0) & (box.high > 0))):
             without, holding = self._pairs(feature)
             change = decisions[holding] - decisions[without]
             effect = float(max(np.maximum(change, 0).sum(), np.maximum(-change, 0).sum()))
             if effect > best:
-                best, along = effect, (feature, -1 if self.whole else 0)
-        return along
+                best, split = effect, (feature, -1 if self.whole else 0)
+        return split
 
     def _pairs(self, feature: int) -> tuple[Integers, Integers]:
         """Find pairs of cells that differ in one feature: those without it, and those with it."""

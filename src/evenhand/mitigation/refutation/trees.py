@@ -131,20 +131,20 @@ class RuleTreeSearch:
         while at < len(rows):
             step = max(1, BLOCK // int(reach[rows[min(at + 255, len(rows) - 1)]]))
             block = rows[at : at + min(step, 256)]
-            most = int(reach[block].max())
-            gaps = np.zeros((len(block), most))
+            columns = int(reach[block].max())
+            gaps = np.zeros((len(block), columns))
             for pair, unit in enumerate(self.units, 1):
-                sums = without.outcomes[block, pair][:, None] + sorted_outcomes[:most, pair]
+                sums = without.outcomes[block, pair][:, None] + sorted_outcomes[:columns, pair]
                 np.maximum(gaps, np.abs(sums) / unit, out=gaps)
-            gaps[np.arange(most) >= reach[block][:, None]] = np.inf  # these do not reach the floor
+            gaps[np.arange(columns) >= reach[block][:, None]] = np.inf  # these do not reach the floor
             best = int(gaps.argmin())
-            first, second = block[best // most], order[best % most]
+            first, second = block[best // columns], order[best % columns]
             if gaps.flat[best] < search.gap:
                 outcome = without.outcomes[first] + holding.outcomes[second]
                 tree = RuleQuestion(feature, without.rules(int(first)), holding.rules(int(second)))
                 self._offer(search, outcome, tree)
             at += len(block)
-            search.pairs += len(block) * most
+            search.pairs += len(block) * columns
             if is_over():
                 return False
         return True
@@ -204,11 +204,11 @@ def write_tree(rule: TreeRule) -> str:
 
 def read_tree(text: str) -> TreeRule:
     """Read a tree written by ``write_tree``."""
-    feature, question, rest = text.partition(" ? (")
+    feature, question, remainder = text.partition(" ? (")
     if not question:
         return TreeLeaf(text == "accept")
     depth, at = 1, 0
     while depth:
-        depth += {"(": 1, ")": -1}.get(rest[at], 0)
+        depth += {"(": 1, ")": -1}.get(remainder[at], 0)
         at += 1
-    return RuleQuestion(int(feature), read_tree(rest[at + 4 : -1]), read_tree(rest[: at - 1]))
+    return RuleQuestion(int(feature), read_tree(remainder[at + 4 : -1]), read_tree(remainder[: at - 1]))

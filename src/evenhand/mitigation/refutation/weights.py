@@ -55,16 +55,16 @@ class WeightSearch:
         """
         scores = self._features @ weights
         order = np.argsort(-scores, kind="stable")
-        last = np.append(scores[order[:-1]] - scores[order[1:]] > SAME_SCORE, True)
-        correct = np.append(0, np.cumsum(self.table.gains[order])[last])
-        rates = np.cumsum(self.table.differences[:, order], axis=1)[:, last]
+        ends = np.append(scores[order[:-1]] - scores[order[1:]] > SAME_SCORE, True)
+        correct = np.append(0, np.cumsum(self.table.gains[order])[ends])
+        rates = np.cumsum(self.table.differences[:, order], axis=1)[:, ends]
         gaps = np.append(0.0, rates.max(axis=0))
         feasible = correct >= self._need
         if not feasible.any():
             return 1 + (self._need - int(correct.max())) / self.table.people, None
         at = int(np.argmin(np.where(feasible, gaps, np.inf)))
         accepted = np.zeros(len(order), dtype=np.bool_)
-        accepted[order[: 0 if at == 0 else int(np.flatnonzero(last)[at - 1]) + 1]] = True
+        accepted[order[: 0 if at == 0 else int(np.flatnonzero(ends)[at - 1]) + 1]] = True
         return float(gaps[at]), accepted
 
     def offer(self, weights: Floats) -> None:

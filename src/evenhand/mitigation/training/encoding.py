@@ -126,8 +126,8 @@ class FeatureEncoding:
                 parts.append(LineTerm(rows[0] / block.scale, -block.offset / block.scale * rows[0]))
             else:
                 parts.append(LineTerm(np.zeros(len(bias)), np.zeros(len(bias))))
-        rest = tuple(AffineLayer(weight, shift) for weight, shift in layers[1:])
-        return AdditiveNetwork(self.schema, tuple(parts), bias, rest, classes, favourable, name)
+        remainder = tuple(AffineLayer(weight, shift) for weight, shift in layers[1:])
+        return AdditiveNetwork(self.schema, tuple(parts), bias, remainder, classes, favourable, name)
 
 
 MIN_GROUP_SIZE = 30
@@ -177,7 +177,7 @@ def pool_small_groups(groups: Integers, size: float) -> Integers:
     """Renumber groups from 0, and pool those smaller than ``size``, or set them to -1 if the pool is smaller."""
     large = np.bincount(groups) >= size
     pooled = np.where(large, np.cumsum(large) - 1, NO_GROUP)[groups]
-    rest = pooled == NO_GROUP
-    if rest.sum() >= size:
-        pooled[rest] = large.sum()
+    remainder = pooled == NO_GROUP
+    if remainder.sum() >= size:
+        pooled[remainder] = large.sum()
     return np.asarray(pooled, dtype=np.int64)

@@ -234,15 +234,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             refuse("hidden", "the number of units of each hidden layer", "hidden=(64, 16)")
         if not all(_is_integer(units, 1) for units in self.hidden):
             refuse("hidden", "integers of at least 1", "hidden=(64, 16)")
-        for name, least, most, default in (
+        for name, minimum, maximum, default in (
             ("steps", 1, None, STEPS),
             ("batch_size", 1, None, BATCH),
             ("seed", 0, 2**63, 0),
         ):
             value = getattr(self, name)
-            if not (value is None and name == "batch_size") and not _is_integer(value, least, most):
-                limit = ", below 2^63" if most else ""
-                refuse(name, f"an integer of at least {least}{limit}", f"{name}={default}")
+            if not (value is None and name == "batch_size") and not _is_integer(value, minimum, maximum):
+                limit = ", below 2^63" if maximum else ""
+                refuse(name, f"an integer of at least {minimum}{limit}", f"{name}={default}")
         if self.strength is not None and not (_is_number(self.strength) and self.strength >= 0):
             refuse("strength", "a number of at least 0", "strength=1.0, or None for the default of the method")
         if not (_is_number(self.learning_rate) and self.learning_rate > 0):
@@ -321,10 +321,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return individuals
 
 
-def _is_integer(value: Any, least: int, most: int | None = None) -> bool:
+def _is_integer(value: Any, minimum: int, maximum: int | None = None) -> bool:
     """Check that a value is an integer (not a boolean) of at least ``least`` and below ``most``."""
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return bool(integer and value >= least and (most is None or value < most))
+    return bool(integer and value >= minimum and (maximum is None or value < maximum))
 
 
 def _is_number(value: Any) -> bool:
@@ -351,16 +351,16 @@ def _list_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, Booleans
     """Add both labels to a schema, and return it with the mask of favourable labels."""
     present = [plain_value(value) for value in np.unique(labels)]
     favourable: Value = schema.target.favourable
-    others = [value for value in schema.target.values or present if value != favourable]
-    unknown = [value for value in present if value != favourable and value not in others]
+    negatives = [value for value in schema.target.values or present if value != favourable]
+    unknown = [value for value in present if value != favourable and value not in negatives]
     if unknown:
-        raise DataError(f"the label {unknown[0]!r} is not a value of the target: {[*others, favourable]}")
-    if len(others) != 1 or len(present) != 2:
+        raise DataError(f"the label {unknown[0]!r} is not a value of the target: {[*negatives, favourable]}")
+    if len(negatives) != 1 or len(present) != 2:
         raise DataError(
-            f"expected two labels, got {present if len(others) == 1 else [*others, favourable]}",
+            f"expected two labels, got {present if len(negatives) == 1 else [*negatives, favourable]}",
             hint=f"the network distinguishes {favourable!r} from one other label, so both are needed",
         )
     if schema.target.values is None:
-        target = Target(name=schema.target.name, favourable=favourable, values=(others[0], favourable))
+        target = Target(name=schema.target.name, favourable=favourable, values=(negatives[0], favourable))
         schema = schema.model_copy(update={"target": target})
     return schema, np.asarray(labels == favourable)

@@ -186,7 +186,7 @@ MAX_DISTINCT = 4096
 
 
 def draw_assignments(
-    schema: Schema, protected: Sequence[str], n: int, most: int, generator: torch.Generator
+    schema: Schema, protected: Sequence[str], n: int, limit: int, generator: torch.Generator
 ) -> torch.Tensor:
     """Draw different protected assignments for each of n people, shape (n, at most ``most``, protected)."""
     import torch
@@ -195,9 +195,9 @@ def draw_assignments(
     sizes = [attribute.size or 1 for attribute in attributes]
     total = math.prod(sizes)
     if total <= MAX_DISTINCT:
-        order = torch.rand((n, total), generator=generator).topk(min(most, total), dim=1).indices
+        order = torch.rand((n, total), generator=generator).topk(min(limit, total), dim=1).indices
     else:
-        order = torch.randint(total, (n, most), generator=generator)
+        order = torch.randint(total, (n, limit), generator=generator)
     columns = []
     for attribute, size in zip(attributes, sizes, strict=True):
         columns.append(order % size + attribute.first)

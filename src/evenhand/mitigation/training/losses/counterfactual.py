@@ -75,8 +75,8 @@ class LogitPairing(_ProtectedPenalty):
         import torch
 
         task = self._task
-        drawn = draw_people(task.schema, batch.individuals, int(DRAWN * len(batch.individuals)), task.generator)
-        return self._growth(batch.step) * self.logit_spread(network, torch.cat([batch.individuals, drawn]))
+        sampled = draw_people(task.schema, batch.individuals, int(DRAWN * len(batch.individuals)), task.generator)
+        return self._growth(batch.step) * self.logit_spread(network, torch.cat([batch.individuals, sampled]))
 
     def logit_spread(self, network: TrainableNetwork, individuals: torch.Tensor) -> torch.Tensor:
         """Compute the mean squared difference of logits for individuals (n, attributes)."""

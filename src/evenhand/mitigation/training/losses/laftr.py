@@ -91,8 +91,8 @@ class LAFTR:
         """Compute the log-probability of each group, shape (n, groups)."""
         import torch
 
-        (weight, shift), (last, bias) = self._adversary
-        return torch.log_softmax(torch.addmm(bias, torch.relu(torch.addmm(shift, inputs, weight)), last), dim=1)
+        (weight, shift), (output, bias) = self._adversary
+        return torch.log_softmax(torch.addmm(bias, torch.relu(torch.addmm(shift, inputs, weight)), output), dim=1)
 
 
 def balanced_accuracy(guesses: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:

@@ -83,7 +83,7 @@ class FairnessLoss(Protocol):
         ...
 
 
-def check_groups(task: TrainingTask, what: str) -> None:
+def check_groups(task: TrainingTask, name: str) -> None:
     """Check that there are two groups to compare.
 
     Raises:
@@ -91,7 +91,7 @@ def check_groups(task: TrainingTask, what: str) -> None:
     """
     if task.groups < 2:
         raise OptionError(
-            f"{what} compares groups, and the training set has fewer than two",
+            f"{name} compares groups, and the training set has fewer than two",
             hint="name protected attributes: `protected=NAME` (or sensitive_features= in fit)",
         )
 
