@@ -96,11 +96,12 @@ def compare_proofs(
         if isinstance(result, str):
             return [], [f"no proofs compared, because of the {name} model: {result}"]
         certificates.append(result)
-    original, new = certificates
     return [
         comparison
         for protected in cache.sets
-        for comparison in _compare_certificates(protected, original[protected], new[protected], cache.suffix)
+        for comparison in _compare_certificates(
+            protected, certificates[0][protected], certificates[1][protected], cache.suffix
+        )
     ], []
 
 

@@ -227,7 +227,7 @@ def _metric(line: ComparisonLine, published: ComparisonLine | None = None) -> Me
         notes = [f"before {original}; {verdict}"]
     else:
         number = ReportedNumber(number.text, number.value, number.kind)
-        notes = [f"{original} before: {verdict}"]
+        notes = [f"vs. {original} before: {verdict}"]
         if isinstance(line.before, Unknown):
             notes.append(f"before: {line.before.reason}")
     notes += filter(None, (describe_reduction(line), line.note))
