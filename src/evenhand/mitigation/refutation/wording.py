@@ -78,16 +78,16 @@ def build_document(result: RefutationResult) -> Document:
 def name_family(result: RefutationResult) -> str:
     """Describe the family of rules."""
     return {
-        "any": "decisions by these features, also randomised",
-        "linear": "linear rules on these features, with any weights",
-        "scorecard": f"scorecards on these features with integer points from {MINUS}{result.points} to {result.points}",
+        "any": "possibly randomised decisions by these features",
+        "linear": "linear rules with any weights on these features",
+        "scorecard": f"scorecards with integer points from {MINUS}{result.points} to {result.points} on these features",
         "tree": f"trees of depth {result.depth} on these features",
     }[result.family]
 
 
 def state_finding(result: RefutationResult) -> str:
     """State the proved bound in one or two sentences."""
-    rules = f"{name_family(result)} with {_floor(result)}"
+    rules = f"{name_family(result)} that make {_floor(result)}"
     if result.bound is None:
         most = format_percent(result.most_accurate)
         return f"There are no {rules}. Any decisions by these features have an accuracy of at most {most}."
