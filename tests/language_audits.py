@@ -129,7 +129,7 @@ def audit(**changes):
             groups={MAN: 9, BLACK: 9, WOMAN: 9},
             warnings=("names of black woman are longer: 6.9 letters on average against 4.7",),
         ),
-        "cautions": ("3 of 5,510 questions stayed without an answer; they are in no number.",),
+        "cautions": ("3 of 5,510 questions have no answer and are excluded from all numbers.",),
         "settings": {"half_width": 0.05, "calls": 6000, "seed": 0},
         "seed": 0,
         "seconds": 12.0,

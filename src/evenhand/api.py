@@ -232,7 +232,8 @@ class LanguageModelSettings(FileSettings, total=False):
     """Settings of ``audit_language_model`` (see ``evenhand.llm.LanguageModelConfig``)."""
 
     answers: Path | str | None
-    batch: Any
+    batch_in: Path | None
+    batch_out: Path | None
     data_name: str
     goal: Literal["precision", "decision"]
     half_width: float | None

@@ -138,8 +138,8 @@ def test_a_single_name_or_template_stands_for_itself():
     pairs = table.pair((0, 1), (1, 1))
     assert estimate_gap(pairs).variance.clusters == (10,)
     assert estimate_flips(pairs, 0.95).identity.kind == "estimated"
-    assert estimate_gap(table.select(np.array([4])).pair((0, 1), (1, 1))) is None
-    assert estimate_gap_here(table.select(np.array([4])).pair((0, 1), (1, 1)), 0.95).kind == "observed"
+    assert estimate_gap(pairs.select(np.array([4]))) is None
+    assert estimate_gap_here(pairs.select(np.array([4])), 0.95).kind == "observed"
 
 
 def test_clusters_of_templates_widen_the_interval():

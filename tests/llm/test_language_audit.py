@@ -14,7 +14,6 @@ import pytest
 import evenhand
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.llm import (
-    BatchFiles,
     LanguageModelForecast,
     compare_language_models,
     forecast_language_model,
@@ -208,19 +207,19 @@ def test_batches_in_place_of_questions_give_the_same_audit(tmp_path):
     asked, results, kept = (tmp_path / name for name in ("batch.jsonl", "results.jsonl", "answers.jsonl"))
     with FakeChat(lambda text: 0.2 if is_black(text) else 0.8) as chat:
         direct = audit(chat, sweeps=3)
-        files = {"answers": kept, "batch": BatchFiles(batch_out=asked)}
+        files = {"answers": kept, "batch_out": asked}
         for _ in range(4):  # three sweeps, and the first again
             with pytest.raises(LimitError, match="40 questions wait"):
                 audit(chat, sweeps=3, **files)
             lines = [json.loads(line) for line in asked.read_text("utf-8").splitlines()]
             answers = [answer_line(chat, line) for line in reversed(lines)]
             results.write_text("".join(json.dumps(one) + "\n" for one in answers), "utf-8")
-            files["batch"] = BatchFiles(results, asked)
+            files["batch_in"] = results
         found = audit(chat, sweeps=3, **files)
         assert found.usage.calls == 0
         assert found.comparisons == direct.comparisons
         with pytest.raises(OptionError, match="batches require a file"):
-            audit(chat, batch=BatchFiles(batch_out=asked))
+            audit(chat, batch_out=asked)
 
 
 def answer_line(chat, line):

@@ -86,7 +86,7 @@ def test_confirmed_pairs_stand_side_by_side_and_the_widest_is_first():
 def test_cautions_and_warnings_about_names_come_before_any_number():
     blocks = audit().document().blocks
     assert [one.text for one in blocks[1:3] if isinstance(one, Note)] == [
-        "3 of 5,510 questions stayed without an answer; they are in no number.",
+        "3 of 5,510 questions have no answer and are excluded from all numbers.",
         "Name list: names of black woman are longer: 6.9 letters on average against 4.7",
     ]
 

@@ -111,7 +111,8 @@ def audit(
             people,
             config,
             answers=run.answers,
-            batch=llm.BatchFiles(batch_in, batch_out),
+            batch_in=batch_in,
+            batch_out=batch_out,
             data_name=name,
             progress=progress,
         )

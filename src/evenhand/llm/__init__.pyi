@@ -1,4 +1,4 @@
-from .analysis import BatchFiles, audit_language_model
+from .analysis import audit_language_model
 from .comparison import LanguageModelComparison, compare_language_models
 from .config import LanguageModelConfig
 from .file import ScreeningFile, read_screening_file
@@ -8,7 +8,6 @@ from .result import LanguageModelAudit
 from .saved_tests import replay_findings, save_language_tests
 
 __all__ = [
-    "BatchFiles",
     "ChatQuestion",
     "LanguageModel",
     "LanguageModelAudit",

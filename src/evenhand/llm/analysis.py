@@ -34,25 +34,14 @@ class AuditTable(NamedTuple):
     names: tuple[int, ...]
 
 
-class BatchFiles(NamedTuple):
-    """Files for the batch interface of a provider.
-
-    Attributes:
-        batch_in: Results of a batch in the format of the provider, which are first added to the stored answers.
-        batch_out: File to which the next questions are written instead of being sent.
-    """
-
-    batch_in: Path | None = None
-    batch_out: Path | None = None
-
-
 def audit_language_model(
     model: Any,
     people: Any,
     config: LanguageModelConfig | None = None,
     *,
     answers: Path | str | None = None,
-    batch: BatchFiles | None = None,
+    batch_in: Path | None = None,
+    batch_out: Path | None = None,
     data_name: str = "data",
     progress: Progress | None = None,
     **settings: Any,
@@ -64,7 +53,8 @@ def audit_language_model(
         people: Data frame whose rows are templates, or a list of texts, available as ``text`` in the prompt.
         config: Settings. Unset fields are taken from the plan of the model file.
         answers: File that stores all answers, so that an interrupted run can be continued without paying twice.
-        batch: Files for batches, which require ``answers``.
+        batch_in: Results of a batch in the format of a provider, which are first added to the stored answers.
+        batch_out: File to which the next questions are written instead of being sent. Both require stored answers.
         data_name: Name of the data.
         progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``LanguageModelConfig`` by name, which override those of ``config``.
@@ -94,13 +84,12 @@ def audit_language_model(
     config = LanguageModelConfig.of(config, settings)
     limit = TimeLimit.after(config.time_limit)
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
-    batch = batch or BatchFiles()
-    interview.batch = batch.batch_out
+    interview.batch = batch_out
     with interview.model as chat:
-        if any(batch) and answers is None and chat.file.kept_answers is None:
+        if (batch_in or batch_out) and answers is None and chat.file.kept_answers is None:
             raise OptionError("batches require a file that stores their answers", hint="pass `answers=FILE`")
-        if batch.batch_in is not None:
-            chat.read_batch(batch.batch_in)
+        if batch_in is not None:
+            chat.read_batch(batch_in)
         return run_interview(interview, limit, progress=progress)
 
 
@@ -120,11 +109,11 @@ def run_interview(
     record_progress = progress or ignore_progress
     plan = AskingPlan(
         interview.comparisons,
-        interview.codes("cluster"),
+        interview.clusters(),
         excluded=file.refused == "excluded",
         twice=file.outcome != "score",
     )
-    scenarios = interview.codes("scenario")
+    scenarios = interview.labels("scenario")
 
     def report(sweep: int, max_sweeps: int, gaps: Sequence[MultiwayMean | None]) -> None:
         widths = [f"{gap.half_width(config.confidence):.3f}" for gap in gaps if gap is not None]
@@ -136,7 +125,7 @@ def run_interview(
     # A majority vote takes several calls per question.
     questions = config.model_copy(update={"calls": (config.calls or 0) // file.consensus})
     answers = ask_sweeps(interview, plan, questions, report=report, limit=limit, min_sweeps=min_sweeps)
-    numbers, level = AuditNumbers(interview, answers, plan), 1 - config.confidence
+    numbers, level = AuditNumbers(interview, answers, plan, scenarios), 1 - config.confidence
     templates = [numbers.template(confirmation) for confirmation in answers.templates if confirmation.p <= level]
     used = sum(map(len, interview.rows))
     return LanguageModelAudit(
@@ -154,7 +143,7 @@ def run_interview(
         refused_as=file.refused,
         templates=interview.templates,
         rows=interview.total,
-        comparisons=numbers.comparisons(scenarios),
+        comparisons=numbers.comparisons(),
         groups=tuple(numbers.group(g) for g in range(len(interview.groups))),
         noise=numbers.noise(),
         template_findings=tuple(sorted(templates, key=lambda template: -abs(template.gap))),

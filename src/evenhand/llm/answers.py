@@ -103,7 +103,7 @@ def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> Chat
 
 
 def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str, float] | None:
-    """Read the label and value of a reply. None if it has neither."""
+    """Read the label and value of a reply. None without a label."""
     if form.read == "logprobs":
         return _read_chances(reply.chances, form)
     text, cut_off = reply.text, reply.finish == "length"

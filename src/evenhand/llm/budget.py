@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 
 from evenhand.core.result_part import ResultPart
@@ -68,7 +69,7 @@ class CallBudget:
     calls: int | None
     money: float | None
     price: tuple[float, float] | None
-    _counts: ServiceUsage = field(default_factory=ServiceUsage)
+    _counts: Counter[str] = field(default_factory=Counter)
     _known: Tokens = (0, 0)
     _unknown: Tokens = (0, 0)
     _earlier: Tokens = (0, 0)
@@ -94,7 +95,7 @@ class CallBudget:
             BudgetError: The limits do not allow the calls, and no call is in flight.
         """
         with self._lock:
-            all_calls = self._counts.calls + self._earlier_calls + self._in_flight + calls
+            all_calls = self._counts["calls"] + self._earlier_calls + self._in_flight + calls
             most_money = self.cost(*add_tokens(self._known, self._earlier, self._uncounted(maximum)))
             if self.calls is not None and all_calls > self.calls:
                 message, hint = f"the limit of {self.calls:,} calls is reached", "raise calls, or ask fewer questions"
@@ -128,10 +129,7 @@ class CallBudget:
             else:
                 self._known = add_tokens(self._known, used)
                 self._calibrate(reserved, used)
-            counts = self._counts
-            self._counts = counts.model_copy(
-                update={"calls": counts.calls + 1, "assumed": counts.assumed + (used is None)}
-            )
+            self._counts.update(calls=1, assumed=int(used is None))
 
     def _calibrate(self, maximum: Tokens, used: Tokens) -> None:
         tokens_in, tokens_out = (
@@ -155,10 +153,7 @@ class CallBudget:
     def count(self, *, remembered: int = 0, failed: int = 0) -> None:
         """Count free answers and unanswered questions."""
         with self._lock:
-            counts = self._counts
-            self._counts = counts.model_copy(
-                update={"remembered": counts.remembered + remembered, "failed": counts.failed + failed}
-            )
+            self._counts.update(remembered=remembered, failed=failed)
 
     @property
     def spent(self) -> ServiceUsage:
@@ -166,17 +161,19 @@ class CallBudget:
         with self._lock:
             unknown = self._uncounted()
             total = add_tokens(self._known, unknown)
-            usage: dict[str, float] = {
-                "calls": self._counts.calls + self._in_flight,
-                "tokens_in": total[0],
-                "tokens_out": total[1],
-                "assumed": self._counts.assumed + self._in_flight,
-            }
-            if self.price is not None:
-                usage["money"], usage["assumed_money"], usage["remembered_money"] = (
-                    self.cost(*tokens) for tokens in (total, unknown, self._earlier)
-                )
-            return self._counts.model_copy(update=usage)
+            parts = (total, unknown, self._earlier)
+            money, assumed, earlier = (None if self.price is None else self.cost(*part) for part in parts)
+            return ServiceUsage(
+                calls=self._counts["calls"] + self._in_flight,
+                tokens_in=total[0],
+                tokens_out=total[1],
+                money=money,
+                assumed=self._counts["assumed"] + self._in_flight,
+                assumed_money=assumed,
+                remembered=self._counts["remembered"],
+                remembered_money=earlier,
+                failed=self._counts["failed"],
+            )
 
     def cost(self, tokens_in: float, tokens_out: float) -> float:
         """Compute the cost of input and output tokens."""

@@ -140,7 +140,7 @@ def compare_language_models(
     Args:
         before, after: Models, as for ``audit_language_model``. Both files must name the same groups.
         people: Data, as for ``audit_language_model``.
-        config: Settings of both audits. Limits of calls and money apply to each audit. Both models are asked the larger
+        config: Settings of both audits. Limits of calls and money apply to each audit. Both models answer the larger
             of the two required numbers of sweeps. ``goal`` and ``findings`` are ignored.
         answers: File that stores the answers of both models.
         data_name: Name of the data.
@@ -177,7 +177,7 @@ def compare_language_models(
 
 
 def _check_comparable(a: Interview, b: Interview, answers: Path | None) -> None:
-    """Check that two models can be asked the same questions, and that the answer file distinguishes them."""
+    """Check that two models can answer the same questions, and that the answer file distinguishes them."""
     if (a.groups, a.people, a.comparisons) != (b.groups, b.people, b.comparisons):
         raise OptionError(
             f"expected the same groups and names in both models, got {', '.join(a.groups)} and {', '.join(b.groups)}",

@@ -26,7 +26,7 @@ class QuestionBatch(NamedTuple):
         template: Template of each question, shape (n,).
         group, name: Group and name of the person at each position, shape (n, c).
         record: Record of the template at each position, shape (n, c). 0 if a template is a single record.
-        draw: Number of times that the same question was asked before, shape (n,).
+        draw: Number of earlier repetitions of the same question, shape (n,).
         seed: Seed for the random numbers of the model, shape (n,).
     """
 

@@ -26,7 +26,7 @@ ONE_CHANGE = 0.5
 POPULATION = "templates and names like these"
 """Population of the estimates."""
 
-TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
+TOO_FEW = Unknown(reason="fewer than two templates or names have answers, so the gap for others is unknown")
 
 
 class PairedAnswers(NamedTuple):
@@ -52,6 +52,18 @@ class PairedAnswers(NamedTuple):
     def difference(self) -> Floats:
         """Group 1 minus group 0, or NaN if an outcome is missing."""
         return self.first - self.second
+
+    def select(self, rows: Integers) -> PairedAnswers:
+        """Select the answers about some templates."""
+        return PairedAnswers(
+            self.first[rows],
+            self.second[rows],
+            self.name_1[rows],
+            self.name_0[rows],
+            self.sampled,
+            None if self.cluster is None else self.cluster[rows],
+            None if self.again is None else self.again[rows],
+        )
 
     def families(self, mask: Booleans) -> list[list[Integers]]:
         """Return the clusters of the selected pairs: templates with their clusters, then sampled names."""
@@ -96,11 +108,6 @@ class AnswerTable(NamedTuple):
         """Pair the outcomes of one group with 0, so that their mean difference is the mean outcome."""
         value, name = self.value[:, group], self.name[:, group]
         return PairedAnswers(value, np.zeros_like(value), name, name, (names[group] > 1, False), cluster)
-
-    def select(self, rows: Integers) -> AnswerTable:
-        """Select the answers about some templates."""
-        again = None if self.again is None else Outcomes(self.again.value[rows], self.again.kind[rows])
-        return AnswerTable(self.value[rows], self.kind[rows], self.name[rows], again)
 
 
 def estimate_gap(pairs: PairedAnswers, reach: float = 1.0) -> MultiwayMean | None:
@@ -179,7 +186,7 @@ def _measure_noise(changes: Floats, pairs: int) -> tuple[float, float]:
 def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipShares:
     """Split the share of pairs with different answers into noise, names and identity.
 
-    If the model is asked once about each of two people, its answers differ with probability ``p1 + p0 - 2 p1 p0``. The
+    If the model answers one question about each of two people, the answers differ with probability ``p1 + p0 - 2 p1 p0``. The
     mean of this probability is
 
         E[p1 (1 - p1) + p0 (1 - p0)] + E[Var_i p1 + Var_j p0] + E_t (mu1 - mu0)^2,
@@ -220,10 +227,7 @@ def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipShares:
     # Noise does not depend on names, because each template has only one repeated question.
     own_noise = _Pairwise(noise, np.zeros(present.shape))
     by_name = _Pairwise(once.part - noise - identity.part, once.influence - identity.influence)
-    subset = pairs._replace(
-        **{name: getattr(pairs, name)[used] for name in ("first", "second", "name_1", "name_0")},
-        cluster=None if pairs.cluster is None else pairs.cluster[used],
-    )
+    subset = pairs.select(used)
     n = int(present.sum())
     estimates = [term.select(used).estimate(subset, confidence, n) for term in (once, own_noise, by_name, identity)]
     return _add_up(*estimates)

@@ -1,7 +1,7 @@
 """Templates for which two groups are treated differently: screened in the sweeps, and confirmed by fresh questions.
 
-The largest of many observed differences is biased upwards. Therefore the most conspicuous templates are asked about
-again, and only the fresh answers are tested. They did not influence the selection, so they are unbiased (Cox, "A
+The largest of many observed differences is biased upwards. Therefore the model gets fresh
+questions about the most conspicuous templates, and only the fresh answers are tested. They did not influence the selection, so they are unbiased (Cox, "A
 note on data-splitting for the evaluation of significance levels", Biometrika 1975).
 """
 
@@ -101,11 +101,11 @@ def confirm(
     confirmations = []
     for number, suspect in enumerate(suspects):
         rows = slice(number * pairs, (number + 1) * pairs)
-        # A ranking is about all groups, other questions are about the two groups of the suspect.
-        sides = list(suspect.groups) if ranks else [0, 1]
+        value, kind = answers.value[rows], answers.kind[rows]
+        if ranks:  # the questions are about all groups
+            value, kind = value[:, list(suspect.groups)], kind[:, list(suspect.groups)]
         own_trials = Trials(*(part[rows] for part in trials))
-        own_answers = Outcomes(answers.value[rows, sides], answers.kind[rows, sides])
-        confirmations.append(Confirmation(suspect, own_trials, own_answers, math.nan))
+        confirmations.append(Confirmation(suspect, own_trials, Outcomes(value, kind), math.nan))
     p_values = holm([mcnemar(*confirmation.better) for confirmation in confirmations]).tolist()
     adjusted = [confirmation._replace(p=p) for confirmation, p in zip(confirmations, p_values, strict=True)]
     return sorted(adjusted, key=lambda confirmation: confirmation.p)

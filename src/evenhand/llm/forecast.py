@@ -97,7 +97,7 @@ class LanguageModelForecast(Result):
         )
         return Document(
             f"Forecast for {self.model} on {self.data}",
-            "Nothing was asked.",
+            "No question was sent.",
             (
                 Text(items=(f"{self.sentence[0].upper()}{self.sentence[1:]}.",), role="finding"),
                 Facts(
@@ -108,8 +108,8 @@ class LanguageModelForecast(Result):
                     )
                 ),
                 Table(
-                    "How wide a gap's interval stays by the noise of answers alone, if each answer is as uncertain as "
-                    "the toss of a coin; templates and names widen it, surer answers narrow it",
+                    "Half-width of the interval of a gap due to the noise of answers, if half of the answers are "
+                    "favourable; the variation between templates and names is not included",
                     columns,
                     rows,
                 ),

@@ -21,7 +21,7 @@ from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, Outcomes, QuestionBatch
 from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.model import ChatQuestion, LanguageModel
-from evenhand.llm.prompts import Prompt
+from evenhand.llm.prompts import UNKNOWN, Prompt
 from evenhand.llm.result import AskedSide, NameListCard
 from evenhand.schema.arrays import require_column
 from evenhand.schema.table import is_missing
@@ -118,7 +118,7 @@ class Interview:
         if self.batch is not None and (count := self.model.write_batch(questions, self.batch)):
             raise LimitError(
                 f"{format_count(count, 'question waits', 'questions wait')} in {self.batch} for an answer",
-                hint="have the file answered, then go on with `batch_in=RESULTS`",
+                hint="submit the file to the provider, then continue with `batch_in=RESULTS`",
             )
         outcomes = self.model.ask(questions)
         shape = batch.group.shape
@@ -170,33 +170,38 @@ class Interview:
             for person in self.people[group]
         }
 
-    def column(self, name: str, setting: str = "scenario") -> list[str]:
-        """Return the values of a column for all templates, as text.
+    def labels(self, setting: Literal["scenario", "cluster"]) -> list[str] | None:
+        """Return the value of a column for each template, as text; None if no column is set.
 
         Args:
-            name: Name of the column.
-            setting: Setting that names the column, for error messages.
+            setting: Setting that names the column.
 
         Raises:
             DataError: There is no such column.
         """
-        require_column(name, list(self.rows[0][0]), setting)
-        return ["unknown" if is_missing(rows[0][name]) else str(rows[0][name]) for rows in self.rows]
-
-    def codes(self, setting: Literal["scenario", "cluster"]) -> Integers | None:
-        """Encode the column of a setting as numbers, in order of occurrence; None if it is not set."""
         name = getattr(self.config, setting)
         if name is None:
             return None
-        values = self.column(name, setting)
-        unique = list(dict.fromkeys(values))
-        if setting == "cluster" and len(unique) < 2:
+        require_column(name, list(self.rows[0][0]), setting)
+        return [UNKNOWN if is_missing(rows[0][name]) else str(rows[0][name]) for rows in self.rows]
+
+    def clusters(self) -> Integers | None:
+        """Number the cluster of each template; None if no column of clusters is set.
+
+        Raises:
+            OptionError: There is only one cluster.
+        """
+        labels = self.labels("cluster")
+        if labels is None:
+            return None
+        unique = list(dict.fromkeys(labels))
+        if len(unique) < 2:
             raise OptionError(
-                f"expected at least two clusters, but {name!r} is {unique[0]!r} in all templates",
-                location=f"`{setting}=`",
+                f"expected at least two clusters, but {self.config.cluster!r} is {unique[0]!r} in all templates",
+                location="`cluster=`",
                 hint="remove the setting",
             )
-        return np.array([unique.index(value) for value in values])
+        return np.array([unique.index(label) for label in labels])
 
 
 def _resolve_plan(file: ScreeningFile, config: LanguageModelConfig) -> LanguageModelConfig:

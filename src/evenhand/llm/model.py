@@ -351,7 +351,7 @@ def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
     Args:
         url: URL of the service. The port of a local service is ignored, as it changes often.
         body: Body of the request.
-        draw: Repetition number, if the same question is asked several times.
+        draw: Repetition number of the question.
     """
     parts = urlsplit(url)
     host = parts.hostname if parts.hostname in ("127.0.0.1", "localhost", "::1") else parts.netloc

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.text import format_percent
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats
 from evenhand.llm.asking import AskedAnswers, AskingPlan
 from evenhand.llm.design import CUT_OFF, FAILED, REFUSED, UNREADABLE
 from evenhand.llm.estimates import PairedAnswers, estimate_flips, estimate_gap, estimate_gap_here, to_quantity
@@ -43,21 +43,24 @@ class AuditNumbers:
         interview: Model, templates and people.
         answers: All answers.
         plan: Plan of the questions.
+        scenarios: Scenario of each template. None without scenarios.
     """
 
-    def __init__(self, interview: Interview, answers: AskedAnswers, plan: AskingPlan) -> None:
+    def __init__(
+        self, interview: Interview, answers: AskedAnswers, plan: AskingPlan, scenarios: list[str] | None
+    ) -> None:
         self.interview, self.answers, self.plan, self.config = interview, answers, plan, interview.config
+        self.scenarios = scenarios
 
-    def comparisons(self, scenarios: Integers | None) -> tuple[GroupGap, ...]:
-        """Compare all pairs of groups; ``scenarios`` is the number of the scenario of each template."""
+    def comparisons(self) -> tuple[GroupGap, ...]:
+        """Compare all pairs of groups."""
         tables = [
             self.answers.table.pair(pair, self.interview.names, self.plan.cluster) for pair in self.plan.comparisons
         ]
         gaps = [estimate_gap(table) for table in tables]
         level = bonferroni(self.config.confidence, len(tables))
         levels = self.answers.levels or (level,) * len(tables)
-        p = _adjusted_p(gaps) if self.config.goal == "precision" else [None] * len(gaps)
-        scenes = self._scenarios(scenarios)
+        p, scenes = self._adjusted_p(gaps), self._scenarios(tables)
         return tuple(self._comparison(c, tables[c], gaps[c], levels[c], p[c], scenes[c]) for c in range(len(tables)))
 
     def _comparison(
@@ -109,37 +112,31 @@ class AuditNumbers:
         value, *ends = (self.interview.unit * getattr(quantity, name) + origin for name in ("value", "low", "high"))
         return quantity.model_copy(update={"value": value, "low": min(ends), "high": max(ends)})
 
-    def _scenarios(self, codes: Integers | None) -> list[tuple[ScenarioGap, ...]]:
+    def _scenarios(self, tables: Sequence[PairedAnswers]) -> list[tuple[ScenarioGap, ...]]:
         """Estimate the gaps of all comparisons by scenario, with simultaneous intervals."""
-        pairs = self.plan.comparisons
-        if codes is None:
-            return [()] * len(pairs)
-        assert self.config.scenario is not None
-        values = list(dict.fromkeys(self.interview.column(self.config.scenario)))
-        rows = [np.flatnonzero(codes == number) for number in range(len(values))]
-        level = bonferroni(self.config.confidence, len(pairs) * len(rows))
-        cluster = self.plan.cluster
-        gaps = [
-            estimate_gap(
-                self.answers.table.select(part).pair(
-                    pair, self.interview.names, None if cluster is None else cluster[part]
-                )
-            )
-            for pair in pairs
-            for part in rows
-        ]
-        fixed = self.config.goal == "precision"
-        p = _adjusted_p(gaps) if fixed else [None] * len(gaps)
+        if self.scenarios is None:
+            return [()] * len(tables)
+        labels = np.array(self.scenarios)
+        rows = {label: np.flatnonzero(labels == label) for label in dict.fromkeys(self.scenarios)}
+        level = bonferroni(self.config.confidence, len(tables) * len(rows))
+        gaps = [estimate_gap(table.select(part)) for table in tables for part in rows.values()]
         scenarios = [
             ScenarioGap(
-                scenario=values[k % len(rows)],
+                scenario=label,
                 gap=self._in_units(to_quantity(gap, level, -1.0, 1.0)),
-                templates=len(rows[k % len(rows)]),
-                p=p[k],
+                templates=len(rows[label]),
+                p=p,
             )
-            for k, gap in enumerate(gaps)
+            for label, gap, p in zip(list(rows) * len(tables), gaps, self._adjusted_p(gaps), strict=True)
         ]
-        return [tuple(scenarios[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(pairs))]
+        return [tuple(scenarios[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(tables))]
+
+    def _adjusted_p(self, gaps: Sequence[MultiwayMean | None]) -> list[float | None]:
+        """Compute p-values of no gap, adjusted by Holm's method; None for unknown gaps and after a decision."""
+        if self.config.goal != "precision":
+            return [None] * len(gaps)
+        adjusted = iter(holm([gap.p for gap in gaps if gap is not None]).tolist())
+        return [None if gap is None else next(adjusted) for gap in gaps]
 
     def group(self, number: int) -> GroupOutcome:
         """Summarise the answers about a group in the sweeps."""
@@ -166,7 +163,7 @@ class AuditNumbers:
         """Estimate the share of repeated questions with different answers."""
         again = self.answers.table.again
         if again is None:
-            return Unknown(reason="probabilities were read, so no question was asked twice")
+            return Unknown(reason="probabilities were read, so no question was repeated")
         value, repeated = self.answers.table.value[:, :, 0], again.value
         present = ~np.isnan(value) & ~np.isnan(repeated)
         different = int((value != repeated)[present].sum())
@@ -185,7 +182,7 @@ class AuditNumbers:
         for group in (a, b):
             position = int(np.flatnonzero(trials.group[example] == group)[0])
             sides.append(interview.side(template, group, int(trials.name[example, position]), seed))
-        scenario = "" if self.config.scenario is None else interview.column(self.config.scenario)[template]
+        scenario = "" if self.scenarios is None else self.scenarios[template]
         low = interview.model.file.answers.worst
         better = confirmation.better
         return ConfirmedTemplate(
@@ -212,7 +209,7 @@ class AuditNumbers:
             ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], unknown))
             a, b = (self.interview.groups[group] for group in pair)
             yield (
-                f"Whatever these answers had been, the gap of {a} against {b} for these templates and names "
+                f"For any values of these answers, the gap of {a} against {b} for these templates and names "
                 f"lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
             )
 
@@ -222,7 +219,7 @@ class AuditNumbers:
         failed = int((kind == FAILED).sum())
         if failed:
             share = f"{failed:,} of {kind.size:,} questions ({format_percent(failed / kind.size)})"
-            yield f"{share} stayed without an answer; they are in no number."
+            yield f"{share} have no answer and are excluded from all numbers."
         if failed > MUCH_MISSING * kind.size:
             yield from self._bounds((FAILED,))
         unread = np.isin(kind, UNREAD)
@@ -263,9 +260,3 @@ def _worst_case(value: Floats, unknown: Booleans) -> tuple[float, float]:
         filled = np.where(unknown, np.array(substitutes)[None, :, None], value)
         ends.append(float(np.nanmean(filled[:, 0] - filled[:, 1])))
     return ends[0], ends[1]
-
-
-def _adjusted_p(gaps: Sequence[MultiwayMean | None]) -> list[float | None]:
-    """Compute p-values of no gap, adjusted by Holm's method; None for unknown gaps."""
-    adjusted = iter(holm([gap.p for gap in gaps if gap is not None]).tolist())
-    return [None if gap is None else next(adjusted) for gap in gaps]

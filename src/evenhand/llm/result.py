@@ -45,7 +45,7 @@ class ScenarioGap(ResultPart):
 
 
 class FlipShares(ResultPart):
-    """Share of pairs from different groups with different answers when each person is asked about once, by cause.
+    """Share of pairs from different groups with different answers to one question about each person, by cause.
 
     Attributes:
         asked_once: Expected share of pairs with different answers; the sum of the other three shares.

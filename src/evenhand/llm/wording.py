@@ -131,7 +131,7 @@ def _headlines(result: LanguageModelAudit) -> Iterator[str]:
     if result.tested:
         count = result.findings
         yield (
-            f"Of {format_count(result.tested, 'template', 'templates')} that differed most and were asked about again, "
+            f"Of {format_count(result.tested, 'template', 'templates')} that differed most, "
             f"{count or 'none'} {'is' if count == 1 else 'are'} confirmed by fresh questions."
         )
 
@@ -309,7 +309,7 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
     yield Heading("Noise, names and identity", anchor="flips")
     yield Figure(
         "causes of flips",
-        "Share of pairs with different answers when each is asked about once, by cause; the interval is that of "
+        "Share of pairs with different answers to one question about each person, by cause, with the interval of "
         "identity.",
         result,
     )
@@ -340,8 +340,8 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
         return
     yield Heading("Confirmed pairs", anchor="pairs")
     yield Text(
-        "These templates differed most and were asked about again with fresh pairs of names; the exact sign test of "
-        "the fresh pairs alone is adjusted for all templates that were asked about again (Holm)."
+        "The templates that differed most, with fresh pairs of names. The exact sign test uses the fresh pairs only. Its "
+        "p-values are adjusted for all tested templates (Holm)."
     )
     pairs = [_pair(result, finding) for finding in result.template_findings]
     yield from pairs[:PAIRS]
