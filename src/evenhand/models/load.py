@@ -439,13 +439,14 @@ def _load_torch(path: Path, request: LoadRequest) -> Any:
         import torch
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
-    if program:
-        return _wrap_object(torch.export.load(path), request)
-    if script:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript itself: the file exists
-            return _wrap_object(torch.jit.load(path, map_location="cpu"), request)
-    model = torch.load(path, map_location="cpu", weights_only=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript itself: the file exists
+        if program:
+            model = torch.export.load(path)
+        elif script:
+            model = torch.jit.load(path, map_location="cpu")
+        else:
+            model = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(model, dict):
         raise ModelError(
             "the file contains only weights (a state_dict), not a model",
@@ -485,16 +486,15 @@ def _load_catboost(path: Path, request: LoadRequest) -> Any:
     return _wrap_object(model, request)
 
 
-def _load_read(path: Path, request: LoadRequest) -> Any:
-    """Load a file by a reader of ``READERS``."""
-    refuse_stated(request.output, request.name or path.name)
-    return _import_reader(READERS[path.suffix.lower()])(path, request.schema)
+def _load_white_box(reader: str) -> Callable[[Path, LoadRequest], Any]:
+    """Build the loader of a file that a function of ``readers`` reads, given as ``module:function``."""
 
+    def load(path: Path, request: LoadRequest) -> Any:
+        refuse_stated(request.output, request.name or path.name)
+        module, _, function = reader.partition(":")
+        return getattr(import_module(f"{__package__}.readers.{module}"), function)(path, request.schema)
 
-def _import_reader(place: str) -> Callable[[Path, Schema], Any]:
-    module, _, function = place.partition(":")
-    reader: Callable[[Path, Schema], Any] = getattr(import_module(f"{__package__}.readers.{module}"), function)
-    return reader
+    return load
 
 
 def _load_keras(path: Path, request: LoadRequest) -> Any:
@@ -513,18 +513,12 @@ def import_language_models() -> ModuleType:
     return import_module("evenhand.llm.scorer")
 
 
-READERS = {
-    ".npz": "npz:read_npz",
-    ".json": "xgboost_file:read_xgboost",
-    ".ubj": "xgboost_file:read_xgboost",
-    ".xgb": "xgboost_file:read_xgboost",
-    ".txt": "lightgbm_file:read_lightgbm",
-    ".lgb": "lightgbm_file:read_lightgbm",
-}
-"""Readers of white boxes, by suffix (``.xgb`` and ``.lgb``: of MLflow). They are imported when they are used."""
+_load_npz = _load_white_box("npz:read_npz")
+_load_xgboost = _load_white_box("xgboost_file:read_xgboost")
+_load_lightgbm = _load_white_box("lightgbm_file:read_lightgbm")
 
 LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
-    ".npz": _load_read,
+    ".npz": _load_npz,
     ".h5": _load_keras,
     ".keras": _load_keras,
     ".onnx": _load_onnx,
@@ -537,11 +531,12 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
     ".joblib": _load_stored,
     ".cbm": _load_catboost,
     ".cb": _load_catboost,
-    **dict.fromkeys((".json", ".ubj", ".xgb", ".txt", ".lgb"), _load_read),
+    **dict.fromkeys((".json", ".ubj", ".xgb"), _load_xgboost),
+    **dict.fromkeys((".txt", ".lgb"), _load_lightgbm),
     ".yaml": _load_screening,
     ".yml": _load_screening,
 }
 """Loaders of model files, by suffix."""
 
-NUMBER_LOADERS = (_load_read, _load_stored)
+NUMBER_LOADERS = (_load_npz, _load_xgboost, _load_lightgbm, _load_stored)
 """Loaders of files that may hold a regressor."""

@@ -337,11 +337,11 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> Ma
 
 def same_label(answer: Any, label: Value) -> bool:
     """Return whether an answer equals a label as a number (``1``, ``1.0`` and ``True``) or as text."""
-    return bool(answer == label) or _label_text(answer) == _label_text(label)
-
-
-def _label_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+    texts = {
+        f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+        for value in (answer, label)
+    }
+    return bool(answer == label) or len(texts) == 1
 
 
 def _list_values(values: Sequence[Any], limit: int = 10) -> str:
