@@ -105,7 +105,7 @@ def script(network, path):
 def test_torchscript(tmp_path, name):
     network, own = trained(name)
     path = script(network, tmp_path / "model.pt")
-    with pytest.raises(TrustError, match="a TorchScript program runs any code in it"):
+    with pytest.raises(TrustError, match="a PyTorch file runs any code in it"):
         load_model(path, CODES)
     scorer = load_model(path, CODES, trust=True, output="logit" if name == "a logit" else None)
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], own, atol=CLOSE)

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import sys
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -431,20 +430,18 @@ def _load_onnx(path: Path, request: LoadRequest) -> Any:
 
 
 def _load_torch(path: Path, request: LoadRequest) -> Any:
-    program = path.suffix.lower() == ".pt2"
-    script = not program and _is_torchscript(path)
-    kind = "an exported PyTorch program" if program else "a TorchScript program" if script else "a PyTorch object"
-    _require_trust(request.trust, str(request.name), kind, "torch.onnx.export(model, example, 'model.onnx')")
+    """Load a module, a TorchScript program or an exported program."""
+    _require_trust(
+        request.trust, str(request.name), "a PyTorch file", "torch.onnx.export(model, example, 'model.onnx')"
+    )
     try:
         import torch
     except ImportError:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript itself: the file exists
-        if program:
+        warnings.filterwarnings("ignore", message=".*(TorchScript|torch.jit.load)")  # the file exists
+        if path.suffix.lower() == ".pt2":
             model = torch.export.load(path)
-        elif script:
-            model = torch.jit.load(path, map_location="cpu")
         else:
             model = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(model, dict):
@@ -454,16 +451,6 @@ def _load_torch(path: Path, request: LoadRequest) -> Any:
             hint="save the whole module, or export it to .onnx",
         )
     return _wrap_object(model, request)
-
-
-def _is_torchscript(path: Path) -> bool:
-    """Return whether a file was written by ``torch.jit.save``: an archive with code and constants."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("/constants.pkl") for name in archive.namelist())
-    # zipfile raises NotImplementedError for unsupported archives.
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        return False
 
 
 def _load_catboost(path: Path, request: LoadRequest) -> Any:
