@@ -50,7 +50,7 @@ def test_a_fair_coin_is_said_to_be_noise_before_anything_else(fair, tmp_path):
     blocks = fair.document().blocks
     assert blocks[0].tone == "caution"
     assert blocks[0].text.startswith("The model answers differently each time: asked twice about the same 300 people")
-    assert "no more often, as far as can be told" in headlines(fair)[0]
+    assert "not significantly more often" in headlines(fair)[0]
     assert "the decision changes with sex alone" not in fair.summary()
     report, _ = view.write_report(fair, tmp_path)
     page = report.read_text("utf-8")
@@ -68,5 +68,5 @@ def test_gates_tell_noise_from_bias(fair, biased):
 
 def test_bias_is_said_with_its_direction(biased):
     first = headlines(biased)[0]
-    assert "more often than when the same person is asked about again" in first
+    assert "people, more often than in repeated queries about the same person" in first
     assert " as m and to " in first

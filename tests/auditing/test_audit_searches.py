@@ -66,7 +66,7 @@ def test_rates_stay_as_they_are(people, result):
 def test_it_is_shown(result):
     lines = {(one.about, one.name): one for one in result.document().blocks if isinstance(one, Metric)}
     assert lines["sex", "profiles found by searching"].number.value == result.searches[0].profiles
-    assert "treated best most often: sex m" in lines["sex", "profiles found by searching"].notes[-1]
+    assert "most often favoured: sex m" in lines["sex", "profiles found by searching"].notes[-1]
     assert "not a proof" in lines["city", "profiles found by searching"].next_step
     page = view.render_page(result.document())
     assert "Search: another sex" in page

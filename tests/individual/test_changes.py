@@ -57,7 +57,7 @@ def test_by_hand() -> None:
 def test_the_document_says_the_share_and_who() -> None:
     text = str(example()[1].document())
     assert "by more than 50.00" in text
-    assert "mean number if everybody were f: 104.5, m: 139.5" in text
+    assert "mean number if all people were f: 104.5, m: 139.5" in text
 
 
 def test_no_protected_attribute_is_refused() -> None:

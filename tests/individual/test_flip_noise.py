@@ -72,8 +72,8 @@ def test_a_fair_coin_is_noise():
     assert first.tone == "caution"
     assert first.text.startswith("The model answers differently each time")
     (sentence, _) = noise_sentences(result)
-    assert "no more often, as far as can be told, than when the same person is asked about again" in sentence
-    assert "No value of sex is favoured clearly" in sentence
+    assert "not significantly more often than in repeated queries about the same person" in sentence
+    assert "No value of sex is significantly favoured" in sentence
     assert individual.IndividualResult.from_json(result.to_json()) == result
 
 
@@ -110,7 +110,7 @@ def test_a_planted_bias_is_found_behind_the_noise():
     assert men.low <= 0.3 <= men.high
     assert noise.p < 0.001
     (sentence,) = noise_sentences(result)
-    assert "more often than when the same person is asked about again" in sentence
+    assert "people, more often than in repeated queries about the same person" in sentence
     assert "as m and to" in sentence
     assert result.examples
     for profile in result.examples:

@@ -352,7 +352,7 @@ def test_noise_of_a_model_of_texts_is_no_finding():
     assert result.document().blocks[0].tone == "caution"
     summary = result.summary()
     assert "asked twice about the same 300 texts" in summary
-    assert "(the same 300 texts asked about again)" in summary
+    assert "(the same 300 texts queried again)" in summary
     assert search.TextSearchResult.from_json(result.to_json()) == result
 
 

@@ -145,9 +145,12 @@ def measure_flips(
     try:
         front = compare_labels(scorer, white_box, _some_variants(people, individuals, config.protected))
         if front is None:
-            most = int(min(CHECKED, CHECK_SHARE * allowance.left / 2))
             noise = check_noise(
-                scorer, individuals["data"], most=most, confidence=config.confidence, limit=limit.share(CHECK_SHARE)
+                scorer,
+                individuals["data"],
+                most=int(min(CHECKED, CHECK_SHARE * allowance.left / 2)),
+                confidence=config.confidence,
+                limit=limit.share(CHECK_SHARE),
             )
         if noise is not None and (noise.noisy or config.repeats > 1):
             model = FreshScorer(scorer, config.repeats)
@@ -161,16 +164,16 @@ def measure_flips(
         progress(f"flips with {' x '.join(protected)}, {source}", step / len(parts))
         share = 1 / (len(parts) - step)
         rows = individuals[source]
-        known = rows[_have_known_values(people.schema, rows, protected)]
-        count = meter.count(known, protected, source, limit.share(share), allowance.share(share))
+        eligible = rows[_have_known_values(people.schema, rows, protected)]
+        count = meter.count(eligible, protected, source, limit.share(share), allowance.share(share))
         interrupted = count.interrupted
         if count.rate is not None:
-            reached.append(known)
-            rates.append(count.rate.model_copy(update={"unknown": len(rows) - len(known)}))
-            most = config.examples - sum(set(example.better.values) == set(protected) for example in examples)
+            reached.append(eligible)
+            rates.append(count.rate.model_copy(update={"unknown": len(rows) - len(eligible)}))
+            max_examples = config.examples - sum(set(example.better.values) == set(protected) for example in examples)
             if not interrupted:
                 with suppress(BudgetError):  # the budget does not cover scores of examples
-                    examples += meter.clearest(count.violators, protected, source, most)
+                    examples += meter.clearest(count.violators, protected, source, max_examples)
         if interrupted:
             break
     if not interrupted and any(rate.unrepeated for rate in rates):
@@ -275,9 +278,9 @@ class _FlipMeter:
             ignored = [] if schema.constrains_people else schema.positions(protected)
             distinct = merge_by_unprotected(individuals, ignored)
         # An endpoint accepts few individuals per request: the time limit is checked between requests.
-        most = CHUNK if limit.moment is None else TIMED_CHUNK
-        most = min(most, MAX_CHUNK_ENTRIES // len(schema.attributes), int(getattr(model, "batch", CHUNK)))
-        rows = max(1, most // m)
+        max_rows = CHUNK if limit.moment is None else TIMED_CHUNK
+        max_rows = min(max_rows, MAX_CHUNK_ENTRIES // len(schema.attributes), int(getattr(model, "batch", CHUNK)))
+        rows = max(1, max_rows // m)
         flags = np.zeros((len(distinct.individuals), len(PersonFlips._fields)), dtype=np.bool_)
         at = queries = 0
         interrupted = False
@@ -303,9 +306,9 @@ class _FlipMeter:
                 published, counterparts = variants.labels(predict)
                 flips = PersonFlips.of(schema, chunk, variants, published, counterparts)
                 if recorder is not None:
-                    kept = np.flatnonzero(flips.compared)
-                    labels, plausible = counterparts[kept], variants.plausible[kept]
-                    recorder.add(variants.counterparts[kept], labels, plausible, find_flips(labels, plausible))
+                    comparable = np.flatnonzero(flips.compared)
+                    labels, plausible = counterparts[comparable], variants.plausible[comparable]
+                    recorder.add(variants.counterparts[comparable], labels, plausible, find_flips(labels, plausible))
                 if varies:
                     every = np.ones_like(variants.plausible)
                     singles[0].add(at, flips.published, variants.published, published, every)
@@ -396,18 +399,18 @@ class _FlipMeter:
         sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
         return recorder.result(schema, rate.protected, self.config.confidence, sampled_from)
 
-    def clearest(self, violators: Floats, protected: Sequence[str], source: Source, most: int) -> list[Profile]:
+    def clearest(self, violators: Floats, protected: Sequence[str], source: Source, max_examples: int) -> list[Profile]:
         """Select examples among individuals (n, attributes) that flip, with scores of the model itself."""
         schema, model = self.people.schema, self.model
-        candidates = violators[: max(most, CHUNK // len(schema.assignments(protected)))]
-        if len(candidates) == 0 or most <= 0:
+        candidates = violators[: max(max_examples, CHUNK // len(schema.assignments(protected)))]
+        if len(candidates) == 0 or max_examples <= 0:
             return []
         variants = Variants.of(schema, protected, candidates)
         # Counterparts of each other form one pair.
-        kept = merge_by_unprotected(variants.representatives, []).first
+        positions = merge_by_unprotected(variants.representatives, []).first
         if isinstance(model, FreshScorer):
-            kept = kept[: SPARE * most]
-        variants = variants[kept]
+            positions = positions[: SPARE * max_examples]
+        variants = variants[positions]
         plausible = variants.plausible
         scores = np.full(plausible.shape, np.nan)
         if self.varies:
@@ -420,10 +423,10 @@ class _FlipMeter:
         return find_clearest(
             self.people,
             protected,
-            AssignmentDecisions(candidates[kept], variants.counterparts, plausible, labels, scores),
+            AssignmentDecisions(candidates[positions], variants.counterparts, plausible, labels, scores),
             classes=model.classes,
-            most=most,
-            spare=SPARE,
+            max_profiles=max_examples,
+            candidates_per_profile=SPARE,
             source=source,
             confirm=partial(confirm_flips, model, confidence=self.config.confidence) if self.varies else None,
         )

@@ -337,7 +337,7 @@ def _summarize(
 
 
 def select_most_affected(
-    numbers: AssignedNumbers, protected: tuple[str, ...], people: People, most: int
+    numbers: AssignedNumbers, protected: tuple[str, ...], people: People, max_profiles: int
 ) -> list[ChangedPerson]:
     """Select the profiles with the largest changes, each pair once.
 
@@ -345,13 +345,13 @@ def select_most_affected(
         numbers: Numbers of the profiles.
         protected: Attributes that vary.
         people: The people in the data.
-        most: Maximum number of profiles.
+        max_profiles: Maximum number of profiles.
     """
     schema, variants = numbers.schema, numbers.variants
     order = np.argsort(-numbers.change, kind="stable")
     pairs: dict[bytes, int] = {}
     for row in order[numbers.change[order] > 0].tolist():
-        if len(pairs) == most:
+        if len(pairs) == max_profiles:
             break
         pairs.setdefault(variants.counterparts[row, numbers.ends[row]].tobytes(), row)
     rows = list(pairs.values())

@@ -38,8 +38,8 @@ def find_clearest(
     decisions: AssignmentDecisions,
     *,
     classes: tuple[Value, ...],
-    most: int,
-    spare: int,
+    max_profiles: int,
+    candidates_per_profile: int,
     source: Literal["data", "population"],
     confirm: Callable[[Floats, Integers], ConfirmedFlips] | None = None,
 ) -> list[Profile]:
@@ -50,8 +50,8 @@ def find_clearest(
         protected: Attributes that vary.
         decisions: Decisions of the model under each assignment.
         classes: Labels of the model.
-        most: Maximum number of profiles.
-        spare: Candidates per profile. Some may be dropped.
+        max_profiles: Maximum number of profiles.
+        candidates_per_profile: Candidates per profile. Some may be dropped.
         source: Source of the individuals. Sampled ones that reveal a person in the data are dropped.
         confirm: Queries both sides of pairs with their labels again. None for a deterministic model.
     """
@@ -62,7 +62,7 @@ def find_clearest(
     individuals, variants = decisions.individuals[:, :width], decisions.variants[:, :, :width]
     worse, better, gaps, differs = find_widest_pairs(labels, scores, compared)
     order = np.argsort(-gaps, kind="stable")
-    order = order[differs[order]][: spare * most]
+    order = order[differs[order]][: candidates_per_profile * max_profiles]
     if confirm is not None:
         pairs = np.stack([worse, better], axis=1)[order]
         again = confirm(decisions.variants[order[:, None], pairs], labels[order[:, None], pairs])
@@ -98,4 +98,4 @@ def find_clearest(
             source=source,
         )
 
-    return [profile(row) for row in order[:most].tolist()]
+    return [profile(row) for row in order[:max_profiles].tolist()]

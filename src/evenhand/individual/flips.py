@@ -87,8 +87,8 @@ class FlipRate(ResultPart):
 
 def attribute_sets(protected: Sequence[str]) -> list[tuple[str, ...]]:
     """Return each protected attribute alone, then all of them together."""
-    alone: list[tuple[str, ...]] = [(name,) for name in protected]
-    return [*alone, tuple(protected)] if len(alone) > 1 else alone
+    singles: list[tuple[str, ...]] = [(name,) for name in protected]
+    return [*singles, tuple(protected)] if len(singles) > 1 else singles
 
 
 def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
@@ -100,15 +100,15 @@ def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
     """
     if compared is None:
         return np.asarray((labels != labels[:, :1]).any(axis=1))
-    first = np.take_along_axis(labels, np.argmax(compared, axis=1)[:, None], axis=1)
-    return np.asarray(((labels != first) & compared).any(axis=1))
+    reference = np.take_along_axis(labels, np.argmax(compared, axis=1)[:, None], axis=1)
+    return np.asarray(((labels != reference) & compared).any(axis=1))
 
 
 def first_difference(labels: Integers, compared: Booleans) -> Integers:
     """Return the first compared assignment of each row and the first with another label, shape (n, 2)."""
-    first = np.argmax(compared, axis=1)
-    other = compared & (labels != np.take_along_axis(labels, first[:, None], axis=1))
-    return np.stack([first, np.argmax(other, axis=1)], axis=1)
+    reference = np.argmax(compared, axis=1)
+    other = compared & (labels != np.take_along_axis(labels, reference[:, None], axis=1))
+    return np.stack([reference, np.argmax(other, axis=1)], axis=1)
 
 
 class WidestPairs(NamedTuple):
@@ -187,8 +187,8 @@ class Variants:
     @property
     def representatives(self) -> Floats:
         """First plausible counterpart of each person, equal for all their counterparts, shape (n, attributes)."""
-        first = np.argmax(self.plausible, axis=1)[:, None, None]
-        return np.take_along_axis(self.counterparts, first, axis=1)[:, 0]
+        positions = np.argmax(self.plausible, axis=1)[:, None, None]
+        return np.take_along_axis(self.counterparts, positions, axis=1)[:, 0]
 
     def labels(self, predict: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
         """Query the labels of the published variants and of the counterparts, each of shape (n, assignments).
@@ -377,16 +377,16 @@ class DistinctProfiles:
 
 def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctProfiles:
     """Merge people (n, attributes) who differ in the given columns only."""
-    rest = [i for i in range(individuals.shape[1]) if i not in columns]
-    if not rest:
+    unprotected = [i for i in range(individuals.shape[1]) if i not in columns]
+    if not unprotected:
         return DistinctProfiles(
             individuals[:1], np.zeros(1, dtype=np.int64), np.zeros(len(individuals), dtype=np.int64)
         )
-    _, first, of = np.unique(_row_keys(individuals[:, rest]), return_index=True, return_inverse=True)
-    order = np.argsort(first)
+    _, positions, of = np.unique(_row_keys(individuals[:, unprotected]), return_index=True, return_inverse=True)
+    order = np.argsort(positions)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return DistinctProfiles(individuals[first[order]], first[order], rank[of])
+    return DistinctProfiles(individuals[positions[order]], positions[order], rank[of])
 
 
 def find_real(people: People, protected: Sequence[str], variants: Floats, compared: Booleans) -> Booleans:

@@ -183,13 +183,13 @@ class NoiseRecorder:
         own = np.concatenate(self._own)
         if len(own) == 0:
             return None
-        alone = len(protected) == 1
+        is_single = len(protected) == 1
         return FlipNoise.of(
             np.concatenate(self._flips),
             own,
             self.queries,
-            favourable=np.concatenate(self._favourable) if alone else None,
-            values=[schema[protected[0]].text(row[0]) for row in schema.assignments(protected)] if alone else (),
+            favourable=np.concatenate(self._favourable) if is_single else None,
+            values=[schema[protected[0]].text(row[0]) for row in schema.assignments(protected)] if is_single else (),
             confidence=confidence,
             population=population,
         )

@@ -27,8 +27,8 @@ from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import show_quantity
 
 STOPPED = {
-    "time": "The time limit ended this search before the budget was spent. It holds what was found before.",
-    "interrupt": "This search was interrupted. It holds what was found before.",
+    "time": "The time limit ended this search before the budget was spent. Its results are incomplete.",
+    "interrupt": "This search was interrupted. Its results are incomplete.",
 }
 
 MAX_MEANS = 6
@@ -40,9 +40,9 @@ def build_document(result: ChangeResult | NumberSearchResult) -> Document:
     if isinstance(result, NumberSearchResult):
         return _describe_search(result)
     return Document(
-        "Individuals: by how much the number changes with a protected attribute",
-        "Each person was asked about again with every other value of the protected attribute. The change is the "
-        "largest difference between the numbers that the same person is given.",
+        "Individuals: changes of the number with a protected attribute",
+        "The model was queried about each person with every other value of the protected attribute. The change is the "
+        "largest difference between its numbers for the same person.",
         (*change_answers(result), Heading("Changes", detail=True), *change_blocks(result)),
         brand="Evenhand individuals",
         made=result.provenance,
@@ -76,9 +76,9 @@ def change_answers(result: ChangeResult) -> list[Metric]:
                 show_quantity(data.rate, "rate", basis=f"of {data.n:,} people in the data"),
                 tuple(notes),
                 about=join_names(protected),
-                next_step="read who is affected most under Individuals"
+                next_step="read the most affected people under Individuals"
                 if data.largest > result.tolerance
-                else "no person in the data; only a proof can say more",
+                else "no person in the data; only a proof can exclude it for others",
             )
         )
     return answers
@@ -89,9 +89,9 @@ def _describe_means(means: dict[str, float], unit: str | None) -> str:
     if len(means) > MAX_MEANS:
         low, high = min(means, key=lambda value: means[value]), max(means, key=lambda value: means[value])
         ends = f"from {format_number(means[low], unit)} ({low}) to {format_number(means[high], unit)} ({high})"
-        return f"mean number if everybody had one of {len(means):,} values: {ends}"
+        return f"mean number if all people had one of {len(means):,} values: {ends}"
     texts = (f"{value}: {format_number(mean, unit)}" for value, mean in means.items())
-    return f"mean number if everybody were {', '.join(texts)}"
+    return f"mean number if all people were {', '.join(texts)}"
 
 
 def change_blocks(result: ChangeResult) -> Iterator[Block]:
@@ -121,11 +121,11 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
         for change in result.changes
     )
     unit = f", in {result.unit}" if result.unit else ""
-    yield Table(f"By how much numbers change{unit}: shares of people, and the change they do not exceed", columns, rows)
+    yield Table(f"Distribution of the change of the number{unit}", columns, rows)
     for protected in dict.fromkeys(change.protected for change in result.changes):
         examples = [example for example in result.examples if example.protected == protected]
         if examples:
-            yield Heading(f"Who is affected most by {join_names(protected)}", level=3)
+            yield Heading(f"People most affected by {join_names(protected)}", level=3)
         for example in examples:
             yield _build_pair("A person in the data", example, result.unit)
     if result.people_left_out:
@@ -153,7 +153,7 @@ def _describe_search(result: NumberSearchResult) -> Document:
                 f"among the people in the data {format_number(result.in_data, unit)}",
                 f"{format_count(result.beyond, 'profile', 'profiles')} found that change by more than "
                 f"{format_number(result.tolerance, unit)}",
-                f"{result.queries:,} individuals asked about",
+                f"{result.queries:,} individuals in queries",
                 *repeat_notes(result.repeats),
             ),
             about=name,
@@ -163,17 +163,17 @@ def _describe_search(result: NumberSearchResult) -> Document:
     if result.stopped_by in STOPPED:
         blocks.append(Note(STOPPED[result.stopped_by]))
     if result.examples:
-        blocks.append(Heading(f"Who is affected most by {name}"))
+        blocks.append(Heading(f"People most affected by {name}"))
     blocks += [
         _build_pair("A person in the data" if example.real else "An invented profile", example, unit)
         for example in result.examples
     ]
     if result.people_left_out:
         blocks.append(Note(PEOPLE_HIDDEN))
-    blocks.append(Note("Invented profiles start from people in the data and may be unlike anybody in it."))
+    blocks.append(Note("Invented profiles start from people in the data and may differ from all of them."))
     return Document(
-        f"Search: whose number changes most with {name}",
-        "Everything but the protected attributes is moved within the domain, as long as the change grows.",
+        f"Search: largest change of the number with {name}",
+        "All attributes except the protected ones vary within the domain, as long as the change grows.",
         tuple(blocks),
         brand="Evenhand search",
         made=result.provenance,

@@ -44,7 +44,7 @@ from evenhand.stats.quantity import (
 )
 
 PEOPLE_SHOWN = "Persons in the data are real records: handle this document as you handle the data."
-SCORES_SHOWN = "Scores are those the model gave for the favourable label, observed."
+SCORES_SHOWN = "Scores are the model's scores of the favourable label, observed."
 
 
 def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
@@ -55,7 +55,7 @@ def build_document(result: IndividualResult, favourable: str | None, scores: boo
         explain_comparison(result),
         (
             *noise_notes(result),
-            *(Note("Interrupted: this was found before.", "caution") for _ in range(result.interrupted)),
+            *(Note("Interrupted: the results are incomplete.", "caution") for _ in range(result.interrupted)),
             *flip_answers(result),
             Heading("Flip rates", detail=True),
             *rate_blocks(result),
@@ -70,13 +70,13 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
     """Yield the caution about a model whose answers vary."""
     if result.noise is not None and result.noise.noisy:
         yield result.noise.caution(
-            "Only flips that repeat when both sides are asked about again count. The excess of differing single "
-            "answers over this noise shows smaller differences."
+            "Only flips that repeat in new queries about both sides count. The excess of differing single answers over "
+            "this noise reveals smaller differences."
         )
     elif unrepeated := sum(rate.unrepeated for rate in result.rates):
         yield Note(
             f"The model answers differently each time: {format_count(unrepeated, 'flip', 'flips')} of single answers "
-            "did not repeat when both sides were asked about again. They are noise and do not count.",
+            "did not repeat in new queries about both sides. They are noise and do not count.",
             "caution",
         )
 
@@ -84,8 +84,8 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
 def noise_sentences(result: IndividualResult) -> Iterator[str]:
     """Yield for each protected attribute alone whether flips of the people in the data exceed the noise."""
     for rate in result.rates:
-        alone = rate.over == "data" and len(rate.protected) == 1
-        if rate.noise is not None and alone and not isinstance(rate.headline.rate, Unknown):
+        is_single = rate.over == "data" and len(rate.protected) == 1
+        if rate.noise is not None and is_single and not isinstance(rate.headline.rate, Unknown):
             yield noise_sentence(rate.noise, join_names(rate.protected))
 
 
@@ -102,16 +102,16 @@ def noise_sentence(noise: FlipNoise, name: str) -> str:
     low, high = 100 * noise.excess.low, 100 * noise.excess.high
     excess = f"excess {100 * noise.excess.value:+.1f} points, {format_level(noise.excess.confidence)} interval "
     excess += f"{low:+.1f} to {high:+.1f}"
-    clearly = "more often" if low > 0 else "no more often, as far as can be told,"
+    clearly = "more often" if low > 0 else "not significantly more often"
     sentence = (
-        f"Single answers differ with {name} for {format_value(noise.single, 'rate')} of people, {clearly} than when "
-        f"the same person is asked about again ({format_value(noise.own, 'rate')}; {excess})."
+        f"Single answers differ with {name} for {format_value(noise.single, 'rate')} of people, {clearly} than in "
+        f"repeated queries about the same person ({format_value(noise.own, 'rate')}; {excess})."
     )
     if noise.p is None:
         return sentence
     best, worst = (pick(noise.directions, key=lambda rate: rate.difference) for pick in (max, min))
     if noise.p > 1 - noise.excess.confidence:
-        return f"{sentence} No value of {name} is favoured clearly (p = {noise.p:.2g})."
+        return f"{sentence} No value of {name} is significantly favoured (p = {noise.p:.2g})."
     rates = [format_percent(side.rate.value) for side in (best, worst) if not isinstance(side.rate, Unknown)]
     return (
         f"{sentence} The favourable decision is given to {rates[0]} as {best.value} and to {rates[1]} as "
@@ -132,7 +132,7 @@ def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people
     yield f"single answers differ: {format_value(noise.single, 'rate')}, {format_interval(noise.single, 'rate')}"
     yield (
         f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
-        f"{again} asked about again)"
+        f"{again} queried again)"
     )
     yield f"excess over its own noise: {format_value(noise.excess, 'rate')}, {format_interval(noise.excess, 'rate')}"
     if noise.p is not None:
@@ -155,8 +155,8 @@ def explain_comparison(result: IndividualResult) -> str:
     """Explain the comparison and the counterfactual flip rate."""
     if not result.compares_counterparts:
         return (
-            "Each person was asked about again with every other value of the protected attribute and everything else "
-            "unchanged. The counterfactual flip rate is the share of people whose decision changes."
+            "The model was queried about each person with every other value of the protected attribute and everything "
+            "else unchanged. The counterfactual flip rate is the share of people whose decision changes."
         )
     return (
         "Each person was compared with plausible counterparts: people with another value of the protected attribute, "
@@ -181,17 +181,17 @@ def flip_answers(result: IndividualResult, *, searched: Container[str] = ()) -> 
 
 def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, searched: bool) -> Metric:
     first, *more = (rate for rate in result.rates if rate.protected == protected)
-    shown = len(select_examples(result, protected))
+    n_pairs = len(select_examples(result, protected))
     headline = first.headline
     if isinstance(headline.rate, Unknown):
-        step = "give it more time"
+        step = "increase the time limit"
     elif any(rate.headline.flips for rate in (first, *more)):
-        step = f"read the {format_count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
-        step = "see under Individuals how it was counted" if result.people_left_out and not shown else step
+        step = f"read the {format_count(n_pairs, 'pair', 'pairs')} under Individuals" if n_pairs else "request examples"
+        step = "see under Individuals how it was counted" if result.people_left_out and not n_pairs else step
     elif searched:
-        step = "no one asked about was decided differently; the search found others"
+        step = "no flips in these queries; the search found some"
     else:
-        step = "no one asked about was decided differently; only a proof can say more"
+        step = "no flips in these queries; only a proof can exclude them"
     unknown = format_count(first.unknown, "person", "people")
     basis = None
     if isinstance(headline.rate, Estimated):
@@ -278,7 +278,7 @@ def _rate_row(rate: FlipRate) -> TableRow:
 
 def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
     """Yield the pairs, two of each set of protected attributes unfolded."""
-    shown = False
+    has_pairs = False
     for protected in dict.fromkeys(rate.protected for rate in result.rates):
         pairs = [
             build_pair(profile_source(example).capitalize(), example, favourable, scores=scores)
@@ -286,14 +286,14 @@ def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scor
         ]
         if not pairs:
             continue
-        shown = True
+        has_pairs = True
         yield Heading(f"The same person with another {' and '.join(protected)}", level=3, detail=False)
         yield from fold_pairs(pairs, 2)
     if result.people_left_out:
         yield Note(PEOPLE_HIDDEN)
-    if shown:
+    if has_pairs:
         notes = ["The pairs with the widest distance between scores come first."]
-        notes.append("Invented profiles are drawn from the population: they are no records of the data.")
+        notes.append("Invented profiles are drawn from the population and are not records of the data.")
         if any(example.source == "data" for example in result.examples):
             notes.append(PEOPLE_SHOWN)
         yield Note(" ".join([*notes, SCORES_SHOWN] if scores else notes))

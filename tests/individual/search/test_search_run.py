@@ -230,7 +230,7 @@ def test_intersections_and_several_labels():
         ({"local": -1}, "local: expected a whole number of at least 0"),
         ({"constraints": ["grade > 7"]}, "found no individual that satisfies the constraints"),
         ({"seeds": np.zeros((3, 2))}, "are not individuals"),
-        ({"seeds": np.full((3, 5), 9.0)}, "seed 1 lies outside the domain"),
+        ({"seeds": np.full((3, 5), 9.0)}, "seed 1 is outside the domain"),
         ({"method": "neighbours"}, "neighbours are people in the data, and there is no data"),
         ({"protected": ["height"]}, "there is no attribute 'height'"),
     ],

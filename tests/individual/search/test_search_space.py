@@ -216,7 +216,7 @@ def test_people_with_missing_values_are_no_seeds():
     space = ProfileSpace(data)
     assert space.people.tolist() == [[3, 1, 1]]
     assert (space.seeds(5, np.random.default_rng(0)) == [3, 1, 1, 1]).all()
-    with pytest.raises(OptionError, match="everybody in the data lacks some value"):
+    with pytest.raises(OptionError, match="every row of the data has a missing value"):
         ProfileSpace(people(np.array([[np.nan, 0, 0]]), schema))
 
 
@@ -225,5 +225,5 @@ def test_faults_are_named():
         ProfileSpace(SCHEMA, ["sex", "sex"])
     with pytest.raises(OptionError, match="every attribute is protected"):
         ProfileSpace(SCHEMA, list(SCHEMA.names))
-    with pytest.raises(OptionError, match="no data to look around in"):
+    with pytest.raises(OptionError, match="no data to draw near"):
         ProfileSpace(SCHEMA).draw_near(3, np.random.default_rng(0))

@@ -164,7 +164,7 @@ class _Search:
     def run(self) -> SearchResult:
         """Run all phases of the search."""
         config, varies = self.config, can_vary(self.scorer)
-        shown: RankedReading | None = None
+        ranking: RankedReading | None = None
         test: RepeatCheck | None = None
         with self.account.within(config.budget):
             if self.noise is None and self.front is None:
@@ -194,12 +194,12 @@ class _Search:
                 stopped_by = "interrupt"
             table = self._build_table(findings)
             try:
-                shown = self._read(table, may_query=not noisy and stopped_by in ("plan", "budget"))
+                ranking = self._read(table, may_query=not noisy and stopped_by in ("plan", "budget"))
             except KeyboardInterrupt:
                 stopped_by = "interrupt"
         if self.memory is not None:
             self.memory.close()
-        return self._build_result(table, shown, test, stopped_by)
+        return self._build_result(table, ranking, test, stopped_by)
 
     def _explore(self, limit: TimeLimit) -> StoppedBy:
         """Estimate the flip rates and run the method in rounds. Return the reason for the end."""
@@ -301,12 +301,12 @@ class _Search:
         return read_profiles(table, self.space, predict if may_query else None, self.reading_rng)
 
     def _build_result(
-        self, table: ProfileTable, shown: RankedReading | None, test: RepeatCheck | None, stopped_by: StoppedBy
+        self, table: ProfileTable, ranking: RankedReading | None, test: RepeatCheck | None, stopped_by: StoppedBy
     ) -> SearchResult:
         config, space, source, seeds = self.config, self.space, self.source, self.config.seeds
         representatives: tuple[Example, ...] = ()
-        if shown is not None:
-            ranked = score_severity(table, space, shown.representatives)
+        if ranking is not None:
+            ranked = score_severity(table, space, ranking.representatives)
             representatives = build_examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
         return SearchResult(
             caution=" ".join(filter(None, [find_caution(self.scorer), _describe_passthrough(space.schema)])),
@@ -318,8 +318,8 @@ class _Search:
             given=int(table.profiles.given.sum()),
             queries=self.account.settle(),
             rates=self.rates,
-            examples=_example_profiles(table, shown, config.most_examples),
-            reading=None if shown is None else shown.reading,
+            examples=_example_profiles(table, ranking, config.most_examples),
+            reading=None if ranking is None else ranking.reading,
             representatives=representatives,
             interrupted=stopped_by == "interrupt",
             stopped_by=stopped_by,
@@ -367,9 +367,9 @@ def _require_slow_model(scorer: Scorer) -> None:
     """
     reason = ""
     if isinstance(scorer, AdditiveNetwork):
-        reason = "is computed here, millions of profiles a second, and needs no workers"
+        reason = "evaluates millions of profiles per second in this process, and needs no workers"
     elif getattr(scorer, "batch", None) is not None:
-        reason = "answers over the network, and has many questions under way as it is"
+        reason = "answers over the network, and already receives queries in parallel"
     if reason:
         raise OptionError(f"{scorer.name} {reason}", location="`workers=`", hint="leave them out")
 
@@ -387,11 +387,11 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
     return FIRST_QUESTIONS + 3 * config.samples * assignments + 2 * plan + 2 * MAX_TRIED * len(people.schema.attributes)
 
 
-def _example_profiles(table: ProfileTable, shown: RankedReading | None, most: int) -> tuple[Example, ...]:
-    if shown is None:  # there are no findings, or an interrupt came before the ranking
-        rows = np.lexsort((-table.gap, ~table.profiles.valid))[:most]
+def _example_profiles(table: ProfileTable, ranking: RankedReading | None, max_examples: int) -> tuple[Example, ...]:
+    if ranking is None:  # there are no findings, or an interrupt came before the ranking
+        rows = np.lexsort((-table.gap, ~table.profiles.valid))[:max_examples]
         return build_examples(table, rows, table.gap[rows])
-    ranked = shown.ranked[:most]
+    ranked = ranking.ranked[:max_examples]
     return build_examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
 
 
@@ -413,8 +413,8 @@ def _describe_passthrough(schema: Schema) -> str:
     if not schema.passthrough:
         return ""
     return (
-        f"Everybody in this search has the passthrough columns ({', '.join(schema.passthrough)}) of the first row of "
-        "the data."
+        f"All individuals of this search have the passthrough columns ({', '.join(schema.passthrough)}) of the first "
+        "row of the data."
     )
 
 
@@ -433,7 +433,7 @@ def _check_seeds(seeds: Floats, schema: Schema) -> Floats:
         )
     outside = ~schema.contains(seeds)
     if outside.any():
-        raise OptionError(f"seed {int(np.argmax(outside)) + 1} lies outside the domain")
+        raise OptionError(f"seed {int(np.argmax(outside)) + 1} is outside the domain")
     return np.asarray(seeds, dtype=np.float64)
 
 

@@ -13,9 +13,9 @@ from evenhand.errors import OptionError
 SAMPLES = 4096
 """Default number of individuals drawn for each counterfactual flip rate."""
 
-PROTECTED = "attributes whose joint values are compared; by default those that the schema marks"
-BUDGET = "maximum number of individuals in queries, all told"
-AS_PUBLISHED = "change the protected attributes alone, whatever rules the schema has and whatever the data say of them"
+PROTECTED = "attributes whose joint values are compared; default: those of the schema"
+BUDGET = "maximum number of individuals in all queries"
+AS_PUBLISHED = "change the protected attributes alone, without the rules of the schema and the evidence of the data"
 
 
 @runtime_checkable

@@ -58,8 +58,8 @@ def confirm_findings(
         pass
     except KeyboardInterrupt:
         interrupted = True
-    rest = profiles[at:]
-    parts.append(rest[find_flips(rest.labels) & ~np.isnan(rest.scores).all(axis=(1, 2))])
+    untested = profiles[at:]
+    parts.append(untested[find_flips(untested.labels) & ~np.isnan(untested.scores).all(axis=(1, 2))])
     return DiscriminatoryProfiles.concatenate(parts), interrupted
 
 
@@ -127,11 +127,11 @@ def confirm_against_noise(
         left=lambda: ledger.left,
         limit=limit,
     )
-    kept, kept_pairs = order[again.confirmed][:, None], pairs[again.confirmed]
+    confirmed, confirmed_pairs = order[again.confirmed][:, None], pairs[again.confirmed]
     means, compared = profiles.scores.copy(), profiles.compared.copy()
-    means[kept, kept_pairs, scorer.favourable] = again.scores[again.confirmed]
+    means[confirmed, confirmed_pairs, scorer.favourable] = again.scores[again.confirmed]
     if noisy or again.check.noise:
-        compared[kept[:, 0]] = False
-        compared[kept, kept_pairs] = True
+        compared[confirmed[:, 0]] = False
+        compared[confirmed, confirmed_pairs] = True
     check = again.check.model_copy(update={"differed": len(profiles)})
-    return replace(profiles, scores=means, compared=compared)[np.sort(kept[:, 0])], check
+    return replace(profiles, scores=means, compared=compared)[np.sort(confirmed[:, 0])], check

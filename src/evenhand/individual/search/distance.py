@@ -75,7 +75,7 @@ class GowerDistance:
         return total
 
 
-def k_medoids(distances: NDArray[np.float32], most: int) -> Integers:
+def k_medoids(distances: NDArray[np.float32], max_medoids: int) -> Integers:
     """Select representative rows: those with the smallest total distance to all others.
 
     Medoids are added one by one, each where it reduces the distances most (the first phase of PAM, Kaufman &
@@ -84,7 +84,7 @@ def k_medoids(distances: NDArray[np.float32], most: int) -> Integers:
 
     Args:
         distances: Symmetric distances, shape (n, n).
-        most: Maximum number of medoids.
+        max_medoids: Maximum number of medoids.
 
     Returns:
         Positions of the medoids, largest group first, shape (k,).
@@ -92,7 +92,7 @@ def k_medoids(distances: NDArray[np.float32], most: int) -> Integers:
     chosen = [int(np.argmin(distances.sum(axis=1)))]
     nearest = distances[chosen[0]].copy()
     total = float(nearest.sum())
-    while len(chosen) < min(most, len(distances)):
+    while len(chosen) < min(max_medoids, len(distances)):
         gains = np.maximum(nearest - distances, 0).sum(axis=1)
         best = int(np.argmax(gains))
         if gains[best] <= MIN_GAIN * total:

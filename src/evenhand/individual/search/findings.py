@@ -106,14 +106,14 @@ class FindingCollector:
         valid[legal] = space.valid(unprotected[legal])
         keys = space.keys(unprotected).tolist() if self._seeds else [0] * len(unprotected)
         seeds = np.array([key in self._seeds for key in keys], dtype=np.bool_)
-        kept = legal if space.allow_infeasible else legal & valid
+        reportable = legal if space.allow_infeasible else legal & valid
         return DiscriminatoryProfiles(
-            unprotected[kept],
-            np.concatenate(self._labels)[kept],
-            np.concatenate(self._scores)[kept],
-            valid[kept],
-            seeds[kept],
-            space.compared(unprotected[kept]),
+            unprotected[reportable],
+            np.concatenate(self._labels)[reportable],
+            np.concatenate(self._scores)[reportable],
+            valid[reportable],
+            seeds[reportable],
+            space.compared(unprotected[reportable]),
         )
 
 

@@ -32,7 +32,7 @@ class Moves:
         clash: 1 for two levels of different parts that never occur together, else 0, shape (V, V).
         blocking: ``clash`` without pairs that a dependent move resolves.
         possible: Whether each level occurs at all, shape (V,).
-        along: Level that another part takes with each level if it depends on it, else -1, shape (V, parts).
+        dependent_levels: Level that another part takes with each level if it depends on it, else -1, shape (V, parts).
         complete: Whether the levels are the whole domain.
     """
 
@@ -43,7 +43,7 @@ class Moves:
     clash: NDArray[np.float32]
     blocking: NDArray[np.float32]
     possible: Booleans
-    along: Integers
+    dependent_levels: Integers
     complete: bool
 
     @classmethod
@@ -64,8 +64,8 @@ class Moves:
         clash = _clash_matrix(space, parts, levels, part)
         possible = np.diag(clash) == 0
         clash[part[:, None] == part] = 0
-        along = _find_dependent_levels(clash, possible, part, len(parts))
-        dependent = along[:, part] >= 0
+        dependent_levels = _find_dependent_levels(clash, possible, part, len(parts))
+        dependent = dependent_levels[:, part] >= 0
         complete = all(
             len(columns) > 1 or space.attributes[columns[0]].size == size
             for columns, size in zip(parts, sizes, strict=True)
@@ -79,7 +79,7 @@ class Moves:
             # Indexed as [level that stays, level moved to].
             blocking=np.where(dependent.T, 0, clash).astype(np.float32),
             possible=possible,
-            along=along,
+            dependent_levels=dependent_levels,
             complete=complete,
         )
 
@@ -117,8 +117,8 @@ class Moves:
         codes[every, parts] = level
         changes = [(every, parts)]
         # A dependent part moves only if its level clashes with the new one.
-        for other in np.flatnonzero((self.along >= 0).any(axis=0)).tolist():
-            target = self.along[level, other]
+        for other in np.flatnonzero((self.dependent_levels >= 0).any(axis=0)).tolist():
+            target = self.dependent_levels[level, other]
             clashing = np.flatnonzero((target >= 0) & (self.clash[codes[:, other], level] > 0))
             codes[clashing, other] = target[clashing]
             changes.append((clashing, np.full(len(clashing), other)))
@@ -129,7 +129,7 @@ class Moves:
                     rows[np.ix_(selected, columns)] = levels[codes[selected, i] - self.start[i]]
         return rows, codes
 
-    def list_profiles(self, most: int) -> Integers | None:
+    def list_profiles(self, max_profiles: int) -> Integers | None:
         """List all profiles without a clash, shape (n, parts). None if there are more than ``most``."""
         if not self.complete:
             return None
@@ -141,7 +141,7 @@ class Moves:
             for column in codes.T:
                 allowed &= self.clash[column][:, options] == 0
             profile, option = np.nonzero(allowed)
-            if len(profile) > most:
+            if len(profile) > max_profiles:
                 return None
             codes = np.concatenate([codes[profile], options[option][:, None]], axis=1)
         return codes
@@ -169,8 +169,8 @@ def _clash_matrix(
     pairs, moved = space.pairs, set(space.moved)
     cells = len(pairs.together)
     bits = np.ascontiguousarray(pairs.together.astype("<u8")).view(np.uint8)
-    apart = 1 - np.unpackbits(bits, axis=1, bitorder="little", count=cells).astype(np.float32)
-    held = np.zeros((len(part), cells), dtype=np.float32)
+    disjoint = 1 - np.unpackbits(bits, axis=1, bitorder="little", count=cells).astype(np.float32)
+    indicators = np.zeros((len(part), cells), dtype=np.float32)
     at = 0
     for columns, entries in zip(parts, levels, strict=True):
         rows = np.tile(space.lower, (len(entries), 1))
@@ -179,15 +179,15 @@ def _clash_matrix(
         # A linked attribute has several values: whether they occur with the rest is checked for each person.
         if not moved & set(columns.tolist()):
             for cell in pairs.cells(people)[:, np.array(space.columns)[columns]].T:
-                held[at + np.arange(len(entries)), cell] = 1
+                indicators[at + np.arange(len(entries)), cell] = 1
         at += len(entries)
-    return np.asarray(held @ apart @ held.T > 0, dtype=np.float32)
+    return np.asarray(indicators @ disjoint @ indicators.T > 0, dtype=np.float32)
 
 
 def _find_dependent_levels(clash: NDArray[np.float32], possible: Booleans, part: Integers, parts: int) -> Integers:
-    """Find ``Moves.along`` from the levels that occur together."""
-    along = np.full((len(part), parts), -1, dtype=np.int64)
-    together = (clash == 0) & possible & possible[:, None]
+    """Find ``Moves.dependent_levels`` from the levels that occur together."""
+    dependent_levels = np.full((len(part), parts), -1, dtype=np.int64)
+    occurring_together = (clash == 0) & possible & possible[:, None]
     for source in range(parts):
         check_time()
         source_levels = np.flatnonzero((part == source) & possible)
@@ -195,7 +195,7 @@ def _find_dependent_levels(clash: NDArray[np.float32], possible: Booleans, part:
             target_levels = np.flatnonzero(part == target)
             if target == source or possible[target_levels].sum() < 2 or len(source_levels) < 2:
                 continue
-            occurring = together[np.ix_(source_levels, target_levels)]
+            occurring = occurring_together[np.ix_(source_levels, target_levels)]
             if (occurring.sum(axis=1) == 1).all():
-                along[source_levels, target] = target_levels[np.argmax(occurring, axis=1)]
-    return along
+                dependent_levels[source_levels, target] = target_levels[np.argmax(occurring, axis=1)]
+    return dependent_levels

@@ -148,13 +148,13 @@ class Oracle:
         at = np.array([slots.setdefault(key, len(slots)) for key in keys], dtype=np.int64)
         new = len(slots) - start
         if new:
-            first = np.empty(new, dtype=np.int64)
+            new_rows = np.empty(new, dtype=np.int64)
             fresh = np.flatnonzero(at >= start)[::-1]
-            first[at[fresh] - start] = fresh  # the first occurrence, since later writes win
+            new_rows[at[fresh] - start] = fresh  # the first occurrence, since later writes win
             try:
-                scores, labels = self._charge_and_query(unprotected[first])
+                scores, labels = self._charge_and_query(unprotected[new_rows])
             except BaseException:
-                for key in [keys[i] for i in first.tolist()]:
+                for key in [keys[i] for i in new_rows.tolist()]:
                     del slots[key]  # it was not answered
                 raise
             self._store(start, scores, labels)
@@ -424,7 +424,7 @@ class CachedScorer(WrappedScorer):
                 f"these answers are of {header.get('model')!r}, perhaps with another schema; the search is about "
                 f"{self.name!r}",
                 location=str(self._path),
-                hint="give the model and schema that it was begun with, or a new file name",
+                hint="give the model and schema of the earlier search, or a new file name",
             )
 
     def _read(self, line: bytes, number: int) -> None:

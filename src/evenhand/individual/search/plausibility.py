@@ -82,8 +82,8 @@ class ValuePairs:
             as_published: Whether one person is enough for a pair, numbers are compared in 16 bins, and protected
                 attributes are not compared.
         """
-        most = BINS if as_published else CELLS
-        cuts = tuple(_cell_starts(attribute, people[:, i], most) for i, attribute in enumerate(attributes))
+        max_cells = BINS if as_published else CELLS
+        cuts = tuple(_cell_starts(attribute, people[:, i], max_cells) for i, attribute in enumerate(attributes))
         sizes = [
             (attribute.size or 1) if cut is None else len(cut) + 1
             for attribute, cut in zip(attributes, cuts, strict=True)
@@ -235,12 +235,12 @@ def _expected_together(counts: Integers) -> Floats:
     return np.asarray(np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum())
 
 
-def _cell_starts(attribute: Attribute, entries: Floats, most: int) -> Floats | None:
+def _cell_starts(attribute: Attribute, entries: Floats, max_cells: int) -> Floats | None:
     """Return the lower ends of a number's cells after the first. None if each entry is its own cell."""
     if attribute.is_discrete or (attribute.size is not None and attribute.size <= DISTINCT):
         return None
     values = np.unique(entries)
-    if len(values) <= most:
+    if len(values) <= max_cells:
         # Entries between two values belong to the lower one.
         return values[1:]
-    return np.unique(np.quantile(entries, np.linspace(0, 1, most + 1)[1:-1]))
+    return np.unique(np.quantile(entries, np.linspace(0, 1, max_cells + 1)[1:-1]))

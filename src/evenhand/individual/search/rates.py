@@ -78,12 +78,12 @@ def _estimate_rate(
     recorder: NoiseRecorder | None,
 ) -> FlipRate | None:
     """Estimate the rate of one population. None if no individual was queried."""
-    space, drawn = oracle.space, 0
+    space, sample_size = oracle.space, 0
     batches = [np.empty((0, space.width))]
     answers = [np.empty((0, len(space.assignments)), dtype=np.int64)]
     try:
-        while drawn < samples:
-            individuals = population.sample(min(SAMPLE_BATCH, samples - drawn), rng)
+        while sample_size < samples:
+            individuals = population.sample(min(SAMPLE_BATCH, samples - sample_size), rng)
             individuals = individuals[~np.isnan(individuals).any(axis=1)]
             if len(individuals) == 0:
                 break
@@ -93,7 +93,7 @@ def _estimate_rate(
             if len(batch):
                 answers.append(oracle.ask(batch).labels if recorder is None else _ask_fresh(oracle, batch, recorder))
                 batches.append(batch)
-            drawn += len(individuals)
+            sample_size += len(individuals)
     except (BudgetExhausted, BudgetError):
         pass  # whole batches were drawn independently, so those answered are a fair sample
     profiles = np.concatenate(batches)
@@ -132,7 +132,7 @@ def _estimate_rate(
         rate=rate,
         flips=int(flips.sum()),
         n=len(flips),
-        without=drawn - len(flips),
+        without=sample_size - len(flips),
         repeats=check,
         noise=None if recorder is None else recorder.result(space.schema, space.protected, confidence, population.name),
     )

@@ -234,20 +234,22 @@ def cut_ranges(attribute: Attribute, entries: Floats) -> tuple[Floats, list[str]
     if attribute.size is not None and attribute.size <= RANGES:
         return _cell_edges(attribute)
     present = entries[~np.isnan(entries)]
-    whole = attribute.kind == "integer"
+    is_whole = attribute.kind == "integer"
     values, counts = np.unique(present, return_counts=True)
-    alone = values[counts > ALONE * len(present)]  # a frequent value (no gain, no debts) is not part of a range
-    rest = present[~np.isin(present, alone)]
-    inner = np.quantile(rest, np.linspace(0, 1, RANGES + 1 - len(alone))[1:-1]) if len(rest) else np.empty(0)
-    after = alone + 1 if whole else np.nextafter(alone, np.inf)
-    cuts = np.unique(np.concatenate([np.ceil(inner) if whole else inner, alone, after]))
+    frequent = values[counts > ALONE * len(present)]  # a frequent value (no gain, no debts) is not part of a range
+    remaining = present[~np.isin(present, frequent)]
+    inner = (
+        np.quantile(remaining, np.linspace(0, 1, RANGES + 1 - len(frequent))[1:-1]) if len(remaining) else np.empty(0)
+    )
+    next_values = frequent + 1 if is_whole else np.nextafter(frequent, np.inf)
+    cuts = np.unique(np.concatenate([np.ceil(inner) if is_whole else inner, frequent, next_values]))
     cuts = cuts[(cuts > attribute.first) & (cuts <= attribute.last)]
     starts = np.concatenate([[attribute.first], cuts])
-    ends = np.concatenate([cuts - 1 if whole else cuts, [attribute.last]])
+    ends = np.concatenate([cuts - 1 if is_whole else cuts, [attribute.last]])
     texts = [(attribute.text(low), attribute.text(high)) for low, high in zip(starts, ends, strict=True)]
     names = [low if low == high else f"{low} to {high}" for low, high in texts]
-    last = attribute.last + 0.5 if whole else np.nextafter(attribute.last, np.inf)
-    return np.append(starts, last), names
+    upper_edge = attribute.last + 0.5 if is_whole else np.nextafter(attribute.last, np.inf)
+    return np.append(starts, upper_edge), names
 
 
 def cluster_people(

@@ -107,11 +107,11 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
     schema = pprint.pformat(_describe_schema(table), width=118, sort_dicts=False)
     modules = sorted({type(value).__module__ for value in carried.values()} & IMPORTS.keys())
     program = _PROGRAM.format(
-        title=f"People whom a model decided differently when nothing but {protected} changed: does it still?",
+        title=f"Profiles whose decision changed with {protected} only: does it still?",
         found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
-        f"{protected} brings another decision.",
+        f"{protected} changes the decision.",
         model="new_model.onnx",
-        takes="The model is whatever `evenhand search` takes: a file, an http(s) URL or module:function.",
+        takes="The model is anything that `evenhand search` accepts: a file, an http(s) URL or module:function.",
         replay="replay_profiles",
         data=f"PROTECTED = {list(result.protected)}\n\nSCHEMA = {schema}\n\n"
         f"CASES = {pprint.pformat(profiles, width=118, sort_dicts=False)}",
@@ -138,10 +138,10 @@ def save_text_tests(result: TextSearchResult, path: Path) -> int:
         raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
     pairs = [(example.worse.text, example.better.text) for example in result.examples]
     program = _PROGRAM.format(
-        title="Texts that a model decided differently when nothing but identity terms changed: does it still?",
-        found=f"Found by evenhand {result.evenhand}. A test fails as long as the two texts are decided differently.",
+        title="Texts whose label changed with identity terms only: does it still?",
+        found=f"Found by evenhand {result.evenhand}. A test fails as long as the two labels differ.",
         model="package.module:function",
-        takes="The model is whatever `evenhand search --text-column` takes.",
+        takes="The model is anything that `evenhand search --text-column` accepts.",
         replay="replay_texts",
         data=f"CASES = {pprint.pformat(pairs, width=118)}",
         imports="",

@@ -131,7 +131,7 @@ class ProfileSpace:
             ]  # without the position of the passthrough row
             complete = entries[~np.isnan(entries).any(axis=1)]
             if len(complete) == 0:
-                raise OptionError("everybody in the data lacks some value, so no one can be a start of the search")
+                raise OptionError("every row of the data has a missing value, so none can be a seed of the search")
             self._complete = complete
             self.people = np.unique(self._normalize_profiles(complete[:, self.columns]), axis=0)
 
@@ -143,7 +143,7 @@ class ProfileSpace:
     @cached_property
     def shown_attributes(self) -> tuple[Attribute, ...]:
         """Unprotected attributes for readers. Values that represent the same people share a name: Wife or Husband."""
-        shown = list(self.attributes)
+        attributes = list(self.attributes)
         for i in self.moved:
             attribute = self.attributes[i]
             if attribute.values is None:
@@ -155,8 +155,8 @@ class ProfileSpace:
                 dict.fromkeys(attribute.text(entry) for entry in entries[kept])
                 for entries, kept in zip(people[:, :, self.columns[i]], plausible, strict=True)
             )
-            shown[i] = attribute.model_copy(update={"values": tuple(" or ".join(names) for names in texts)})
-        return tuple(shown)
+            attributes[i] = attribute.model_copy(update={"values": tuple(" or ".join(names) for names in texts)})
+        return tuple(attributes)
 
     @cached_property
     def pairs(self) -> ValuePairs | None:
@@ -249,10 +249,12 @@ class ProfileSpace:
 
     def _are_compared(self, unprotected: Floats, *, by_data: bool) -> Booleans:
         """Check which profiles inside the domain (n, U) have two people to compare, and are the first with these."""
-        kept = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
+        comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
-            kept[kept] = (self._normalize_profiles(unprotected[kept]) == unprotected[kept]).all(axis=1)
-        return kept
+            comparable[comparable] = (self._normalize_profiles(unprotected[comparable]) == unprotected[comparable]).all(
+                axis=1
+            )
+        return comparable
 
     def _obey(self, individuals: Floats) -> Booleans:
         """Check which individuals (n, attributes) obey the rules of the schema and every constraint, shape (n,)."""
@@ -275,8 +277,8 @@ class ProfileSpace:
         if not self.varies:
             return np.broadcast_to(every, (len(unprotected), len(every)))
         compared = self.compared(unprotected)
-        first = np.argmax(compared, axis=1)[:, None]
-        return np.where(compared | ~compared.any(axis=1, keepdims=True), every, first)
+        substitute = np.argmax(compared, axis=1)[:, None]
+        return np.where(compared | ~compared.any(axis=1, keepdims=True), every, substitute)
 
     def rows(self, unprotected: Floats) -> Floats:
         """Build individuals of every profile (n, U) under every assignment or its substitute: (n * A, attributes)."""
@@ -294,9 +296,9 @@ class ProfileSpace:
     def split(self, individuals: Floats) -> tuple[Floats, Integers]:
         """Split individuals into profiles (n, U) and the number of each one's own assignment (n,)."""
         own = individuals[:, self.protected_columns]
-        first = np.array([self.schema[name].first for name in self.protected])
+        lowest = np.array([self.schema[name].first for name in self.protected])
         sizes = [self.schema[name].size or 1 for name in self.protected]
-        which = np.ravel_multi_index(tuple((own - first).astype(np.int64).T), sizes)
+        which = np.ravel_multi_index(tuple((own - lowest).astype(np.int64).T), sizes)
         return np.ascontiguousarray(individuals[:, self.columns]), np.asarray(which, dtype=np.int64)
 
     def keys(self, unprotected: Floats) -> Integers:
@@ -305,8 +307,8 @@ class ProfileSpace:
         If there are fewer than 2**62 profiles, keys are distinct. Otherwise they are hashes: the probability that two
         of a million profiles have the same hash is below one in ten million.
         """
-        first, factors, reals = self._hash_tables
-        codes = (unprotected - first).astype(np.int64)
+        offsets, factors, reals = self._hash_tables
+        codes = (unprotected - offsets).astype(np.int64)
         if len(reals):
             codes[:, reals] = np.ascontiguousarray(unprotected[:, reals] + 0.0).view(np.int64)  # -0.0 equals 0.0
             codes[:, reals] ^= (codes[:, reals] >> 32) * 0x5851F42D4C957F2D
@@ -320,11 +322,11 @@ class ProfileSpace:
         for size in sizes:
             factors.append(count)
             count *= size or MAX_KEYED_PROFILES
-        first = np.where([size is None for size in sizes], 0.0, self.lower)
+        offsets = np.where([size is None for size in sizes], 0.0, self.lower)
         if count < MAX_KEYED_PROFILES:
-            return first, np.array(factors, dtype=np.int64), reals
+            return offsets, np.array(factors, dtype=np.int64), reals
         odd = np.random.default_rng(0).integers(-(2**62), 2**62, size=len(sizes)) * 2 + 1
-        return first, odd, reals
+        return offsets, odd, reals
 
     def uniform(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw admissible profiles uniformly from the domain, (m, U) with m at most n.
@@ -336,10 +338,10 @@ class ProfileSpace:
 
     def draw_anywhere(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw profiles uniformly from the domain, admissible or not, (n, U)."""
-        whole = np.array([attribute.kind != "real" for attribute in self.attributes])
+        is_whole = np.array([attribute.kind != "real" for attribute in self.attributes])
         rows = rng.random((n, self.width))
-        rows *= self.upper - self.lower + whole
-        np.floor(rows, out=rows, where=whole)
+        rows *= self.upper - self.lower + is_whole
+        np.floor(rows, out=rows, where=is_whole)
         rows += self.lower
         return self._draw_one_hot(rows, rng)
 
@@ -418,14 +420,14 @@ class ProfileSpace:
         target[outside & ~several] = unprotected[outside & ~several]
         retried = np.flatnonzero(several)
         rows = unprotected[retried].copy()
-        wanted = target[retried]
+        goal = target[retried]
         for part in rng.permutation(len(self.parts)):
             columns = self.parts[part]
-            changed = (rows[:, columns] != wanted[:, columns]).any(axis=1)
+            changed = (rows[:, columns] != goal[:, columns]).any(axis=1)
             if not changed.any():
                 continue
             trial = rows[changed]
-            trial[:, columns] = wanted[changed][:, columns]
+            trial[:, columns] = goal[changed][:, columns]
             admissible = self._check_admissible(trial)
             rows[np.flatnonzero(changed)[admissible]] = trial[admissible]
         target[retried] = rows
@@ -456,8 +458,8 @@ class ProfileSpace:
         if not changes:
             return np.empty((0, self.width))
         rows = np.concatenate(changes)
-        _, first = np.unique(self.keys(rows), return_index=True)
-        rows = rows[np.sort(first)]
+        _, positions = np.unique(self.keys(rows), return_index=True)
+        rows = rows[np.sort(positions)]
         return rows[self.is_admissible(rows)]
 
     def _single_changes(self, rows: Floats, columns: Integers) -> list[Floats]:
@@ -496,11 +498,15 @@ class ProfileSpace:
             return draw(n)
         walk = walk and self.people is not None
         parts = [np.empty((0, self.width))]
-        count, drawn = 0, 0
-        while count < n and drawn < MAX_SAMPLE_DRAWS and not (walk and drawn >= MAX_DRAWN and count < SPARSE * drawn):
-            share = max(count / drawn if drawn else 1.0, 0.01)
+        count, attempts = 0, 0
+        while (
+            count < n
+            and attempts < MAX_SAMPLE_DRAWS
+            and not (walk and attempts >= MAX_DRAWN and count < SPARSE * attempts)
+        ):
+            share = max(count / attempts if attempts else 1.0, 0.01)
             rows = self._normalize_profiles(draw(min(int(1.2 * (n - count) / share) + 16, MAX_DRAWN)))
-            drawn += len(rows)
+            attempts += len(rows)
             rows = rows[self._check_admissible(rows)]
             parts.append(rows)
             count += len(rows)
@@ -537,7 +543,7 @@ class ProfileSpace:
 
     def _require_people(self) -> Floats:
         if self.people is None:
-            raise OptionError("there are no data to look around in", hint="give the people, or search uniformly")
+            raise OptionError("there are no data to draw near", hint="give the people, or search uniformly")
         return self.people
 
 

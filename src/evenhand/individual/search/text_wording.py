@@ -31,25 +31,25 @@ SHOWN = 5
 NOUNS = ("text", "texts")
 
 NOISY = (
-    "Only flips that repeat when both texts are asked about again count. The excess of differing single answers over "
-    "this noise shows smaller differences."
+    "Only flips that repeat in new queries about both texts count. The excess of differing single answers over this "
+    "noise reveals smaller differences."
 )
 """Consequence of noise."""
 
 
 def build_document(result: TextSearchResult) -> Document:
     """Build the document of the rates and the clearest findings."""
-    first = {
+    distinct = {
         (finding.category, finding.worse.group, finding.better.group): finding for finding in result.examples[::-1]
     }
-    clearest = sorted(first.values(), key=lambda finding: -finding.gap)[:SHOWN]
+    clearest = sorted(distinct.values(), key=lambda finding: -finding.gap)[:SHOWN]
     return Document(
-        "Texts: what changes with the words for a group alone",
-        "In each text that speaks of a group, the words for it were replaced by those for every other group. The "
+        "Texts: label changes with the words for a group",
+        "In each text that mentions a group, the words for it were replaced by those for every other group. The "
         "counterfactual flip rate is the share of such texts whose label changes.",
         (
             *([result.noise.caution(NOISY, NOUNS)] if result.noise is not None and result.noise.noisy else []),
-            *(Note("Interrupted: this was found before.", "caution") for _ in range(result.interrupted)),
+            *(Note("Interrupted: the results are incomplete.", "caution") for _ in range(result.interrupted)),
             *_headline(result),
             *map(_rate_answer, result.rates),
             *(Heading("The clearest findings") for _ in clearest[:1]),
@@ -85,7 +85,7 @@ def _rate_answer(rate: FlipRate) -> Metric:
 
 
 def _pair(result: TextSearchResult, finding: TextFinding) -> tuple[Heading, Pair]:
-    first, second = (
+    worse, better = (
         Side(
             {finding.category: side.group},
             side.label,
@@ -95,7 +95,7 @@ def _pair(result: TextSearchResult, finding: TextFinding) -> tuple[Heading, Pair
         for side in (finding.worse, finding.better)
     )
     title = Heading(f"{finding.category}: {_shorten_template(finding.template)}", level=3)
-    return title, Pair("The same text with other words", first, second, {})
+    return title, Pair("The same text with other words", worse, better, {})
 
 
 def _findings_table(result: TextSearchResult) -> Table:
@@ -117,11 +117,11 @@ def _findings_table(result: TextSearchResult) -> Table:
     return Table(caption, tuple(Column(name) for name in names), rows)
 
 
-def _shorten_template(template: str, most: int = 160) -> str:
+def _shorten_template(template: str, length: int = 160) -> str:
     """Shorten a text to the part around its first slot, on one line."""
     words = " ".join(template.split())
-    if len(words) <= most:
+    if len(words) <= length:
         return words
-    start = max(0, words.find("{") - most // 3)
-    part = words[start : start + most]
-    return ("..." if start else "") + part + ("..." if start + most < len(words) else "")
+    start = max(0, words.find("{") - length // 3)
+    part = words[start : start + length]
+    return ("..." if start else "") + part + ("..." if start + length < len(words) else "")

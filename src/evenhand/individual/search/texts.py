@@ -260,13 +260,13 @@ def _build_finding(case: SlotCase, labels: Integers, scores: Floats, classes: Se
     )
 
 
-def _select_clearest(findings: Sequence[TextFinding], most: int) -> tuple[TextFinding, ...]:
+def _select_clearest(findings: Sequence[TextFinding], max_findings: int) -> tuple[TextFinding, ...]:
     """Select the findings with the widest gaps, one per pair of texts."""
     distinct: dict[tuple[str, frozenset[str]], TextFinding] = {}
     for finding in sorted(findings, key=lambda finding: (-finding.gap, finding.row)):
         key = finding.category, frozenset((finding.worse.text, finding.better.text))
         distinct.setdefault(key, finding)
-    return tuple(distinct.values())[:most]
+    return tuple(distinct.values())[:max_findings]
 
 
 def _confirm_findings(
@@ -291,16 +291,17 @@ def _confirm_findings(
     untested = (k for k, finding in findings.items() if position[finding.flip] >= repetition.tested)
     end = next(untested, len(cases))
     differed = {k: finding for k, finding in findings.items() if k < end}
-    kept = {k: finding for k, finding in differed.items() if repetition.confirmed[position[finding.flip]]}
+    repeating = {k: finding for k, finding in differed.items() if repetition.confirmed[position[finding.flip]]}
     checks = {}
     for name in dict.fromkeys(case.category for case in cases):
         flips, repeated = (
-            len({finding.row for finding in part.values() if finding.category == name}) for part in (differed, kept)
+            len({finding.row for finding in part.values() if finding.category == name})
+            for part in (differed, repeating)
         )
         checks[name] = RepeatCheck(
             differed=flips, tested=flips, repeated=repeated, queries=queries, confidence=confidence
         )
-    return cases[:end], kept, checks
+    return cases[:end], repeating, checks
 
 
 def _measure_noise(
@@ -330,13 +331,13 @@ def _measure_noise(
         positions = answers.ask_again(repeated)
         if positions.min(initial=0) < 0:
             break  # a limit was reached
-        reply, _, wanted = answers.answers()
+        reply, _, favourable_label = answers.answers()
         labels = [[reply.labels[answers.positions(slot.variants)] for slot in slots] for slots in texts]
         changed = reply.labels[positions] != reply.labels[answers.positions(repeated)]
         groups = list(dict.fromkeys(group for slots in texts for group in slots[0].swapped))
         favourable = np.full((len(texts), len(groups)), np.nan)
         for k, (slots, slot_labels) in enumerate(zip(texts, labels, strict=True)):
-            favourable[k, [groups.index(group) for group in slots[0].swapped]] = slot_labels[0] == wanted
+            favourable[k, [groups.index(group) for group in slots[0].swapped]] = slot_labels[0] == favourable_label
         noises[category] = FlipNoise.of(
             np.array([any(np.ptp(slot) > 0 for slot in slots) for slots in labels]),
             np.bincount(numbers, weights=changed, minlength=min(len(texts), MAX_REPEATED)) > 0,

@@ -32,7 +32,7 @@ from evenhand.stats.quantity import Estimated
 
 STOPPED = {
     "plan": "complete: all its seeds and moves were used",
-    "budget": "budget of questions spent",
+    "budget": "budget spent",
     "time": "time limit reached",
     "interrupt": "interrupted",
 }
@@ -54,11 +54,11 @@ LISTED_ATTRIBUTES = 6
 def build_document(result: SearchResult, subject: SubjectCard | None) -> Document:
     """Build the document of the rates, the findings, and the attributes that matter."""
     names = join_names(result.protected)
-    title = f"Individuals who are decided differently by {names}"
-    changes = f"nothing but {names} changes"
+    title = f"Individuals whose decision changes with {names}"
+    changes = f"only {names} changes"
     if result.counterparts:
-        changes = f"{names} changes, and with it what the schema links to it"
-    lead = f"Who is decided differently when {changes}?"
+        changes = f"{names} and the attributes linked to it change"
+    lead = f"Whose decision changes when {changes}?"
     if subject is not None:
         title = f"Search of {subject.name} on {subject.data}"
         if result.table_reading is None or result.table_reading.true_label is None:
@@ -67,7 +67,7 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
     scores = subject is None or not subject.label_only
     linked = ""
     if result.counterparts:
-        linked = "Linked attributes move along, and no one is compared who breaks a rule of the schema. "
+        linked = "Linked attributes change too, and people who break a rule of the schema are not compared. "
     answer = search_answer(result, favourable)
     blocks: list[Block] = [
         *_cautions(result),
@@ -76,15 +76,15 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
         Metric(answer.name, answer.number, answer.notes),
         _next_step(result),
         Text(
-            f"A profile is everything about a person but {names}. It counts once, however many values of {names} "
-            f"change the decision. {linked}Profiles that were found are not a random sample: how common flips are is "
-            "said by the rates, not by their number.",
+            f"A profile is a person without {names}. It counts once, even if several values of {names} change the "
+            f"decision. {linked}The profiles are not a random sample: the rates estimate how common flips are, the "
+            "number of profiles does not.",
             role="small",
         ),
     ]
     if result.reading is not None:
         if scores:
-            caption = "How far the scores of the worst and the best treated value lie apart, for all profiles found."
+            caption = "Gap between the scores of the worst and the best treated value, for all profiles."
             blocks.append(Figure("gaps of profiles", caption, result))
         blocks += [
             Heading("Kinds of people", anchor="kinds"),
@@ -92,7 +92,7 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
             *_pair_section(result, favourable, scores=scores),
             *_attribute_section(result),
         ]
-    blocks += [Heading("How it was done", anchor="method", detail=True), Facts(tuple(_facts(result)))]
+    blocks += [Heading("Method", anchor="method", detail=True), Facts(tuple(_facts(result)))]
     return Document(
         title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance, readings=result.readings
     )
@@ -100,11 +100,11 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
 
 def _cautions(result: SearchResult) -> Iterator[Block]:
     if result.noise is not None and result.noise.noisy:
-        yield result.noise.caution("Only profiles whose decisions repeat when both sides are asked again are listed.")
+        yield result.noise.caution("Only profiles whose decisions repeat in new queries about both sides are listed.")
     if result.caution:
         yield Note(result.caution, "caution")
     if result.interrupted:
-        yield Note("This search was interrupted. It holds what was found before.", "caution")
+        yield Note("This search was interrupted. Its results are incomplete.", "caution")
 
 
 def search_answer(result: SearchResult, favourable: str | None = None) -> Metric:
@@ -120,11 +120,11 @@ def search_answer(result: SearchResult, favourable: str | None = None) -> Metric
     )
     if favoured:
         kinds = format_count(len(result.representatives), "kind", "kinds")
-        notes.append(f"{kinds} of people; treated best most often: {favoured.most_common(1)[0][0]}")
+        notes.append(f"{kinds} of people; most often favoured: {favoured.most_common(1)[0][0]}")
     basis = f"distinct profile{'s' * (result.profiles != 1)} that flip{_validity(result)}"
-    step = "see under Individuals who they are; look further with evenhand search"
+    step = "see the profiles under Individuals; continue with evenhand search"
     if not result.profiles:
-        step = "finding nothing is not a proof: see what is proved, or search longer with evenhand search"
+        step = "no finding is not a proof: see the certificates, or search longer with evenhand search"
     number = ReportedNumber(f"{result.profiles:,}", result.profiles, "observed", basis=basis)
     return Metric("profiles found by searching", number, tuple(notes), join_names(result.protected), step)
 
@@ -137,12 +137,10 @@ def _validity(result: SearchResult) -> str:
 
 
 def _describe_cost(result: SearchResult) -> str:
-    seeds = f"{format_count(result.given, 'is a person', 'are people')} it started from; " if result.given else ""
+    seeds = f"{format_count(result.given, 'is a seed', 'are seeds')}; " if result.given else ""
     if result.asked == "model":
-        return f"{seeds}{result.queries:,} individuals asked about, the rates included"
-    return (
-        f"{seeds}{result.queries:,} questions to the inside of the model; it confirmed each profile itself at the end"
-    )
+        return f"{seeds}{result.queries:,} individuals in queries, including those for the rates"
+    return f"{seeds}{result.queries:,} white-box queries; the model itself confirmed each profile"
 
 
 def search_blocks(result: SearchResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
@@ -162,7 +160,7 @@ def _kinds_table(result: SearchResult, kinds: tuple[PeopleCluster, ...]) -> Tabl
         Column("kind"),
         Column("profiles", numeric=True),
         Column("share", numeric=True),
-        Column("what at least two in three have in common, and fewer of the people in the data"),
+        Column("values that at least two in three share, and fewer people in the data"),
     )
     rows = tuple(
         TableRow(
@@ -177,7 +175,7 @@ def _kinds_table(result: SearchResult, kinds: tuple[PeopleCluster, ...]) -> Tabl
 def describe_kind(kind: PeopleCluster) -> str:
     """Describe the common values of a kind."""
     common = ", ".join(f"{name} {value}" for name, value in kind.common.items())
-    return f"{common or 'people of every sort'}; median gap {format_decimal(kind.gap)}"
+    return f"{common or 'no common values'}; median gap {format_decimal(kind.gap)}"
 
 
 def _finding(result: SearchResult) -> str:
@@ -185,7 +183,7 @@ def _finding(result: SearchResult) -> str:
     count = format_count(result.profiles, "profile", "profiles")
     estimates = [(rate.rate.value, rate.population) for rate in result.rates if isinstance(rate.rate, Estimated)]
     if not estimates:
-        return f"The search found {count} whose decision changes with {names}; how common they are is not known."
+        return f"The search found {count} whose decision changes with {names}; their frequency is unknown."
     value, population = max(estimates, key=lambda estimate: estimate[0])
     return (
         f"For {format_percent(value)} of {POPULATIONS.get(population, population)} the decision changes with {names} "
@@ -216,14 +214,14 @@ def _next_step(result: SearchResult) -> NextStep:
     if result.profiles:
         return NextStep("read the pairs (--html FILE), keep them as tests (--save-tests FILE)")
     if result.noise_test is not None and result.noise_test.noise:
-        return NextStep("what differed in single answers may be noise: read the excess of the rates, or search longer")
+        return NextStep("differences of single answers may be noise: read the excess of the rates, or search longer")
     if result.rate is not None and isinstance(estimate := result.rate.rate, Estimated):
         return NextStep(
             f"with {format_level(estimate.confidence)} confidence at most {format_percent(estimate.high)} are "
-            "affected; only a proof can say that no one is",
+            "affected; only a proof can exclude it",
             "evenhand certify",
         )
-    return NextStep("give it a larger budget, or prove that there is none", "evenhand certify")
+    return NextStep("increase the budget, or prove that there are none", "evenhand certify")
 
 
 def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
@@ -239,7 +237,7 @@ def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool)
     )
     pairs = [_build_pair(_describe_source(example), example, favourable, scores=scores) for example in result.examples]
     yield from fold_pairs(pairs, UNFOLDED_PAIRS)
-    notes = ["Invented profiles are made by the search: they are no records of the data."]
+    notes = ["Invented profiles are made by the search and are not records of the data."]
     if any(example.real for example in result.examples):
         notes.append(PEOPLE_SHOWN)
     yield Note(" ".join([*notes, SCORES_SHOWN] if scores else notes))
@@ -267,7 +265,7 @@ def _attribute_section(result: SearchResult) -> Iterator[Block]:
         "Share of each value. Filled diamond: among the profiles found. Hollow circle: among the people in the data.",
         result,
     )
-    columns = (Column("attribute"), Column("what it has to do with the flips"))
+    columns = (Column("attribute"), Column("relation to the flips"))
     rows = tuple(TableRow((reading.name, describe_attribute(reading))) for reading in result.reading.attributes)
     yield Table("Unprotected attributes, observed on the profiles found", columns, rows, listed=LISTED_ATTRIBUTES)
 
@@ -287,7 +285,7 @@ def describe_attribute(reading: AttributeReading) -> str:
 def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
     yield "method", f"{result.method}; {STOPPED[result.stopped_by]}"
     count = format_count(result.queries, "individual", "individuals")
-    yield "questions", f"{count} asked about in all: rates, search and confirmation"
+    yield "questions", f"{count} in queries for rates, search and confirmation"
     for key, value in result.settings.items():
         if value:
             listed = isinstance(value, Sequence) and not isinstance(value, str)

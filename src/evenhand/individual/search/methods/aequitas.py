@@ -53,8 +53,8 @@ def _walk_from_seeds(
     for wave in cut_into_waves(oracle, n, len(space.assignments)):
         profiles = space.uniform(wave.stop - wave.start, rng)
         starts = profiles[oracle.ask(profiles).flips]
-        _, first = np.unique(space.keys(starts), return_index=True)
-        _walk(oracle, starts[np.sort(first)], rng, options.local, chances)
+        _, positions = np.unique(space.keys(starts), return_index=True)
+        _walk(oracle, starts[np.sort(positions)], rng, options.local, chances)
 
 
 def _walk(oracle: Oracle, starts: Floats, rng: np.random.Generator, moves: int, chances: StepChances) -> None:

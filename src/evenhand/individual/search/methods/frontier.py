@@ -71,7 +71,7 @@ class NeighbourEstimate:
     """Estimated answers about neighbours (n, outputs), and the levels that they moved from and to (n,)."""
 
     answers: Floats
-    before: Integers
+    origin: Integers
     level: Integers
 
 
@@ -131,11 +131,11 @@ class NeighbourQueue:
         """Return the queue without some neighbours."""
         return self[~np.isin(self.mark, neighbours.mark)]
 
-    def append(self, neighbours: NeighbourQueue, *, most: int) -> NeighbourQueue:
+    def append(self, neighbours: NeighbourQueue, *, max_size: int) -> NeighbourQueue:
         """Add neighbours, each with its likeliest parent. A long queue keeps only the likeliest."""
-        if len(self) + len(neighbours) > 2 * most:
+        if len(self) + len(neighbours) > 2 * max_size:
             both = self._insert(neighbours, np.full(len(neighbours), len(self)))
-            return both[np.argpartition(-both.chance, most)[:most]]._distinct()
+            return both[np.argpartition(-both.chance, max_size)[:max_size]]._distinct()
         # The queue is sorted by mark without duplicates, so the new neighbours are inserted at their places.
         neighbours = neighbours._distinct()
         place = np.searchsorted(self.mark, neighbours.mark)
@@ -144,11 +144,11 @@ class NeighbourQueue:
         duplicate[inside] = self.mark[place[inside]] == neighbours.mark[inside]
         likelier = duplicate.copy()
         likelier[duplicate] = neighbours.chance[duplicate] > self.chance[place[duplicate]]
-        kept = np.ones(len(self), dtype=np.bool_)
-        kept[place[likelier]] = False
+        staying = np.ones(len(self), dtype=np.bool_)
+        staying[place[likelier]] = False
         inserted = likelier | ~duplicate
-        shifted = np.cumsum(np.append(0, kept))  # number of kept entries before each place
-        return self[kept]._insert(neighbours[inserted], shifted[place[inserted]])
+        shifted = np.cumsum(np.append(0, staying))  # number of kept entries before each place
+        return self[staying]._insert(neighbours[inserted], shifted[place[inserted]])
 
     def _insert(self, neighbours: NeighbourQueue, place: Integers) -> NeighbourQueue:
         """Insert neighbours (n,) before the entries at places (n,)."""
@@ -158,9 +158,9 @@ class NeighbourQueue:
     def _distinct(self) -> NeighbourQueue:
         """Keep each neighbour with its likeliest parent, sorted by mark."""
         order = np.lexsort((-self.chance, self.mark))
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = np.diff(self.mark[order]) != 0
-        return self[order[first]]
+        is_first = np.ones(len(order), dtype=np.bool_)
+        is_first[1:] = np.diff(self.mark[order]) != 0
+        return self[order[is_first]]
 
 
 class FreshProfiles:
@@ -224,12 +224,12 @@ class BoundarySearch:
         self._assignments = assignments
         self._queried = 0
 
-    def run(self, most: float) -> None:
+    def run(self, max_profiles: float) -> None:
         """Query step by step until about ``most`` profiles were queried or none is left."""
         first_step = np.clip(self._plan / GROWTH, MIN_STEP, MAX_FIRST_STEP)
         step = idle = 0
-        while self._queried < most and idle < MAX_IDLE_DRAWS:
-            size = int(min(max(first_step, self._queried // GROWTH), most - self._queried))
+        while self._queried < max_profiles and idle < MAX_IDLE_DRAWS:
+            size = int(min(max(first_step, self._queried // GROWTH), max_profiles - self._queried))
             exploring = self._queried < START_SHARE * min(self._plan, 1e6) and not self._fresh.over
             picked = self._queue.best(0 if exploring else int(np.ceil((1 - EXPLORE_SHARE) * size)))
             neighbours, estimate = self._neighbours(picked)
@@ -251,7 +251,7 @@ class BoundarySearch:
         """Return the rows of the picked neighbours that are admissible and new, and their estimated answers."""
         parents = self._parents
         codes = parents.codes[picked.parent]
-        before = codes[np.arange(len(codes)), self._moves.part[picked.level]]
+        origin = codes[np.arange(len(codes)), self._moves.part[picked.level]]
         rows, codes = self._moves.move(parents.rows[picked.parent], codes, picked.level)
         self._queue = self._queue.without(picked)
         marks = self._hash_profiles(codes)
@@ -261,9 +261,9 @@ class BoundarySearch:
         selected &= ~self._is_queried(marks)
         self._remember(np.concatenate([marks[selected], picked.mark[marks != picked.mark]]))
         selected &= self._space.is_admissible(rows)
-        before, level = before[selected], picked.level[selected]
-        answers = self._surrogate.guess_answers(parents.answers[picked.parent[selected]], before, level)
-        return rows[selected], NeighbourEstimate(answers, before, level)
+        origin, level = origin[selected], picked.level[selected]
+        answers = self._surrogate.guess_answers(parents.answers[picked.parent[selected]], origin, level)
+        return rows[selected], NeighbourEstimate(answers, origin, level)
 
     def _query(self, neighbours: Floats, fresh: Floats, estimate: NeighbourEstimate) -> None:
         """Query profiles, learn from the answers, and add the neighbours of promising profiles to the queue."""
@@ -285,7 +285,7 @@ class BoundarySearch:
             replies = self._oracle.compare(neighbours, which)
             answers, errors = self._surrogate.complete_answers(estimate.answers, which, replies.scores, replies.labels)
             self._partial.append(neighbours[~replies.flips])
-        self._surrogate.learn_errors(estimate.before, estimate.level, errors)
+        self._surrogate.learn_errors(estimate.origin, estimate.level, errors)
         self._queue_if_promising(neighbours, replies.flips, answers)
 
     def _query_partial(self) -> None:
@@ -307,29 +307,29 @@ class BoundarySearch:
 
     def _queue_neighbours(self, rows: Floats, codes: Integers, answers: Floats) -> None:
         """Add the neighbours of profiles to the queue."""
-        first = len(self._parents.rows)
+        offset = len(self._parents.rows)
         self._parents = self._parents.append(rows, codes, answers)
         parent, level = np.nonzero(self._moves.open(codes))
-        before = codes[parent, self._moves.part[level]]
-        marks = self._hash_profiles(codes)[parent] ^ self._level_marks[before] ^ self._level_marks[level]
+        origin = codes[parent, self._moves.part[level]]
+        marks = self._hash_profiles(codes)[parent] ^ self._level_marks[origin] ^ self._level_marks[level]
         new = ~self._is_queried(marks)
-        parent, level, before, marks = parent[new], level[new], before[new], marks[new]
-        margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], before, level))
+        parent, level, origin, marks = parent[new], level[new], origin[new], marks[new]
+        margins = self._surrogate.margins(self._surrogate.guess_answers(answers[parent], origin, level))
         spreads = self._surrogate.spread()
-        spread = np.sqrt((spreads[level] ** 2 + spreads[before] ** 2) / 2)
+        spread = np.sqrt((spreads[level] ** 2 + spreads[origin] ** 2) / 2)
         chance = self._surrogate.chance(margins.min(axis=1), margins.max(axis=1), spread)
         size = max(MAX_FIRST_STEP, self._queried // GROWTH)
-        neighbours = NeighbourQueue(chance, marks, parent + first, level)
-        self._queue = self._queue.append(neighbours, most=20_000 + 20 * size)
+        neighbours = NeighbourQueue(chance, marks, parent + offset, level)
+        self._queue = self._queue.append(neighbours, max_size=20_000 + 20 * size)
 
     def _select_new(self, rows: Floats) -> Floats:
         """Return the profiles (n, U) that were not queried before, and mark them as queried."""
         marks = self._hash_profiles(self._moves.codes(rows))
-        _, first = np.unique(marks, return_index=True)
-        first = np.sort(first)
-        first = first[~self._is_queried(marks[first])]
-        self._remember(marks[first])
-        return rows[first]
+        _, positions = np.unique(marks, return_index=True)
+        positions = np.sort(positions)
+        positions = positions[~self._is_queried(marks[positions])]
+        self._remember(marks[positions])
+        return rows[positions]
 
     def _hash_profiles(self, codes: Integers) -> Integers:
         """Hash profiles (n, parts), shape (n,). A move changes the hash by two exclusive ors."""
@@ -392,25 +392,25 @@ class Surrogate:
 
     def learn_answers(self, codes: Integers, answers: Floats) -> None:
         """Add answers (n, outputs) about profiles (n, parts) to the regression."""
-        held = np.zeros((len(codes), len(self._gram)))
-        held[np.arange(len(codes))[:, None], codes] = 1
-        self._gram += held.T @ held
-        self._moment += held.T @ answers
+        indicators = np.zeros((len(codes), len(self._gram)))
+        indicators[np.arange(len(codes))[:, None], codes] = 1
+        self._gram += indicators.T @ indicators
+        self._moment += indicators.T @ answers
 
     def fit(self) -> None:
         """Fit the regression."""
         self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
 
-    def learn_errors(self, before: Integers, level: Integers, errors: Floats) -> None:
+    def learn_errors(self, origin: Integers, level: Integers, errors: Floats) -> None:
         """Add errors of estimates (n, outputs) after moves from one level (n,) to another (n,)."""
         squares = (errors**2).mean(axis=1)
-        for levels in (before, level):
+        for levels in (origin, level):
             self._squares += np.bincount(levels, squares, minlength=len(self._squares))
             self._counts += np.bincount(levels, minlength=len(self._counts))
 
-    def guess_answers(self, answers: Floats, before: Integers, level: Integers) -> Floats:
+    def guess_answers(self, answers: Floats, origin: Integers, level: Integers) -> Floats:
         """Estimate the answers (n, outputs) of neighbours from those of their parents and the levels of the move."""
-        return np.asarray(answers + self._effects[level] - self._effects[before])
+        return np.asarray(answers + self._effects[level] - self._effects[origin])
 
     def spread(self) -> Floats:
         """Compute the standard error of an estimate after a move from or to each level, shape (V,)."""
@@ -431,9 +431,9 @@ class Surrogate:
         odds = answers.reshape(len(answers), self._assignments, self._width)
         top = np.argmax(odds.sum(axis=1), axis=1)[:, None, None]
         own = np.take_along_axis(odds, top, axis=2)[..., 0]
-        others = odds.copy()
-        np.put_along_axis(others, top, -np.inf, axis=2)
-        return np.asarray(own - others.max(axis=2))
+        rivals = odds.copy()
+        np.put_along_axis(rivals, top, -np.inf, axis=2)
+        return np.asarray(own - rivals.max(axis=2))
 
     @property
     def _threshold(self) -> float:

@@ -46,8 +46,8 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: Met
         codes = np.concatenate([codes, children[admissible]])
         fitness = np.concatenate([fitness, score_fitness(oracle.ask(rows[admissible]))])
         # Individuals are distinct. Otherwise, the fittest one would soon fill a generation.
-        codes, first = np.unique(codes, axis=0, return_index=True)
-        fitness = fitness[first]
+        codes, positions = np.unique(codes, axis=0, return_index=True)
+        fitness = fitness[positions]
         best = np.argsort(-fitness, kind="stable")[:size]
         codes, fitness = codes[best], fitness[best]
 

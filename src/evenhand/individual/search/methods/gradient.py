@@ -95,11 +95,11 @@ def move_to_boundary(
     for move in range(most_moves + 1):
         answers = oracle.ask(profiles)
         discriminating.append((profiles[answers.flips], which[answers.flips]))
-        rest = np.flatnonzero(~answers.flips)[: _affordable_pairs(oracle, plan)]
-        if move == most_moves or len(rest) == 0:
+        undecided = np.flatnonzero(~answers.flips)[: _affordable_pairs(oracle, plan)]
+        if move == most_moves or len(undecided) == 0:
             break
-        profiles, which, momentum = profiles[rest], which[rest], momentum[:, rest]
-        scores = answers.scores[rest]
+        profiles, which, momentum = profiles[undecided], which[undecided], momentum[:, undecided]
+        scores = answers.scores[undecided]
         partner = farthest_assignment(scores, which)
         momentum = plan.decay * momentum + _pair_slopes(plan, profiles, which, partner, scores)
         signs = np.sign(momentum)
@@ -110,9 +110,9 @@ def move_to_boundary(
             moved[stuck] = space.move(profiles[stuck], random_step(int(stuck.sum()), space.width, rng), rng)
         profiles = moved
     starts, assignments = (np.concatenate(parts) for parts in zip(*discriminating, strict=True))
-    _, first = np.unique(space.keys(starts), return_index=True)
-    first.sort()
-    return starts[first], assignments[first]
+    _, positions = np.unique(space.keys(starts), return_index=True)
+    positions.sort()
+    return starts[positions], assignments[positions]
 
 
 def move_along_boundary(
@@ -135,11 +135,11 @@ def move_along_boundary(
     for _ in range(moves):
         # Weights are slopes at an earlier profile. After some successes, the current profile is far from it.
         required = np.inf if plan.update is None else plan.update
-        due = np.flatnonzero(successes >= required)[: _affordable_pairs(oracle, plan)]
-        if answers is not None and len(due):
-            chosen = ModelAnswers(answers.scores[due], answers.labels[due], answers.flips[due])
-            weights[due] = _attribute_weights(plan, current[due], which[due], chosen)
-            successes[due] = 0
+        outdated = np.flatnonzero(successes >= required)[: _affordable_pairs(oracle, plan)]
+        if answers is not None and len(outdated):
+            chosen = ModelAnswers(answers.scores[outdated], answers.labels[outdated], answers.flips[outdated])
+            weights[outdated] = _attribute_weights(plan, current[outdated], which[outdated], chosen)
+            successes[outdated] = 0
         draw = rng.random((2, n))
         # Weights are cumulative, so that a uniform number selects an attribute with probability by its weight.
         attribute = (weights < (draw[0] * weights[:, -1])[:, None]).sum(axis=1)

@@ -81,8 +81,8 @@ class _ProfileQueue:
             self._seen.add(key)
             heapq.heappush(self._heap, (rank, next(self._count), profile, which))
 
-    def take(self, most: int) -> tuple[Floats, Integers]:
-        entries = [heapq.heappop(self._heap) for _ in range(min(most, len(self._heap)))]
+    def take(self, max_profiles: int) -> tuple[Floats, Integers]:
+        entries = [heapq.heappop(self._heap) for _ in range(min(max_profiles, len(self._heap)))]
         profiles = np.array([profile for _, _, profile, _ in entries]).reshape(len(entries), self._space.width)
         return profiles, np.array([which for *_, which in entries], dtype=np.int64)
 
@@ -93,9 +93,9 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: Met
     queue = _ProfileQueue(space)
     for profile, which in zip(*space.split(seeds), strict=True):
         queue.put(SEED, profile, int(which))
-    queried, most = 0, len(seeds) * max(1, options.local)
-    while queried < most:
-        profiles, assignments = queue.take(min(BATCH, most - queried))
+    queried, max_profiles = 0, len(seeds) * max(1, options.local)
+    while queried < max_profiles:
+        profiles, assignments = queue.take(min(BATCH, max_profiles - queried))
         if len(profiles) == 0:
             return
         queried += len(profiles)
@@ -176,11 +176,11 @@ def _enqueue_profile(
     low, high = space.lower.copy(), space.upper.copy()
     for condition in conditions:
         i, step = condition.attribute, float(space.step[condition.attribute])
-        whole = space.attributes[i].kind != "real"
+        is_whole = space.attributes[i].kind != "real"
         if condition.below:
-            high[i] = min(high[i], np.floor(condition.threshold) if whole else condition.threshold)
+            high[i] = min(high[i], np.floor(condition.threshold) if is_whole else condition.threshold)
         else:
-            low[i] = max(low[i], np.floor(condition.threshold) + 1 if whole else condition.threshold + step / 2)
+            low[i] = max(low[i], np.floor(condition.threshold) + 1 if is_whole else condition.threshold + step / 2)
     if (low > high).any():
         return
     # The nearest profile. If it is not new or not admissible, the attributes of the conditions are drawn at random.
