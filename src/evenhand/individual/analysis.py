@@ -64,40 +64,36 @@ SPARE = 4
 """Candidates per example. Those that do not repeat, or are sampled and reveal a person in the data, are dropped."""
 
 
-class FlipConfig(Config):
-    """Settings of the counterfactual flip rate.
-
-    A time limit leaves out the last rates. A rate that it cuts short is estimated from the people reached, in random
-    order.
-    """
+class VariationConfig(Config):
+    """Settings of an analysis that varies protected attributes."""
 
     protected: tuple[str, ...] = setting(..., "attributes to vary, each alone and then all together")
     samples: int = setting(20_000, "individuals drawn from the population", ge=1)
-    examples: int = setting(6, "profiles kept per set of protected attributes", ge=0)
+    examples: int = setting(6, "examples per set of protected attributes", ge=0)
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
-    time_limit: float | None = setting(None, "time limit for all rates together", unit="seconds")
-    repeats: int = setting(
-        1, "answers per person and protected value, of which the majority counts; for models whose answers vary", ge=1
-    )
-    budget: int | None = setting(None, "maximum number of individuals in queries, for all rates together", ge=1)
     as_published: bool = setting(False, "change the protected attribute alone, without the rules of the schema")
     seed: int = setting(0, "same seed, same result", ge=0)
 
     @field_validator("protected")
     @classmethod
     def _require_protected(cls, protected: tuple[str, ...]) -> tuple[str, ...]:
-        return require_protected(protected)
+        if not protected:
+            raise OptionError("no protected attribute to vary", hint="name at least one: `protected=NAME`")
+        return protected
 
 
-def require_protected(protected: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the protected attributes.
+class FlipConfig(VariationConfig):
+    """Settings of the counterfactual flip rate.
 
-    Raises:
-        OptionError: There are none.
+    A time limit leaves out the last rates. A rate that it cuts short is estimated from the people reached, in random
+    order.
     """
-    if not protected:
-        raise OptionError("no protected attribute to vary", hint="name at least one: `protected=NAME`")
-    return protected
+
+    time_limit: float | None = setting(None, "time limit for all rates together", unit="seconds")
+    repeats: int = setting(
+        1, "answers per person and protected value, of which the majority counts; for models whose answers vary", ge=1
+    )
+    budget: int | None = setting(None, "maximum number of individuals in queries, for all rates together", ge=1)
 
 
 def measure_flips(

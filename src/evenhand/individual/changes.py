@@ -13,16 +13,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import field_validator
 
-from evenhand.core.config import Config, setting
+from evenhand.core.config import setting
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import join_names
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
-from evenhand.individual.analysis import require_protected
+from evenhand.individual.analysis import VariationConfig
 from evenhand.individual.flips import FlipRate, Variants, attribute_sets, find_real
 from evenhand.individual.noise import rate_of
 from evenhand.models.noise import RepeatCheck, can_vary
@@ -42,21 +41,10 @@ CHUNK = 65_536
 """Maximum number of individuals per query."""
 
 
-class ChangeConfig(Config):
+class ChangeConfig(VariationConfig):
     """Settings of the individual effect on a number."""
 
-    protected: tuple[str, ...] = setting(..., "attributes to vary, each alone and then all together")
     tolerance: float = setting(0.0, "changes of the number by no more than this do not count as flips", ge=0)
-    samples: int = setting(20_000, "individuals drawn from the population", ge=1)
-    examples: int = setting(6, "people shown per set of protected attributes", ge=0)
-    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
-    as_published: bool = setting(False, "change the protected attribute alone, without the rules of the schema")
-    seed: int = setting(0, "same seed, same result", ge=0)
-
-    @field_validator("protected")
-    @classmethod
-    def _require_protected(cls, protected: tuple[str, ...]) -> tuple[str, ...]:
-        return require_protected(protected)
 
 
 class NumberChange(FlipRate):

@@ -84,7 +84,7 @@ class IndividualResult(Result):
     Attributes:
         rates: Rates of each protected attribute and of all together, over the data and the population.
         examples: Profiles with the widest gap between scores, by entry of ``rates[*].protected``, data first.
-        interrupted: Whether an interrupt stopped the analysis. The result is incomplete.
+        interrupted: Whether an interrupt stopped the analysis, so that the result is incomplete.
         counted_with: Source of the labels: the model, or its white box, which leaves close decisions and missing
             values to the model. Scores of examples always come from the model.
         compared: Number of decisions that both model and white box made, all equal.

@@ -70,7 +70,7 @@ class SearchResult(Result):
         examples: Most severe profiles, in order.
         reading: Attributes that matter, and kinds of people. None without findings.
         representatives: One profile of each kind of ``reading.kinds``.
-        interrupted: Whether an interrupt stopped the search. The result is incomplete.
+        interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         stopped_by: Reason for the end of the search: its plan was complete, a limit, or an interrupt.
         remembered: Number of answers read from the file of answers.
         asked: Scorer of the queries: the model, or its white box, which leaves close decisions to the model. Labels and

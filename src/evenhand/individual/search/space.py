@@ -54,7 +54,8 @@ class ProfileSpace:
     *legal* if it is inside the domain and at least two of its people obey every rule of the schema and every
     constraint. It is *valid* if, in addition, every pair of their values occurs together in the data (2-way occurrence,
     see ``ValuePairs``). Moves and samples are *admissible*: legal, and valid unless infeasible profiles are allowed or
-    there are no data. Only those people of a profile are compared.
+    there are no data. Only the people of a profile who meet these
+    conditions are compared.
 
     Attributes:
         schema: Schema of the individuals.

@@ -94,7 +94,7 @@ class TextSearchResult(Result):
         profiles: Number of distinct texts whose label changes.
         queries: Number of texts in queries.
         examples: Clearest findings, widest gap first.
-        interrupted: Whether an interrupt stopped the search. The result is incomplete.
+        interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         noise: Check whether the model repeats its answers. None if it was not checked.
     """
 
