@@ -253,11 +253,6 @@ class Attribute(BaseModel):
         return float(len(self.values or ()) - 1) if self.is_discrete else float(self.upper or 0.0)
 
     @property
-    def last_number(self) -> float:
-        """Largest number of the domain, in the units of the data."""
-        return self.last if self.edges is None else self.edges[-1]
-
-    @property
     def size(self) -> int | None:
         """Number of entries in the domain; None for a real attribute."""
         return None if self.kind == "real" else int(self.last) - int(self.first) + 1

@@ -233,12 +233,12 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans
         entries[~known] = np.nan
         return entries
     entries = column.numbers(read_number if number_format is None else number_format.read)
+    low, high = (attribute.first, attribute.last) if edges is None else (edges[0], edges[-1])
     expected, hint = "a finite number", None
     if number_format is not None:
-        expected = f"a finite number written like {number_format.write(attribute.last_number)!r}"
+        expected = f"a finite number written like {number_format.write(high)!r}"
         hint = "correct the value, or `number_format` in the schema"
     column.refuse(known & ~np.isfinite(entries), expected, hint)
-    low, high = (attribute.first, attribute.last) if edges is None else (edges[0], edges[-1])
     inside = (entries >= low) & (entries <= high)
     if attribute.kind == "integer":
         inside &= entries == np.floor(entries)

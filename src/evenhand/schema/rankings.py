@@ -112,7 +112,7 @@ class RankingRoles:
             )
         by_score = self.rank is None
         key, order = ("score", str(self.rank_by)) if by_score else ("rank", str(self.rank))
-        names = tuple(dict.fromkeys(list_protected(self.protected, self.schema)))
+        names = list_protected(self.protected, self.schema)
         relevance_role = [] if by_score and self.relevance == self.rank_by else [self.relevance]
         roles = {"rank": [self.rank], "rank_by": [self.rank_by], "query": [self.query], "relevance": relevance_role}
         check_roles(roles | {"protected": names}, list_columns(frame))
