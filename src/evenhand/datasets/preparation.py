@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.datasets.cells import parse_numbers
 from evenhand.datasets.entry import DatasetEntry
@@ -51,7 +51,8 @@ def prepare_dataset(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
         frame = frame.loc[frame[name] >= minimum]
     derived: dict[str, Any] = dict(entry.constants)
     for name, (condition, value, other) in entry.derived.items():
-        derived[name] = frame.eval(condition, engine="python").map({True: value, False: other})
+        holds = cast("pd.Series", frame.eval(condition, engine="python"))
+        derived[name] = holds.map({True: value, False: other})
     frame = frame.assign(**derived).reset_index(drop=True)
     types = {}
     for attribute in schema.attributes:

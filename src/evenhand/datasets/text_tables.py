@@ -82,11 +82,10 @@ def guess_encoding(data: bytes, location: str) -> str:
     if letters > sum(byte >= 0x80 for byte in data) / 2:
         # Text with complete UTF-8 sequences is damaged UTF-8 rather than text in another encoding.
         return "utf-8"
-    word = re.search(r"\w*[^\x00-\x7f]\w*", data.decode(WESTERN))
-    example = "" if word is None else f", such as {word.group()!r}"
+    words = re.findall(r"\w*[^\x00-\x7f]\w*", data.decode(WESTERN))
     warnings.warn(
-        f"{location}: the text is not UTF-8 and is read as {WESTERN}, which is a guess: check words{example}, or "
-        "set the encoding with `encoding=NAME`",
+        f"{location}: the text is not UTF-8 and is read as {WESTERN}, which is a guess: check words such as "
+        f"{words[0]!r}, or set the encoding with `encoding=NAME`",
         GuessedEncodingWarning,
         stacklevel=4,
     )
