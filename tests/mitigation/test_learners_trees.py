@@ -170,7 +170,7 @@ def test_early_stopping_counts_in_a_file_of_a_classifier(xgboost, tmp_path):
     learner = find_learner(tmp_path / "m.json", WORDS)
     assert model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
     made = learner.fit(TrainingSet.plain(PEOPLE), seed=0)
-    assert len(learner.made[made].get_dump()) == model.best_iteration + 1
+    assert len(learner.models[made].get_dump()) == model.best_iteration + 1
     again = find_learner(model, WORDS).fit(TrainingSet.plain(PEOPLE), seed=0)
     assert again.model.n_estimators == model.best_iteration + 1
 

@@ -108,7 +108,7 @@ def mitigate(
             confidence=config.confidence,
             accuracy_loss=config.accuracy_loss,
             candidates=results,
-            chosen=next((first.method for first in results[:1] if not first.rejected), None),
+            chosen=next((leading.method for leading in results[:1] if not leading.rejected), None),
             queries=count_queries(),
             interrupted=run.interrupted
             or any(candidate.interrupted for candidate in run.candidates)

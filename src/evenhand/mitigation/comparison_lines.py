@@ -160,9 +160,9 @@ def compare_performance(sides: ComparisonSides) -> list[PendingComparison]:
         for model in models
     ]
     change = None
-    first, second = sides.before.scores, sides.after.scores
-    if first is not None and second is not None and not any(isinstance(area, Unknown) for area in areas):
-        change = _auc_change(first, second, favourable)
+    scores_before, scores_after = sides.before.scores, sides.after.scores
+    if scores_before is not None and scores_after is not None and not any(isinstance(area, Unknown) for area in areas):
+        change = _auc_change(scores_before, scores_after, favourable)
     return [
         pending(
             "performance",

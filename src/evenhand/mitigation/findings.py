@@ -135,33 +135,33 @@ class _FindingsReader:
             rows = np.concatenate(parts)
             if len(rows):
                 columns = [i for i, name in enumerate(self._schema.names) if name not in protected]
-                _, first = np.unique(rows[:, columns], axis=0, return_index=True, equal_nan=True)
-                profiles.append(FoundProfiles(protected, rows[np.sort(first)]))
+                _, indices = np.unique(rows[:, columns], axis=0, return_index=True, equal_nan=True)
+                profiles.append(FoundProfiles(protected, rows[np.sort(indices)]))
         subgroups = sorted(self._subgroups.values(), key=lambda subgroup: -abs(subgroup.gap))
         return Findings(tuple(profiles), tuple(subgroups), tuple(self._sources), self._people_left_out)
 
-    def _read_json(self, plain: Any, location: str) -> None:
-        plain = plain if isinstance(plain, dict) else {}
-        if _is_about_texts(plain):
+    def _read_json(self, content: Any, location: str) -> None:
+        content = content if isinstance(content, dict) else {}
+        if _is_about_texts(content):
             raise _texts_error(location)
-        if plain.get("kind") == "audit":
-            lists = [plain.get(name) or [] for name in ("searches", "certificates")]
+        if content.get("kind") == "audit":
+            lists = [content.get(name) or [] for name in ("searches", "certificates")]
             if not all(isinstance(parts, list) for parts in lists):
                 raise _format_error(location)
-            for part in (*lists[0], *lists[1], plain.get("individual"), plain.get("subgroups")):
+            for part in (*lists[0], *lists[1], content.get("individual"), content.get("subgroups")):
                 if part is not None:
                     self._read_json(part, location)
             return
         kinds: dict[str, type[Result]] = {
-            "individual": SearchResult if "queries" in plain else IndividualResult,
+            "individual": SearchResult if "queries" in content else IndividualResult,
             "subgroups": SubgroupResult,
             "certificate": Certificate,
         }
-        kind = kinds.get(str(plain.get("kind")))
+        kind = kinds.get(str(content.get("kind")))
         if kind is None:
             raise _format_error(location)
         try:
-            result = kind.from_json(json.dumps(plain))
+            result = kind.from_json(json.dumps(content))
         except DataError as error:
             hint = "the file may be of another version: write it again"
             raise DataError(error.message, location=location, hint=hint) from None
@@ -289,14 +289,14 @@ def concern_texts(source: Path | str) -> bool:
     try:
         if path.name.lower().endswith(TABLES):
             return set(map(str, read_words(path).columns)) >= TEXT_COLUMNS
-        plain = _read_json(path)
+        content = _read_json(path)
     except EvenhandError:
         return False
-    return isinstance(plain, dict) and _is_about_texts(plain)
+    return isinstance(content, dict) and _is_about_texts(content)
 
 
-def _is_about_texts(plain: dict[str, Any]) -> bool:
-    return plain.get("kind") == "individual-text" or (plain.get("kind") == "subgroups" and "effects" in plain)
+def _is_about_texts(content: dict[str, Any]) -> bool:
+    return content.get("kind") == "individual-text" or (content.get("kind") == "subgroups" and "effects" in content)
 
 
 def _texts_error(location: str) -> DataError:

@@ -67,9 +67,9 @@ def split_people(
     if min(shares) < 0 or not np.isclose(sum(shares), 1):
         raise OptionError(f"expected shares that add up to 1, got {sum(shares):g}")
     rng = np.random.default_rng([seed, 9])
-    first, second = shares[0], shares[0] + shares[1]
+    train_end, validation_end = shares[0], shares[0] + shares[1]
     if test is not None:
-        first, second = first / second, 1.0
+        train_end, validation_end = train_end / validation_end, 1.0
     parts: tuple[list[Integers], ...] = ([], [], [])
     strata = np.column_stack([people.labels, people.individuals[:, people.schema.positions(people.schema.protected)]])
     _, codes = np.unique(strata, axis=0, return_inverse=True)
@@ -78,7 +78,9 @@ def split_people(
         # The random offset distributes strata of one or two people over all sets.
         place = (np.arange(len(rows)) + rng.random()) / len(rows)
         for part, mask in zip(
-            parts, (place < first, (place >= first) & (place < second), place >= second), strict=True
+            parts,
+            (place < train_end, (place >= train_end) & (place < validation_end), place >= validation_end),
+            strict=True,
         ):
             part.append(rows[mask])
     train, validation, remainder = (people.at(np.sort(np.concatenate(part))) for part in parts)

@@ -59,7 +59,7 @@ LIMITS = (
 
 def build_document(result: MitigationResult) -> Document:
     """Build the document: the first candidate, then all candidates in detail."""
-    sizes, first = result.people, result.candidates[0]
+    sizes, leading = result.people, result.candidates[0]
     lead = (
         f"Training set {format_count(sizes.train, 'person', 'people')}, validation set {sizes.validation:,}, test "
         f"set {sizes.test:,}{f' of {result.test_data}' if result.test_data else ''}. "
@@ -70,8 +70,8 @@ def build_document(result: MitigationResult) -> Document:
     if result.interrupted:
         blocks.append(Note("The mitigation was interrupted. These are the best models until then.", "caution"))
     blocks += _decision_blocks(result)
-    blocks += headline_numbers(first)
-    blocks.append(Text(f"{describe_verdicts(first)}."))
+    blocks += headline_numbers(leading)
+    blocks.append(Text(f"{describe_verdicts(leading)}."))
     blocks.append(
         Text(
             "\u201cWithin noise\u201d: the test set is too small to decide. It may still have changed.",
@@ -97,12 +97,12 @@ def build_document(result: MitigationResult) -> Document:
 
 def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
     """Yield the recommended model."""
-    first = result.candidates[0]
+    leading = result.candidates[0]
     if result.chosen is not None:
-        yield Text(f"Use the new model, {first.method}: {first.words}.", tuple(_changes(first)), role="finding")
+        yield Text(f"Use the new model, {leading.method}: {leading.words}.", tuple(_changes(leading)), role="finding")
         return
     yield Text("No better model was found. The original model is kept, and no model is written.", role="finding")
-    yield Text(f"{first.method}: {first.rejected}. The numbers of its model, {first.words}, follow.")
+    yield Text(f"{leading.method}: {leading.rejected}. The numbers of its model, {leading.words}, follow.")
     better = [candidate.method for candidate in result.candidates if not (candidate.control or candidate.rejected)]
     if better:
         yield Note(f"The model of {better[0]} is better than the original one. Name this method first to write it.")
@@ -265,12 +265,12 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
     columns = [Column("number"), Column("original model", numeric=True)]
     columns += [Column(_candidate_name(candidate), numeric=True) for candidate in result.candidates]
     rows = []
-    for first in (line for line in result.candidates[0].lines if line.part in MAIN_PARTS):
-        lines = [candidate.line(first.name, first.of) for candidate in result.candidates]
+    for leading in (line for line in result.candidates[0].lines if line.part in MAIN_PARTS):
+        lines = [candidate.line(leading.name, leading.of) for candidate in result.candidates]
         cells = [
             "" if line is None else show_number(line, line.after, sign=SIGNS.get(line.verdict, "")) for line in lines
         ]
-        rows.append(TableRow((first.words, show_number(first, first.before), *cells)))
+        rows.append(TableRow((leading.words, show_number(leading, leading.before), *cells)))
     counts = [f"{len(candidate.moved):,}" if candidate.moved else "none" for candidate in result.candidates]
     rows.append(TableRow(("regressions for other groups", "", *counts)))
     yield Table(

@@ -66,10 +66,10 @@ class RateGap:
     def differences(self, decisions: Floats) -> Floats:
         """Compute all signed differences of decisions (..., n), shape (..., pairs)."""
         rates = self.rates(decisions)
-        first, second = rates[..., self.pairs[:, 0]], rates[..., self.pairs[:, 1]]
+        rates_a, rates_b = rates[..., self.pairs[:, 0]], rates[..., self.pairs[:, 1]]
         if not self.is_ratio:
-            return np.asarray(first - second)
-        return 1 - np.divide(first, second, out=np.ones_like(first), where=second > 0)
+            return np.asarray(rates_a - rates_b)
+        return 1 - np.divide(rates_a, rates_b, out=np.ones_like(rates_a), where=rates_b > 0)
 
     def sizes(self, decisions: Floats) -> Floats:
         """Compute the gap of decisions (..., n), shape (...). With fewer than two groups it is 0."""
@@ -77,8 +77,8 @@ class RateGap:
 
     def widest(self, decisions: Floats) -> tuple[int, int]:
         """Find the two rates that are furthest apart under decisions (n,)."""
-        first, second = self.pairs[int(self.differences(decisions).argmax())]
-        return int(first), int(second)
+        pair = self.pairs[int(self.differences(decisions).argmax())]
+        return int(pair[0]), int(pair[1])
 
     def influence(self, decisions: Floats, pair: int) -> Floats:
         """Compute the influence of each person on a difference, shape (n,).
@@ -87,9 +87,9 @@ class RateGap:
         on a ratio follows by the delta method.
         """
         (a, b), rates = self.pairs[pair], self.rates(decisions)
-        first, second = (self.shares[row] * (decisions - (rates[row] * (self.shares[row] > 0))) for row in (a, b))
+        terms_a, terms_b = (self.shares[row] * (decisions - (rates[row] * (self.shares[row] > 0))) for row in (a, b))
         if not self.is_ratio:
-            return np.asarray(first - second)
+            return np.asarray(terms_a - terms_b)
         if rates[b] == 0:
             return np.zeros(len(decisions))
-        return np.asarray(-(first - rates[a] / rates[b] * second) / rates[b])
+        return np.asarray(-(terms_a - rates[a] / rates[b] * terms_b) / rates[b])

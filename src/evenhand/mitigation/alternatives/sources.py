@@ -146,8 +146,8 @@ class CrossFitting:
             return fit_weighted(learner, people.at(rows), weights[rows], seed=self.seed)
 
         hidden = self._used(self.hidden)
-        scorer, inputs, plain = self._cross_fit(fit, hidden)
-        save = None if hidden else lambda path: learner.save(plain, path)
+        scorer, inputs, refitted = self._cross_fit(fit, hidden)
+        save = None if hidden else lambda path: learner.save(refitted, path)
         return ScoreSource("reweigh" if strength else "refit", strength, scorer, inputs, save)
 
     def membership(self, progress: Progress) -> tuple[MembershipModel, Floats]:
@@ -198,9 +198,9 @@ class CrossFitting:
             model = fit(np.flatnonzero(fold != number), fixed)
             inputs = query_source(model, fixed.individuals[rows], self.draw[rows])
             score[rows], accepted[rows] = inputs.score, inputs.accepted
-        plain = fit(np.arange(len(people)), fixed)
-        scorer: Scorer = BlindModel(plain, hidden, entries) if hidden else plain
-        return scorer, RuleInputs(score, accepted, None, None, self.draw), plain
+        refitted = fit(np.arange(len(people)), fixed)
+        scorer: Scorer = BlindModel(refitted, hidden, entries) if hidden else refitted
+        return scorer, RuleInputs(score, accepted, None, None, self.draw), refitted
 
 
 def query_source(scorer: Scorer, individuals: Floats, draw: Floats) -> RuleInputs:

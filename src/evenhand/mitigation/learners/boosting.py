@@ -42,7 +42,7 @@ class BoosterLearner:
         library: Library of the model.
         ending: Ending of its file, which is preferred for new files.
         settings: ``save_config`` of an XGBoost model in memory. None for a file.
-        made: New boosters, kept for writing.
+        models: New boosters, kept for writing.
     """
 
     given: TreeEnsemble
@@ -50,7 +50,7 @@ class BoosterLearner:
     library: Library
     ending: str = ""
     settings: str | None = None
-    made: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
+    models: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
 
     takes_weights: ClassVar[bool] = True
 
@@ -122,15 +122,15 @@ class BoosterLearner:
                 hint=OWN_FIT,
             ) from error
         scorer = replace(read_booster(booster, model.schema), name=model.name)
-        self.made[scorer] = booster
+        self.models[scorer] = booster
         return scorer
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write a model in the format of its library."""
         file_ending(path, self.endings)
-        if scorer not in self.made:
+        if scorer not in self.models:
             raise ModelError("expected trees of this learner, got another model", location=scorer.name)
-        self.made[scorer].save_model(str(path))
+        self.models[scorer].save_model(str(path))
         return (path,)
 
     def columns(self, width: int, names: Any) -> Any:

@@ -38,14 +38,14 @@ class FunctionLearner:
         schema: Data schema.
         like: The user's data, a template for data frames.
         called: Name of the function.
-        made: Models returned by the function, kept for writing.
+        models: Models returned by the function, kept for writing.
     """
 
     function: Callable[..., Any]
     schema: Schema
     like: Any
     called: str
-    made: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
+    models: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
 
     takes_weights: ClassVar[bool] = False
     endings: ClassVar[tuple[str, ...]] = (".npz", *ENDINGS, ".pt2", ".pt", ".pth", ".json", ".ubj", ".txt")
@@ -96,7 +96,7 @@ class FunctionLearner:
         scorer = load_model(model, self.schema, like=self.like)
         # A network is written from its own numbers. A custom scorer may have no hash, and then has no file either.
         if not isinstance(scorer, AdditiveNetwork) and isinstance(scorer, Hashable):
-            self.made[scorer] = model
+            self.models[scorer] = model
         return scorer
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
@@ -110,7 +110,7 @@ class FunctionLearner:
         if isinstance(scorer, AdditiveNetwork):
             file_ending(path, (".npz",))
             return save_network(scorer, path)
-        model = self.made.get(scorer) if isinstance(scorer, Hashable) else None
+        model = self.models.get(scorer) if isinstance(scorer, Hashable) else None
         if model is None:
             raise ModelError("expected a model of this learner, got another model", location=scorer.name)
         if isinstance(scorer, TorchModule):

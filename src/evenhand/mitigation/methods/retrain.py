@@ -269,11 +269,11 @@ class _Retraining:
         self._task.progress(f"retrain: {action}", min(1.0, len(self._log.trials) / (steps + 1)))
 
     def _notes(self, best: int) -> tuple[str, ...]:
-        loss, plain = self._task.config.accuracy_loss, self._log.trials[0].accuracy
+        loss, baseline = self._task.config.accuracy_loss, self._log.trials[0].accuracy
         notes = []
-        if plain < self._log.given - loss:
+        if baseline < self._log.given - loss:
             notes.append(
-                f"Retrained without added instances, the model has an accuracy of {100 * plain:.1f} % on the "
+                f"Retrained without added instances, the model has an accuracy of {100 * baseline:.1f} % on the "
                 f"validation set, and the original model of {100 * self._log.given:.1f} %. The original model was "
                 "trained on these people or on other data, so the loss of accuracy is counted from the retrained model."
             )
@@ -334,8 +334,8 @@ def _find_orbits(schema: Schema, individuals: Floats, protected: Sequence[str]) 
         variants = Variants.of(schema, protected, profiles)
         return variants.published, variants.plausible
     variants = Variants.of(schema, protected, individuals[schema.obeys_rules(individuals)])
-    first = merge_by_unprotected(variants.representatives, []).first
-    variants = variants[first[variants.plausible[first].sum(axis=1) > 1]]
+    indices = merge_by_unprotected(variants.representatives, []).first
+    variants = variants[indices[variants.plausible[indices].sum(axis=1) > 1]]
     copies = variants.representatives[:, None, :]
     return np.where(variants.plausible[:, :, None], variants.counterparts, copies), variants.plausible
 

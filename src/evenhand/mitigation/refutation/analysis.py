@@ -122,7 +122,7 @@ def refute_alternatives(
         )
     progress("bounding any decisions by the features", 0.0)
     relaxation = Relaxation(table)
-    anything = relaxation.solve([], table.whole) if table.most_right >= table.need else None
+    anything = relaxation.solve([], table.full_range) if table.most_right >= table.need else None
     search = FamilyBound(2.0)
     any_bound, bound, proof = None, None, RefutationProof()
     if anything is not None:
@@ -203,7 +203,7 @@ def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxatio
 
 
 def _search_any(table: FeatureCells, relaxation: Relaxation) -> FamilyBound:
-    solution = relaxation.solve([], table.whole)
+    solution = relaxation.solve([], table.full_range)
     decisions = _reach_floor(table, solution.decisions)
     randomised = int(((decisions > 0) & (decisions < 1)).sum())
     words = "decisions by cell" + (f", randomised in {randomised} of them" if randomised else "")
@@ -286,7 +286,7 @@ def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
     bounds = []
     with suppress(KeyboardInterrupt):
         for need in np.unique(np.linspace(constant, table.most_right, CURVE).astype(np.int64)).tolist():
-            solution = Relaxation(FeatureCells(table.features, table.counts, need)).solve([], table.whole)
+            solution = Relaxation(FeatureCells(table.features, table.counts, need)).solve([], table.full_range)
             floor, bound = need / table.people, max(0.0, solution.bound)
             bounds.append(FloorBound(accuracy=floor, bound=bound, proof=_write_bound(solution.multipliers)))
     return tuple(bounds)

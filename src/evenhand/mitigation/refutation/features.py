@@ -199,7 +199,7 @@ class FeatureCells:
         return self.base + int(np.maximum(self.gains, 0).sum())
 
     @property
-    def whole(self) -> Floats:
+    def full_range(self) -> Floats:
         """Lower and upper ends of all decisions, shape (2, cells)."""
         return np.stack([np.zeros(len(self.features)), np.ones(len(self.features))])
 

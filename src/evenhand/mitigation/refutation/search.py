@@ -272,9 +272,9 @@ class RuleSearch:
         box = WeightBox.of(width, whole=self.whole)
         stopped = False
         with InterruptCounter() as interrupts:
-            heap = [self._bound(0.0, [], self.table.whole, box, root, FIRST_ROUNDS)]
+            heap = [self._bound(0.0, [], self.table.full_range, box, root, FIRST_ROUNDS)]
             self.weights.learn(heap[0].decisions)
-            first = heap[0].bound
+            initial = heap[0].bound
             while heap and heap[0].bound < self.weights.gap - (NEAREST if self.parts < MANY_PARTS else COARSE):
                 stopped = self.parts >= limit or (time_limit is not None and clock() - started > time_limit)
                 if stopped or interrupts.count:
@@ -282,7 +282,7 @@ class RuleSearch:
                 for child in self._split(heapq.heappop(heap)):
                     heapq.heappush(heap, child)
                 if self.parts % 16 == 1 and heap:  # each split adds two parts to the first one
-                    self._report(progress, first, heap[0].bound)
+                    self._report(progress, initial, heap[0].bound)
         return SearchedRules(
             min([self._closed, *(part.bound for part in heap)]),
             self.weights.gap,
@@ -294,9 +294,9 @@ class RuleSearch:
             bool(interrupts.count),
         )
 
-    def _report(self, progress: Progress, first: float, bound: float) -> None:
-        left = self.weights.gap - first
-        share = (bound - first) / left if left > 0 else 0.0
+    def _report(self, progress: Progress, initial: float, bound: float) -> None:
+        left = self.weights.gap - initial
+        share = (bound - initial) / left if left > 0 else 0.0
         progress(
             f"least gap at least {bound:.4f}"
             if self.weights.best is None

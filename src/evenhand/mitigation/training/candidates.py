@@ -231,13 +231,13 @@ class _StrengthSweep:
 
     def _notes(self, best: int) -> tuple[str, ...]:
         protected, loss = self._task.split.train.schema.protected, self._task.config.accuracy_loss
-        before, plain = self._log.given, self._log.trials[0]
+        before, baseline = self._log.given, self._log.trials[0]
         notes = []
         if not self._recipe.sees_protected and protected:
             notes.append(f"The network does not get {', '.join(protected)}.")
-        if plain.accuracy < before - loss and plain.value == 0:
+        if baseline.accuracy < before - loss and baseline.value == 0:
             notes.append(
-                f"Trained for accuracy alone, the network has an accuracy of {100 * plain.accuracy:.1f} % on the "
+                f"Trained for accuracy alone, the network has an accuracy of {100 * baseline.accuracy:.1f} % on the "
                 f"validation set, and the original model of {100 * before:.1f} %. The original model was trained on "
                 "these people or on other data, or is of a better kind. The loss of accuracy is counted from the "
                 "network trained for accuracy alone."
