@@ -438,7 +438,7 @@ class _ColumnReview:
             number_format = guess_format(formatted)
             if pattern is NUMBER and len(words) <= FEW_DISTINCT and number_format is None:
                 return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
-            strays = [word for word in words if word not in formatted]
+            strays = sorted(set(words).difference(formatted))
             numbers: list[float] = []
             if number_format is not None and (not strays or self._are_stray(strays, len(formatted))):
                 numbers = [number_format.read(word) for word in formatted]
