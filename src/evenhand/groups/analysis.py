@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
+from evenhand.groups.arrays import read_flags, read_numbers
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import DecidedPeople, add_metrics
 from evenhand.groups.decisions import DecisionSample, tabulate
@@ -25,7 +26,7 @@ from evenhand.groups.thresholds import ScoredPeople, trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
-from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
+from evenhand.schema.arrays import check_index, check_rows, read_columns
 from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
@@ -167,14 +168,14 @@ def measure_decisions(
     check_index(
         predicted_favourable=predicted_favourable, true_favourable=true_favourable, protected=protected, scores=scores
     )
-    selected = _read_flags("predicted_favourable", predicted_favourable)
+    selected = read_flags("predicted_favourable", predicted_favourable) == 1
     true_labels = None
     if true_favourable is not None:
-        true_labels = _read_flags("true_favourable", true_favourable).astype(np.int64)
+        true_labels = read_flags("true_favourable", true_favourable)
     columns = read_columns("protected", protected)
     if not columns:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
-    probabilities = None if scores is None else _read_numbers("scores", scores)
+    probabilities = None if scores is None else read_numbers("scores", scores)
     arrays = {"predicted_favourable": selected, "true_favourable": true_labels, "scores": probabilities}
     arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}
     if not check_rows({name: array for name, array in arrays.items() if array is not None}):
@@ -323,28 +324,3 @@ def _check_counted(**settings: bool) -> None:
                 f"`{name}=` needs every person, and these rows are counted where they are",
                 hint="leave it out, or read a sample of the rows into memory",
             )
-
-
-def _read_flags(name: str, values: ArrayLike) -> Booleans:
-    import pandas as pd
-
-    flags = pd.Series(read_column(name, values))
-    bad = flags[~flags.isin([0, 1])]
-    if len(bad):
-        raise DataError(
-            f"expected booleans, or 0 and 1, as `{name}=`, got {bad.iloc[0]!r} in row {bad.index[0] + 1} "
-            f"({len(bad):,} such rows)"
-        )
-    return flags.to_numpy(np.bool_)
-
-
-def _read_numbers(name: str, values: ArrayLike) -> Floats:
-    column = read_column(name, values)
-    try:
-        array: Floats = np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"expected numbers as `{name}=`") from None
-    bad = np.flatnonzero(~np.isfinite(array))
-    if len(bad):
-        raise DataError(f"expected finite numbers as `{name}=`, got {array[bad[0]]} in row {bad[0] + 1}")
-    return array

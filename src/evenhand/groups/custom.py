@@ -20,7 +20,7 @@ from evenhand.groups.membership import Membership
 from evenhand.groups.result import GroupMetrics
 from evenhand.models.importing import import_object
 from evenhand.stats.bootstrap import expanded_percentiles
-from evenhand.stats.metric_specs import GAP_NAMES, NUMBER_GAP_TITLES, NUMBER_TITLES, OVERALL_NAMES
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.proportion import kish_size, stretch_interval
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
@@ -30,7 +30,6 @@ WORK = 200_000_000
 """Maximum and minimum number of bootstrap samples, and maximum number of people in all samples together."""
 
 SCORES = ("y_score", "y_prob", "y_proba")
-RESERVED = frozenset({*OVERALL_NAMES, *GAP_NAMES, *NUMBER_TITLES, *NUMBER_GAP_TITLES})
 METHOD = "bootstrap percentiles, expanded (Hesterberg 2015)"
 LOCATION = "`metrics=`"
 
@@ -109,7 +108,7 @@ def add_metrics(
     rng = np.random.default_rng(config.seed)
     overall, breakdowns = dict(result.overall), list(result.breakdowns)
     for name, function in metrics.items():
-        if name in RESERVED or f"{name}_difference" in RESERVED or not name.isidentifier():
+        if name in METRICS or f"{name}_difference" in METRICS or not name.isidentifier():
             raise OptionError(
                 f"expected a new name for a metric, a word without spaces, got {name!r}", location=LOCATION
             )

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
+from evenhand.groups.arrays import read_flags, read_numbers
 from evenhand.groups.gaps import describe_simultaneity
 from evenhand.groups.label_coverage import DECISIONS, count_labels, find_caution
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
-from evenhand.schema.arrays import check_index, read_column
+from evenhand.schema.arrays import check_index, check_rows
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.metric_specs import METRICS
@@ -84,18 +85,19 @@ def measure_proxies(
     check_index(selected=selected, membership=probabilities, true_favourable=true_favourable, weights=weights)
     if not isinstance(probabilities, GroupProbabilities):
         probabilities = GroupProbabilities.read("group", probabilities)
-    known, n = probabilities.known, len(probabilities.values)
-    decided = _read_flags("selected", selected, n)[known] == 1
-    labels = None
-    if true_favourable is not None:
-        labels = _read_flags("true_favourable", true_favourable, n, unknown=-1)[known]
-    weight = np.ones(n) if weights is None else _read_weights(weights)
-    if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
-        raise DataError(f"expected one weight of at least 0 per person, for {n:,} people", location="weights")
+    flags = read_flags("selected", selected)
+    weight = np.ones(len(flags)) if weights is None else read_numbers("weights", weights)
+    labels = None if true_favourable is None else read_flags("true_favourable", true_favourable, unknown=True)
+    arrays = {"membership": probabilities.values, "selected": flags, "true_favourable": labels, "weights": weight}
+    check_rows({name: array for name, array in arrays.items() if array is not None})
+    if (weight < 0).any():
+        raise DataError(f"expected weights of at least 0, got {weight.min():g}", location="weights")
+    known = probabilities.known
     if not known.any():
         raise DataError(f"no person has known probabilities by {probabilities.name}")
     half = np.random.default_rng([seed, HALVES]).random(int(known.sum())) < 0.5
     sample = _Sample(probabilities.values[known], weight[known], half)
+    decided, labels = flags[known] == 1, None if labels is None else labels[known]
     denominators = {"selection_rate": np.ones(len(decided), dtype=np.bool_)}
     if labels is not None:
         denominators |= {"true_positive_rate": labels == 1, "false_positive_rate": labels == 0}
@@ -276,22 +278,3 @@ def _compare(
             low=max(-1.0, ends[0]),
             high=min(1.0, ends[1]),
         )
-
-
-def _read_flags(name: str, values: ArrayLike, n: int, *, unknown: int = 0) -> Integers:
-    """Read flags of 0 and 1 (or ``unknown``), shape (n,)."""
-    import pandas as pd
-
-    flags = pd.Series(read_column(name, values))
-    if len(flags) != n or not flags.isin([0, 1, unknown]).all():
-        expected = "0 or 1" if unknown == 0 else f"0, 1 or {unknown}"
-        raise DataError(f"expected {expected} for each of {n:,} people", location=name)
-    return flags.to_numpy(np.int64)
-
-
-def _read_weights(weights: ArrayLike) -> Floats:
-    """Read weights as numbers."""
-    try:
-        return np.asarray(read_column("weights", weights), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("expected numbers as `weights=`") from None

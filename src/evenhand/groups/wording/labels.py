@@ -27,6 +27,7 @@ from evenhand.groups.wording.tables import (
     confidence_levels,
     describe_left_out,
     gap_answer,
+    gap_sentences,
     gap_table,
     group_table,
     is_distinguishable,
@@ -35,7 +36,7 @@ from evenhand.groups.wording.tables import (
     overall_table,
     small_group_notes,
 )
-from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
+from evenhand.stats.metric_specs import LABEL_GAP_TITLES, RATE_TITLES
 from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
 
 MAX_LABELS = 12
@@ -84,22 +85,16 @@ def label_terms(result: LabelMetrics) -> str:
 
 def label_sentences(result: LabelMetrics) -> list[str]:
     """Name the label with the largest gap, one sentence for each attribute, the largest gap first."""
-    sentences = []
-    for breakdown in result.breakdowns:
-        gap = _main_gap(result, breakdown)
-        if gap is None or not isinstance(gap.value, Observed) or gap.value.value == 0:
-            continue
-        groups = {group.label: group for group in breakdown.groups}
-        high, low = groups[gap.best], groups[gap.worst]
+
+    def describe(gap: Gap, high: Group, low: Group) -> str:
         shares = " against ".join(_format_share(result, group, gap.largest_at) for group in (high, low))
-        label = f"at least {gap.largest_at}" if result.ordered else f"= {gap.largest_at}"
-        chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
-        sentence = (
-            f"{result.target} {label} is given to people with {high.description} more often than to people with "
-            f"{low.description} ({shares}; {high.size:,} and {low.size:,} people).{chance}"
+        return (
+            f"{result.target} {'at least' if result.ordered else '='} {gap.largest_at} is given to people with "
+            f"{high.description} more often than to people with {low.description} ({shares}; {high.size:,} and "
+            f"{low.size:,} people)."
         )
-        sentences.append((-gap.value.value, sentence))
-    return [sentence for _, sentence in sorted(sentences)]
+
+    return gap_sentences(result.breakdowns, lambda breakdown: _main_gap(result, breakdown), describe)
 
 
 def label_answers(result: LabelMetrics) -> list[Metric]:
@@ -111,8 +106,8 @@ def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
     """Yield the labels of all people, then gaps, rates and confusions by each attribute."""
     overall, levels = result.overall, confidence_levels(result)
     if overall.metrics:
-        cautions = dict.fromkeys(overall.metrics, find_caution(overall.label_coverage))
-        yield overall_table(overall.metrics, LABEL_TITLES, "", levels, cautions)
+        caution = find_caution(overall.label_coverage)
+        yield overall_table(overall.metrics, "", levels, lambda name: caution)
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, level, levels)
 
@@ -126,36 +121,15 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
     small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
     yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))
     if breakdown.gaps:
-        caption = f"Gaps by {by}, observed; below each its {levels} interval"
-        yield gap_table(
-            caption, [gap for gap in breakdown.gaps if not gap.label], _gap_titler(result), LABEL_GAP_TITLES
-        )
-        single, title = [gap for gap in breakdown.gaps if gap.label], f"Gaps of every {noun} by {by}"
-        table = gap_table(
-            f"{title}, observed; below each its {levels} interval", single, _gap_titler(result), LABEL_GAP_TITLES
-        )
-        yield Fold(title, (table,))
+        interval = f"observed; below each its {levels} interval"
+        yield gap_table(f"Gaps by {by}, {interval}", [gap for gap in breakdown.gaps if not gap.label])
+        title = f"Gaps of every {noun} by {by}"
+        yield Fold(title, (gap_table(f"{title}, {interval}", [gap for gap in breakdown.gaps if gap.label]),))
     yield from _confusion_blocks(result, breakdown)
     if any(group.metrics for group in breakdown.groups):
         caption = f"Agreement with the true {result.target} by {by}: observed; below each its {levels} interval"
-        yield group_table(caption, breakdown, metric_columns(breakdown, LABEL_TITLES), _too_few(result))
+        yield group_table(caption, breakdown, metric_columns(breakdown), _too_few(result))
     yield Fold(f"All rates by {by}", tuple(_rate_tables(result, breakdown, levels)))
-
-
-def _gap_titler(result: LabelMetrics) -> Callable[[Gap], str]:
-    """Build the function that describes the comparison and the label of a gap."""
-
-    def title_gap(gap: Gap) -> str:
-        title = LABEL_GAP_TITLES[gap.name]
-        if gap.reference:
-            title = f"{title.partition(':')[0]}: furthest from that of {gap.reference}"
-        label = gap.label or gap.largest_at
-        if not label:
-            return title
-        label = f"at least {label}" if gap.name == "cut_difference" else label
-        return f"{title} ({label})" if gap.label else f"{title}; largest: {label}"
-
-    return title_gap
 
 
 def _confusion_blocks(result: LabelMetrics, breakdown: Breakdown) -> Iterator[Block]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from evenhand.core.document import Block, Document, Figure, Fold, Heading, Metric, Text
 from evenhand.core.text import format_count, join_names
-from evenhand.groups.breakdown import Breakdown, Gap
+from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.result import GroupMetrics, NumberOutcome
-from evenhand.groups.wording.rates import reference_table
 from evenhand.groups.wording.tables import (
     CHANCE,
     calibration_table,
     confidence_levels,
     gap_answer,
+    gap_sentences,
     gap_table,
     group_table,
     is_distinguishable,
@@ -21,10 +21,10 @@ from evenhand.groups.wording.tables import (
     metric_columns,
     overall_table,
     plain_number,
+    reference_table,
     small_group_notes,
     weighted_by,
 )
-from evenhand.stats.metric_specs import NUMBER_GAP_TITLES, NUMBER_TITLES
 from evenhand.stats.quantity import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
 
 
@@ -56,24 +56,19 @@ def describe_outcome(result: GroupMetrics) -> str:
 
 def number_sentences(result: GroupMetrics) -> list[str]:
     """Compare the highest with the lowest mean, one sentence for each attribute, the largest gap first."""
-    outcome, sentences = _outcome(result), []
+    outcome = _outcome(result)
     unit = "" if outcome.unit is None else f" {outcome.unit}"
-    for breakdown in result.breakdowns:
-        gap = breakdown.gap("mean_difference")
-        if gap is None or isinstance(gap.value, Unknown) or gap.value.value == 0:
-            continue
-        groups = {group.label: group for group in breakdown.groups}
-        high, low = groups[gap.best], groups[gap.worst]
-        means = [group.metrics["mean"] for group in (high, low)]
-        values = [f"{format_value(mean, 'mean')}{unit}" for mean in means if not isinstance(mean, Unknown)]
-        chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
-        sentence = (
-            f"The mean {outcome.name} of people with {high.description} is {format_value(gap.value, gap.name)}{unit} "
-            f"above that of people with {low.description} ({' against '.join(values)}; {high.size:,} and {low.size:,} "
-            f"people{weighted_by(result)}).{chance}"
+
+    def describe(gap: Gap, high: Group, low: Group) -> str:
+        quantities = [gap.value, high.metrics["mean"], low.metrics["mean"]]
+        texts = [f"{format_value(value, 'mean')}{unit}" for value in quantities if not isinstance(value, Unknown)]
+        return (
+            f"The mean {outcome.name} of people with {high.description} is {texts[0]} above that of people with "
+            f"{low.description} ({' against '.join(texts[1:])}; {high.size:,} and {low.size:,} "
+            f"people{weighted_by(result)})."
         )
-        sentences.append((-gap.value.value, sentence))
-    return [sentence for _, sentence in sorted(sentences)]
+
+    return gap_sentences(result.breakdowns, lambda breakdown: breakdown.gap("mean_difference"), describe)
 
 
 def number_answers(result: GroupMetrics) -> list[Metric]:
@@ -84,8 +79,7 @@ def number_answers(result: GroupMetrics) -> list[Metric]:
 def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield the numbers of all people, then a drawing, gaps and numbers by each attribute, and calibration."""
     outcome, levels, suffix = _outcome(result), confidence_levels(result), _suffix(result)
-    cautions = {name: result.label_caution(name) for name in result.overall}
-    yield overall_table(result.overall, NUMBER_TITLES, suffix, levels, cautions)
+    yield overall_table(result.overall, suffix, levels, result.label_caution)
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, level)
     if result.calibration:
@@ -121,16 +115,11 @@ def _breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, level: int) ->
         )
     if breakdown.gaps:
         caption = f"Gaps by {by}, observed{suffix}; below each its {levels} interval"
-        yield gap_table(caption, breakdown.gaps, _title_gap, NUMBER_GAP_TITLES)
+        yield gap_table(caption, breakdown.gaps)
     yield from reference_table(breakdown, levels, suffix)
     caption = f"Numbers by {by}: observed{suffix}; below each its {levels} interval"
-    table = group_table(caption, breakdown, metric_columns(breakdown, NUMBER_TITLES), result.too_few)
+    table = group_table(caption, breakdown, metric_columns(breakdown), result.too_few)
     yield Fold(f"All numbers by {by}", (table,))
-
-
-def _title_gap(gap: Gap) -> str:
-    title = NUMBER_GAP_TITLES.get(gap.name, f"{gap.metric}: highest minus lowest")
-    return f"{title.partition(':')[0]}: furthest from that of {gap.reference}" if gap.reference else title
 
 
 def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:

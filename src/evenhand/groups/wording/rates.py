@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from evenhand.core.document import (
     Block,
-    Column,
     Document,
     Figure,
     Fold,
@@ -15,7 +14,6 @@ from evenhand.core.document import (
     Note,
     ReportedNumber,
     Table,
-    TableRow,
     Text,
 )
 from evenhand.core.text import format_against, format_count, format_percent, join_names
@@ -36,12 +34,12 @@ from evenhand.groups.wording.tables import (
     label_notes,
     metric_columns,
     overall_table,
-    show_metric,
+    reference_table,
     small_group_notes,
     weighted_by,
 )
 from evenhand.groups.wording.thresholds import describe_rule, rate_blocks, threshold_blocks
-from evenhand.stats.metric_specs import GAP_TITLES, LOWER_IS_WORSE, METRIC_TITLES, METRICS
+from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS
 from evenhand.stats.quantity import (
     Proved,
     Unknown,
@@ -138,8 +136,7 @@ def four_fifths_sentence(gap: Gap) -> str:
 
 def rate_table(result: GroupMetrics) -> Table:
     """Build the table of the metrics of all people."""
-    cautions = {name: result.label_caution(name) for name in result.overall}
-    return overall_table(result.overall, METRIC_TITLES, weighted_by(result), confidence_levels(result), cautions)
+    return overall_table(result.overall, weighted_by(result), confidence_levels(result), result.label_caution)
 
 
 def small_notes(result: GroupMetrics) -> Iterator[Note]:
@@ -156,7 +153,7 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
         large = {group.label for group in breakdown.groups if not group.small}
         for gap in breakdown.gaps:
             undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
-            if undefined and gap.name not in GAP_TITLES:  # the gap of a custom metric is not among the answers
+            if undefined and gap.name not in METRICS:  # the gap of a custom metric is not among the answers
                 text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
                 yield Note(f"{text}, where {gap.metric} is unknown", "caution")
 
@@ -177,26 +174,16 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
     yield Figure("group rates", text, breakdown)
     if breakdown.gaps:
         caption = f"Gaps by {by}, observed{weighted}; below each its {levels} interval"
-        yield gap_table(caption, breakdown.gaps, title_gap, GAP_TITLES, describe_size)
+        yield gap_table(caption, breakdown.gaps, describe_size)
     yield from reference_table(breakdown, levels, weighted)
     table = group_table(
         f"Metrics by {by}: observed{weighted}; below each its {levels} interval",
         breakdown,
-        metric_columns(breakdown, METRIC_TITLES),
+        metric_columns(breakdown),
         result.too_few,
         weighted=result.weights is not None,
     )
     yield Fold(f"All numbers by {by}", (table,))
-
-
-def title_gap(gap: Gap) -> str:
-    """Describe what a gap compares."""
-    title = GAP_TITLES.get(gap.name, f"{gap.metric}: highest minus lowest")
-    if not gap.reference:
-        return title
-    name, colon, _ = title.partition(":")
-    verb = "divided by" if gap.name in LOWER_IS_WORSE else "furthest from"
-    return f"{name}{colon} {METRIC_TITLES.get(gap.metric, gap.metric)} {verb} that of {gap.reference}"
 
 
 def describe_size(gap: Gap) -> str:
@@ -208,32 +195,10 @@ def describe_size(gap: Gap) -> str:
         distinguishable = value.high < 1 or value.low > 1
         return f"{'distinguishable' if distinguishable else 'not distinguishable'} from 1, equal rates"
     size = ""
-    if gap.name in GAP_TITLES and gap.metric != "calibration_gap":
+    if gap.name in METRICS and gap.metric != "calibration_gap":
         people, low, high = (f"{1000 * number:.0f}" for number in (value.value, value.low, value.high))
         size = f"{people} ({low} to {high}) in 1,000 {METRICS[gap.metric].denominator}; "
     return f"{size}{'distinguishable' if is_distinguishable(gap) else 'not distinguishable'} from 0"
-
-
-def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterator[Block]:
-    """Yield the difference of each group from the reference; nothing without a reference."""
-    gaps = {GAP_TITLES.get(gap.name, gap.metric).partition(":")[0]: gap for gap in breakdown.gaps if gap.by_group}
-    if not gaps:
-        return
-    reference = next(gap.reference for gap in gaps.values())
-
-    def row(label: str) -> TableRow:
-        quantities = [(gap, gap.by_group.get(label)) for gap in gaps.values()]
-        cells = ("-" if value is None else show_metric(gap.name, value, GAP_TITLES) for gap, value in quantities)
-        return TableRow((label, *cells))
-
-    yield Table(
-        f"Every group against {reference} by {join_names(breakdown.by)}, observed{weighted}: its value minus that of "
-        f"{reference} (ratio: divided by it); below each its simultaneous {levels} interval",
-        (Column(join_names(breakdown.by)), *(Column(name, numeric=True) for name in gaps)),
-        tuple(row(group.label) for group in breakdown.listed if group.label != reference),
-        usual="observed",
-        order="lowest selection rate first",
-    )
 
 
 def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:

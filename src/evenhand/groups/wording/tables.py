@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from evenhand.core.document import PAGE_ROWS, Column, Metric, Note, ReportedNumber, Table, TableRow
 from evenhand.core.text import format_count, format_level, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import PREFIX, LabelCoverage, describe_selective, find_caution
 from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
+from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
 from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 
 CHANCE = "too few people to tell the gap from chance; more would narrow the interval"
@@ -49,6 +50,27 @@ def is_distinguishable(gap: Gap | None) -> bool:
     if gap is None or isinstance(gap.value, Unknown):
         return False
     return isinstance(gap.value, Proved) or gap.value.low > 0
+
+
+def gap_sentences(
+    breakdowns: Sequence[Breakdown],
+    find_gap: Callable[[Breakdown], Gap | None],
+    describe: Callable[[Gap, Group, Group], str],
+) -> list[str]:
+    """Describe the main gap, one sentence for each breakdown, the largest gap first.
+
+    Args:
+        breakdowns: Groups by each attribute.
+        find_gap: Function that returns the main gap.
+        describe: Function of the gap, the highest group and the lowest group.
+    """
+    sentences = []
+    for breakdown in breakdowns:
+        gap, groups = find_gap(breakdown), {group.label: group for group in breakdown.groups}
+        if gap is not None and not isinstance(gap.value, Unknown) and gap.value.value != 0:
+            chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
+            sentences.append((-gap.value.value, describe(gap, groups[gap.best], groups[gap.worst]) + chance))
+    return [sentence for _, sentence in sorted(sentences)]
 
 
 def label_notes(
@@ -92,54 +114,62 @@ def small_group_notes(
             yield Note(text, "caution")
 
 
-def overall_table(
-    metrics: Mapping[str, Quantity], titles: Mapping[str, str], suffix: str, levels: str, cautions: Mapping[str, str]
-) -> Table:
+def overall_table(metrics: Mapping[str, Quantity], suffix: str, levels: str, caution: Callable[[str], str]) -> Table:
     """Build the table of the metrics of all people.
 
     Args:
-        metrics: Metrics by name. Names without a title are those of custom metrics.
-        titles: Titles of the metrics, in the order of the table.
+        metrics: Metrics by name.
         suffix: Unit and weights, as a suffix of the caption.
         levels: Confidence level of the intervals.
-        cautions: Cautions by metric.
+        caution: Function that describes the caution of a metric.
     """
+    rows = [(title_metric(name), show_metric(name, metrics[name]), caution(name)) for name in order_names(metrics)]
     return Table(
         f"All people together, observed{suffix}; with {levels} intervals",
         (Column("metric"), Column("value", numeric=True)),
-        tuple(
-            TableRow((titles.get(name, name), show_metric(name, metrics[name], titles)), cautions.get(name, ""))
-            for name in ordered_names(metrics, titles)
-        ),
+        tuple(TableRow((title, number), note) for title, number, note in rows),
         usual="observed",
-        tiles=not any(cautions.values()),
+        tiles=not any(note for _, _, note in rows),
     )
 
 
-def ordered_names(names: Mapping[str, object] | set[str], titles: Mapping[str, str]) -> list[str]:
+def order_names(names: Collection[str]) -> list[str]:
     """Order the names of metrics as in the registry, custom metrics last."""
-    return [name for name in titles if name in names] + sorted(name for name in names if name not in titles)
+    return [name for name in METRICS if name in names] + sorted(name for name in names if name not in METRICS)
 
 
-def show_metric(name: str, quantity: Quantity, titles: Mapping[str, str]) -> ReportedNumber:
-    """Format a metric of a group; names without a title are those of custom metrics."""
-    return show_quantity(quantity, name if name in titles else "own_metric")
+def title_metric(name: str) -> str:
+    """Return the title of a metric; custom metrics have their name."""
+    return METRICS[name].heading if name in METRICS else name
 
 
-def gap_table(
-    caption: str,
-    gaps: Sequence[Gap],
-    title: Callable[[Gap], str],
-    titles: Mapping[str, str],
-    describe: Callable[[Gap], str] = lambda gap: "",
-) -> Table:
+def show_metric(name: str, quantity: Quantity) -> ReportedNumber:
+    """Format a metric or a gap."""
+    return show_quantity(quantity, name if name in METRICS else "own_metric")
+
+
+def title_gap(gap: Gap) -> str:
+    """Describe the comparison of a gap, and its label."""
+    name, _, comparison = (METRICS[gap.name].heading if gap.name in METRICS else f"{gap.metric}: {RANGE}").partition(
+        ": "
+    )
+    if gap.reference:
+        metric = METRICS[gap.metric].title if gap.metric in METRICS else gap.metric
+        verb = "divided by" if gap.name in LOWER_IS_WORSE else "furthest from"
+        comparison = f"{f'{metric} ' if metric in comparison else ''}{verb} that of {gap.reference}"
+    title, label = f"{name}: {comparison}", gap.label or gap.largest_at
+    if not label:
+        return title
+    label = f"at least {label}" if gap.name == "cut_difference" else label
+    return f"{title} ({label})" if gap.label else f"{title}; largest: {label}"
+
+
+def gap_table(caption: str, gaps: Sequence[Gap], describe: Callable[[Gap], str] = lambda gap: "") -> Table:
     """Build a table of gaps.
 
     Args:
         caption: Caption.
         gaps: Gaps, which are the rows.
-        title: Function that names a gap.
-        titles: Titles of the registered gaps.
         describe: Function that describes a gap below its name.
     """
     return Table(
@@ -147,12 +177,33 @@ def gap_table(
         (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
         tuple(
             TableRow(
-                (title(gap), show_metric(gap.name, gap.value, titles), gap.best, gap.worst),
+                (title_gap(gap), show_metric(gap.name, gap.value), gap.best, gap.worst),
                 "; ".join(part for part in (describe(gap), describe_not_assessable(gap), gap.caution) if part),
             )
             for gap in gaps
         ),
         usual="observed",
+    )
+
+
+def reference_table(breakdown: Breakdown, levels: str, suffix: str) -> Iterator[Table]:
+    """Yield the difference of each group from the reference; nothing without a reference."""
+    gaps = {title_metric(gap.name).partition(":")[0]: gap for gap in breakdown.gaps if gap.by_group}
+    if not gaps:
+        return
+    reference = next(gap.reference for gap in gaps.values())
+
+    def row(label: str) -> TableRow:
+        quantities = [(gap.name, gap.by_group.get(label)) for gap in gaps.values()]
+        return TableRow((label, *("-" if value is None else show_metric(name, value) for name, value in quantities)))
+
+    yield Table(
+        f"Every group against {reference} by {join_names(breakdown.by)}, observed{suffix}: its value minus that of "
+        f"{reference} (ratio: divided by it); below each its simultaneous {levels} interval",
+        (Column(join_names(breakdown.by)), *(Column(name, numeric=True) for name in gaps)),
+        tuple(row(group.label) for group in breakdown.listed if group.label != reference),
+        usual="observed",
+        order="lowest selection rate first",
     )
 
 
@@ -199,16 +250,14 @@ def group_table(
     )
 
 
-def metric_columns(
-    breakdown: Breakdown, titles: Mapping[str, str]
-) -> dict[str, Callable[[Group], ReportedNumber | str]]:
+def metric_columns(breakdown: Breakdown) -> dict[str, Callable[[Group], ReportedNumber | str]]:
     """Build the columns of ``group_table`` for all metrics of the groups."""
 
     def column(name: str) -> Callable[[Group], ReportedNumber | str]:
-        return lambda group: show_metric(name, group.metrics[name], titles) if name in group.metrics else ""
+        return lambda group: show_metric(name, group.metrics[name]) if name in group.metrics else ""
 
-    present = {name for group in breakdown.groups for name in group.metrics}
-    return {titles.get(name, name): column(name) for name in ordered_names(present, titles)}
+    names = order_names({name for group in breakdown.groups for name in group.metrics})
+    return {title_metric(name): column(name) for name in names}
 
 
 def calibration_table(
