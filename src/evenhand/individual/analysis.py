@@ -16,7 +16,7 @@ from evenhand.core.config import Config, setting
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, OptionError
-from evenhand.individual.examples import AssignmentDecisions, find_clearest
+from evenhand.individual.examples import find_clearest
 from evenhand.individual.flips import (
     DistinctProfiles,
     FlipRate,
@@ -419,7 +419,10 @@ class _FlipMeter:
         return find_clearest(
             self.people,
             protected,
-            AssignmentDecisions(candidates[positions], variants.counterparts, plausible, labels, scores),
+            candidates[positions],
+            variants,
+            labels,
+            scores,
             classes=model.classes,
             max_profiles=max_examples,
             candidates_per_profile=SPARE,

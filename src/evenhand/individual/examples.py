@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.individual.flips import ConfirmedFlips, find_real, find_widest_pairs
+from evenhand.core.typing import Floats, Integers
+from evenhand.individual.flips import ConfirmedFlips, Variants, find_real, find_widest_pairs
 from evenhand.individual.result import Assignment, Profile
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import People
 
 
-class AssignmentDecisions(NamedTuple):
-    """Decisions about individuals under every assignment of the protected attributes.
-
-    Attributes:
-        individuals: Individuals whose label differs between two assignments, shape (n, attributes).
-        variants: Individuals under each assignment, shape (n, m, attributes).
-        compared: Variants that are compared, shape (n, m).
-        labels: Labels of the variants, shape (n, m).
-        scores: Favourable scores of the variants, shape (n, m).
-    """
-
-    individuals: Floats
-    variants: Floats
-    compared: Booleans
-    labels: Integers
-    scores: Floats
-
-
 def find_clearest(
     people: People,
     protected: Sequence[str],
-    decisions: AssignmentDecisions,
+    violators: Floats,
+    variants: Variants,
+    labels: Integers,
+    scores: Floats,
     *,
     classes: tuple[Value, ...],
     max_profiles: int,
@@ -48,7 +33,10 @@ def find_clearest(
     Args:
         people: The people in the data.
         protected: Attributes that vary.
-        decisions: Decisions of the model under each assignment.
+        violators: Individuals whose label differs between two assignments, shape (n, attributes).
+        variants: Variants of each individual.
+        labels: Labels of the counterparts, shape (n, m).
+        scores: Favourable scores of the counterparts, shape (n, m). Scores of repeated queries replace them.
         classes: Labels of the model.
         max_profiles: Maximum number of profiles.
         candidates_per_profile: Candidates per profile. Some may be dropped.
@@ -57,26 +45,25 @@ def find_clearest(
     """
     schema = people.schema
     columns = schema.positions(protected)
-    _, _, compared, labels, scores = decisions
-    width = len(schema.attributes)  # without the position of the passthrough row
-    individuals, variants = decisions.individuals[:, :width], decisions.variants[:, :, :width]
+    compared, width = variants.plausible, len(schema.attributes)  # without the position of the passthrough row
+    individuals, counterparts = violators[:, :width], variants.counterparts[:, :, :width]
     worse, better, gaps, differs = find_widest_pairs(labels, scores, compared)
     order = np.argsort(-gaps, kind="stable")
     order = order[differs[order]][: candidates_per_profile * max_profiles]
     if confirm is not None:
         pairs = np.stack([worse, better], axis=1)[order]
-        again = confirm(decisions.variants[order[:, None], pairs], labels[order[:, None], pairs])
+        again = confirm(variants.counterparts[order[:, None], pairs], labels[order[:, None], pairs])
         scores[order[:, None], pairs] = again.scores
         gaps[order] = again.scores[:, 1] - again.scores[:, 0]
         order = order[again.confirmed]
         order = order[np.argsort(-gaps[order], kind="stable")]
     if source == "population":
-        order = order[~find_real(people, protected, variants[order], compared[order])]
+        order = order[~find_real(people, protected, counterparts[order], compared[order])]
     rows = np.arange(len(individuals))
-    changed = (variants[rows, better] != variants[rows, worse]) & ~np.isnan(individuals)
+    changed = (counterparts[rows, better] != counterparts[rows, worse]) & ~np.isnan(individuals)
 
     def texts(row: int, variant: int, positions: Iterable[int]) -> dict[str, str]:
-        return {schema.names[i]: schema.attributes[i].text(variants[row, variant, i]) for i in positions}
+        return {schema.names[i]: schema.attributes[i].text(counterparts[row, variant, i]) for i in positions}
 
     def assignment(row: int, variant: int) -> Assignment:
         return Assignment(
@@ -88,7 +75,7 @@ def find_clearest(
 
     def profile(row: int) -> Profile:
         same = [i for i in np.flatnonzero(~changed[row]).tolist() if i not in columns]
-        own = np.argmax((variants[row][:, columns] == individuals[row, columns]).all(axis=1))
+        own = np.argmax((counterparts[row][:, columns] == individuals[row, columns]).all(axis=1))
         return Profile(
             unprotected=texts(row, better[row], same),
             worse=assignment(row, int(worse[row])),
