@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -82,16 +82,8 @@ class DenseLearner:
         trained = network_from_dense(
             network.schema, layers, classes=network.classes, favourable=network.favourable, name=network.name
         )
-        return TrainedNetwork(
-            trained.schema,
-            trained.parts,
-            trained.bias,
-            trained.layers,
-            trained.classes,
-            trained.favourable,
-            trained.name,
-            dense=tuple(layers),
-        )
+        values = {part.name: getattr(trained, part.name) for part in fields(trained) if part.init}
+        return TrainedNetwork(**values, dense=tuple(layers))
 
     def resume_from(self, scorer: Scorer) -> DenseLearner:
         """Return a learner that continues from a network trained by this learner."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from evenhand.mitigation.learners.logistic import StandardEncoding
 from evenhand.mitigation.methods.constrained_groups import ConstrainedGroups, require_two_labels
 from evenhand.mitigation.methods.lots import draw_lots
 from evenhand.mitigation.methods.saving import SaveScorer
-from evenhand.models.column_types import ColumnTypes
+from evenhand.models.blackbox.base import model_input
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 
@@ -166,31 +167,6 @@ class _FrameClassifier:
         return np.asarray(self.model.predict(self.encode(individuals)), dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class _ModelInputs:
-    """Function that encodes individuals as the inputs of a scikit-learn model."""
-
-    schema: Schema
-    form: Any
-    like: Any
-    columns: tuple[str, ...] | None
-    types: ColumnTypes
-    name: str
-
-    def __call__(self, individuals: Floats) -> Any:
-        from evenhand.models.blackbox.base import model_input
-
-        return model_input(
-            self.schema,
-            individuals,
-            self.form,
-            like=self.like,
-            columns=self.columns,
-            types=self.types,
-            location=self.name,
-        )
-
-
 def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
     """Choose the base model of the reduction, and describe it."""
     from sklearn.base import BaseEstimator, clone
@@ -204,7 +180,15 @@ def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
         weights = weight_argument(model.model)
         if weights is not None:
             like = model.like if model.like is None else model.like[:0]
-            inputs = _ModelInputs(schema, model.form, like, model.columns, model.types, model.name)
+            inputs = partial(
+                model_input,
+                schema,
+                form=model.form,
+                like=like,
+                columns=model.columns,
+                types=model.types,
+                location=model.name,
+            )
             estimator = clone(model.model)
             unset = {
                 name: task.config.seed
