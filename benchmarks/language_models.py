@@ -179,7 +179,7 @@ def ask_fixed(model: SimulatedModel, sweeps: int, *, again: bool = False, seed: 
     interviewer = Interviewer(model, excluded=model.world.excluded)
     trials = [design.sweep(number) for number in range(sweeps)]
     repeated = interviewer.ask(design.again(trials[0])) if again else None
-    return tabulate([(one, interviewer.ask(one)) for one in trials], repeated)
+    return tabulate([(one, interviewer.ask(one)) for one in trials], repeated, model.names)
 
 
 def covers(interval: tuple[float, float], truth: float) -> float:
@@ -231,7 +231,7 @@ def measure_gap(world: World, sweeps: int, rng: np.random.Generator) -> Measured
     """Coverage of the gap and of the gap here, beside intervals that leave something out."""
     model, truth = SimulatedModel(world, rng), true_gap(world)
     table = ask_fixed(model, sweeps, again=not world.certain, seed=int(rng.integers(2**31)))
-    pairs = table.pair((0, 1), world.names, model.cluster)
+    pairs = table._replace(cluster=model.cluster).pair((0, 1))
     gap = estimate_gap(pairs)
     assert gap is not None
     difference = pairs.difference
@@ -284,7 +284,7 @@ def measure_flips(world: World, sweeps: int, rng: np.random.Generator) -> Measur
     """Coverage of the parts of flips, and how often an identity part is claimed."""
     model = SimulatedModel(world, rng)
     table = ask_fixed(model, sweeps, again=not world.certain, seed=int(rng.integers(2**31)))
-    found = estimate_flips(table.pair((0, 1), world.names), 0.95)
+    found = estimate_flips(table.pair((0, 1)), 0.95)
     once, noise, identity = true_parts(world)
     truth = {"once": once, "noise": noise, "names": once - noise - identity, "identity": identity}
     parts = [part for part in (found.asked_once, found.noise, found.names, found.identity) if part.kind == "estimated"]
@@ -329,9 +329,7 @@ def solve_effect(world: World, gap: float) -> float:
 
 def measure_power(world: World, sweeps: int, rng: np.random.Generator) -> Measured:
     """How often the interval lies above 0."""
-    gap = estimate_gap(
-        ask_fixed(SimulatedModel(world, rng), sweeps, seed=int(rng.integers(2**31))).pair((0, 1), world.names)
-    )
+    gap = estimate_gap(ask_fixed(SimulatedModel(world, rng), sweeps, seed=int(rng.integers(2**31))).pair((0, 1)))
     assert gap is not None
     return {"found": float(gap.interval(0.95)[0] > 0), "covered": covers(gap.interval(0.95), true_gap(world))}
 
@@ -356,8 +354,8 @@ def measure_gates(world: World, sweeps: int, rng: np.random.Generator) -> Measur
     rule = DecisionRule(0.0, 0.95, 1)
     claimed: dict[str, int] = {}
     for sweep in range(1, sweeps + 1):
-        part = AnswerTable(table.value[:, :, :sweep], table.kind[:, :, :sweep], table.name[:, :, :sweep])
-        pairs = part.pair((0, 1), world.names)
+        part = AnswerTable(table.value[:, :, :sweep], table.kind[:, :, :sweep], table.name[:, :, :sweep], world.names)
+        pairs = part.pair((0, 1))
         gap = estimate_gap(pairs)
         assert gap is not None
         low, high = gap.interval(0.95)
@@ -396,7 +394,7 @@ def measure_precision(world: World, half_width: float, rng: np.random.Generator)
     seed = int(rng.integers(2**31))
     config = LanguageModelConfig(half_width=half_width, calls=10_000, sweeps=30, findings=0, seed=seed)
     asked = ask_sweeps(SimulatedModel(world, rng), AskingPlan([(0, 1)]), config)
-    gap = estimate_gap(asked.table.pair((0, 1), world.names))
+    gap = estimate_gap(asked.table.pair((0, 1)))
     assert gap is not None
     return {
         "covered": covers(gap.interval(0.95), true_gap(world)),
@@ -459,7 +457,7 @@ def measure_further(world: World, sweeps: int, rng: np.random.Generator) -> Meas
     level = bonferroni(0.95, len(comparisons))
     held, plain, widths = [], [], []
     for one in comparisons:
-        gap, alone = (estimate_gap(table.pair(one, world.names, cluster)) for cluster in (model.cluster, None))
+        gap, alone = (estimate_gap(table._replace(cluster=cluster).pair(one)) for cluster in (model.cluster, None))
         assert gap is not None
         assert alone is not None
         truth = true_gap(world, *one)

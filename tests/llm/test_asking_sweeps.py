@@ -69,12 +69,12 @@ def test_precision_stops_where_the_width_is_met_and_a_decision_where_it_is_clear
     chance[:, 0] = 0.95
     clear = SimulatedRespondent(chance)
     asked = ask_sweeps(clear, AskingPlan([(0, 1)]), config(half_width=0.1, calls=20_000))
-    gap = estimate_gap(asked.table.pair((0, 1), (10, 10)))
+    gap = estimate_gap(asked.table.pair((0, 1)))
     assert asked.stopped_by == "half-width"
     assert gap.half_width(asked.levels[0]) <= 0.1
     decided = ask_sweeps(SimulatedRespondent(chance), AskingPlan([(0, 1)]), config(goal="decision", calls=20_000))
     assert (decided.stopped_by, decided.sweeps, decided.looks) == ("decided", 1, 1)
-    gap = estimate_gap(decided.table.pair((0, 1), (10, 10)))
+    gap = estimate_gap(decided.table.pair((0, 1)))
     assert decided.levels[0] > 0.95
     assert gap.interval(decided.levels[0])[0] > 0
 

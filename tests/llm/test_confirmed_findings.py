@@ -6,7 +6,7 @@ from tests.llm.simulated import SimulatedRespondent
 
 from evenhand.llm import LanguageModelConfig
 from evenhand.llm.asking import AskingPlan, ask_sweeps
-from evenhand.llm.design import Design, Interviewer, Outcomes
+from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.estimates import AnswerTable
 from evenhand.llm.findings import (
     Suspect,
@@ -18,7 +18,7 @@ from evenhand.llm.findings import (
 
 def table_of(value, name=None):
     zeros = np.zeros(value.shape, dtype=int)
-    return AnswerTable(value, zeros, zeros if name is None else name, Outcomes(value[:, :, 0], zeros[:, :, 0]))
+    return AnswerTable(value, zeros, zeros if name is None else name, (2,) * value.shape[1])
 
 
 def test_the_widest_templates_by_hand():

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from evenhand.auditing import parse_gate
 from evenhand.errors import OptionError
 from evenhand.llm import LanguageModelComparison
-from evenhand.llm.analysis import AuditTable
-from evenhand.llm.asking import AskingPlan
 from evenhand.llm.comparison import pair_audits
 from evenhand.llm.estimates import AnswerTable
 from language_audits import BLACK, MAN, audit, gap, outcome
@@ -19,8 +17,7 @@ def asked(first, second, groups=(MAN, BLACK)):
     """Return an audit of two groups whose answers are given, each of shape (templates, sweeps)."""
     value = np.stack([first, second], axis=1).astype(float)
     names = np.broadcast_to(np.arange(value.shape[2]), value.shape)
-    answers = AnswerTable(value, np.zeros(value.shape, dtype=int), names)
-    table = AuditTable(answers, AskingPlan(((0, 1),)), (value.shape[2],) * 2)
+    table = AnswerTable(value, np.zeros(value.shape, dtype=int), names, (value.shape[2],) * 2)
     groups = tuple(outcome(group, 0.4) for group in groups)
     return audit(comparisons=(gap(groups[0].group, groups[1].group, 0.1, 0.05),), groups=groups, table=table)
 

@@ -46,7 +46,7 @@ def test_failed_questions_bound_the_gap(favourable):
     with FakeChat({"2": 0.5, "7": 0.5}, faults=dict.fromkeys((3, 10, 42), 400)) as chat:
         entries = {"answers": answers, "plan": {"at_once": 1}}
         found = audit(chat, entries=entries, sweeps=2)
-    value, kind = found.table.answers.value, found.table.answers.kind
+    value, kind = found.table.value, found.table.kind
     places = np.argwhere(kind == 4)
     assert sum(group.failed for group in found.groups) == len(places) > 0
     gaps = []

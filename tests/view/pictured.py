@@ -26,8 +26,6 @@ from evenhand.genai.classifiers.confusion import ConfusionResult
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search import search
 from evenhand.individual.search.texts import TextSearchResult
-from evenhand.llm.analysis import AuditTable
-from evenhand.llm.asking import AskingPlan
 from evenhand.llm.comparison import pair_audits
 from evenhand.llm.estimates import AnswerTable
 from evenhand.mitigation import CandidateResult, MitigationResult, find_alternatives, refute_alternatives
@@ -337,10 +335,8 @@ def language_change() -> Result:
         language_audits.audit(
             comparisons=(language_audits.gap(language_audits.MAN, language_audits.BLACK, 0.062, 0.041),),
             groups=groups,
-            table=AuditTable(
-                AnswerTable(value.astype(float), np.zeros_like(value), np.broadcast_to(np.arange(6), value.shape)),
-                AskingPlan([(0, 1)]),
-                (6, 6),
+            table=AnswerTable(
+                value.astype(float), np.zeros_like(value), np.broadcast_to(np.arange(6), value.shape), (6, 6)
             ),
         )
         for value in values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from evenhand.core.reading import TableReading
 from evenhand.core.time_limit import TimeLimit
@@ -13,25 +13,10 @@ from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
-from evenhand.llm.estimates import AnswerTable
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import AuditNumbers
 from evenhand.llm.result import LanguageModelAudit
 from evenhand.stats.multiway import MultiwayMean
-
-
-class AuditTable(NamedTuple):
-    """All answers of an audit, for comparison with another audit.
-
-    Attributes:
-        answers: Answers of the sweeps.
-        plan: Plan of the questions.
-        names: Number of names of each group.
-    """
-
-    answers: AnswerTable
-    plan: AskingPlan
-    names: tuple[int, ...]
 
 
 def audit_language_model(
@@ -157,7 +142,7 @@ def run_interview(
         cautions=tuple(numbers.cautions()),
         interrupted=answers.stopped_by == "interrupt",
         settings=config.model_dump(mode="json", exclude_none=True, exclude={"at_once"}),
-        table=AuditTable(answers.table, plan, interview.names),
+        table=answers.table,
         seed=config.seed or 0,
         time_limited=limit.decided,
         seconds=time.perf_counter() - started,

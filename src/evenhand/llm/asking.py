@@ -102,8 +102,8 @@ def ask_sweeps(
 
     def estimate() -> tuple[list[MultiwayMean | None], list[MultiwayMean]]:
         """Estimate the current gaps, and return them again without None if none is unknown."""
-        table = tabulate(sweeps, again)
-        gaps = [estimate_gap(table.pair(pair, respondent.names, plan.cluster)) for pair in plan.comparisons]
+        table = tabulate(sweeps, again, respondent.names, plan.cluster)
+        gaps = [estimate_gap(table.pair(pair)) for pair in plan.comparisons]
         estimates = [gap for gap in gaps if gap is not None]
         return gaps, estimates if len(estimates) == len(gaps) else []
 
@@ -128,7 +128,7 @@ def ask_sweeps(
     levels = rule.levels(estimates, len(sweeps), max_sweeps) if estimates else ()
     templates: list[Confirmation] = []
     fresh = fresh and not limit.passed()
-    table = tabulate(sweeps, again)
+    table = tabulate(sweeps, again, respondent.names, plan.cluster)
     if fresh:
         suspects = suspect_templates(table, plan.comparisons, config.findings)
         try:
@@ -140,13 +140,18 @@ def ask_sweeps(
     return AskedAnswers(table, len(sweeps), rule.looks, levels, reason, templates, fresh, interviewer.calls)
 
 
-def tabulate(sweeps: list[tuple[Trials, Outcomes]], again: Outcomes | None) -> AnswerTable:
-    """Combine the answers of all sweeps into one table."""
+def tabulate(
+    sweeps: list[tuple[Trials, Outcomes]],
+    again: Outcomes | None,
+    names: tuple[int, ...],
+    cluster: Integers | None = None,
+) -> AnswerTable:
+    """Combine the answers of all sweeps into one table. For the arguments see ``AnswerTable``."""
     value, kind, name = (
         np.stack(parts, axis=2)
         for parts in zip(*((outcome.value, outcome.kind, trials.name) for trials, outcome in sweeps), strict=True)
     )
-    return AnswerTable(value, kind, name, again)
+    return AnswerTable(value, kind, name, names, cluster, again)
 
 
 class AffordedCalls(NamedTuple):

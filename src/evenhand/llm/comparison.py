@@ -213,28 +213,31 @@ def pair_audits(
     Raises:
         OptionError: The audits have different groups, templates or names.
     """
-    old, new = before.table, after.table
+    old: AnswerTable = before.table
+    new: AnswerTable = after.table
     groups = [[group.group for group in audit.groups] for audit in (before, after)]
-    if groups[0] != groups[1] or old.answers.value.shape[0] != new.answers.value.shape[0] or old.names != new.names:
+    if groups[0] != groups[1] or len(old.value) != len(new.value) or old.names != new.names:
         raise OptionError(
             f"expected the same groups, names and rows in both models, got {', '.join(groups[0])} and "
             f"{', '.join(groups[1])}",
             hint="give both files the same `people`, and the same seed and templates",
         )
-    sweeps = min(old.answers.value.shape[2], new.answers.value.shape[2])
-    if not np.array_equal(old.answers.name[:, :, :sweeps], new.answers.name[:, :, :sweeps]):
+    sweeps = min(old.value.shape[2], new.value.shape[2])
+    if not np.array_equal(old.name[:, :, :sweeps], new.name[:, :, :sweeps]):
         raise OptionError("expected the same names in the same rows of both audits", hint="give both the same seed")
-    first, second = (AnswerTable(*(part[:, :, :sweeps] for part in table.answers[:3])) for table in (old, new))
-    names, cluster = old.names, old.plan.cluster
-    gap_level, level = (bonferroni(confidence, len(part)) for part in (before.comparisons, before.groups))
-    changes = [
-        _gap_change(gap, first.pair(pair, names, cluster), second.pair(pair, names, cluster), gap_level)
-        for gap, pair in zip(before.comparisons, old.plan.comparisons, strict=True)
-    ]
-    outcomes = [
-        OutcomeChange(
-            group=name, **_estimates(first.outcomes(g, names, cluster), second.outcomes(g, names, cluster), level)
+    first, second = (
+        table._replace(
+            value=table.value[:, :, :sweeps], kind=table.kind[:, :, :sweeps], name=table.name[:, :, :sweeps], again=None
         )
+        for table in (old, new)
+    )
+    gap_level, level = (bonferroni(confidence, len(part)) for part in (before.comparisons, before.groups))
+    changes = []
+    for gap in before.comparisons:
+        pair = groups[0].index(gap.group_1), groups[0].index(gap.group_0)
+        changes.append(_gap_change(gap, first.pair(pair), second.pair(pair), gap_level))
+    outcomes = [
+        OutcomeChange(group=name, **_estimates(first.outcomes(g), second.outcomes(g), level))
         for g, name in enumerate(groups[0])
     ]
     return LanguageModelComparison(

@@ -78,36 +78,35 @@ class AnswerTable(NamedTuple):
 
     Attributes:
         value, kind, name: Outcomes, kinds of answers and names, each of shape (templates, groups, sweeps).
+        names: Number of names of each group. A single name is not a sample.
+        cluster: Cluster of each template, shape (templates,). None means independent templates.
         again: Outcomes of the repeated first sweep, shape (templates, groups).
     """
 
     value: Floats
     kind: Integers
     name: Integers
+    names: tuple[int, ...]
+    cluster: Integers | None = None
     again: Outcomes | None = None
 
-    def pair(
-        self, groups: tuple[int, int], names: tuple[int, ...], cluster: Integers | None = None, *, refused: bool = False
-    ) -> PairedAnswers:
+    def pair(self, groups: tuple[int, int], *, refused: bool = False) -> PairedAnswers:
         """Select the answers about two groups.
 
         Args:
             groups: Group 1 and group 0.
-            names: Number of names of each group. A single name is not a sample.
-            cluster: Cluster of each template.
             refused: Whether to compare refusals (1 for each) instead of outcomes.
         """
         a, b = groups
         value = np.where(self.kind == FAILED, np.nan, self.kind == REFUSED) if refused else self.value
         again = None if self.again is None or refused else self.again.value[:, list(groups)]
-        sampled = (names[a] > 1, names[b] > 1)
-        names_1, names_0 = self.name[:, a], self.name[:, b]
-        return PairedAnswers(value[:, a], value[:, b], names_1, names_0, sampled, cluster, again)
+        sampled = (self.names[a] > 1, self.names[b] > 1)
+        return PairedAnswers(value[:, a], value[:, b], self.name[:, a], self.name[:, b], sampled, self.cluster, again)
 
-    def outcomes(self, group: int, names: tuple[int, ...], cluster: Integers | None = None) -> PairedAnswers:
+    def outcomes(self, group: int) -> PairedAnswers:
         """Pair the outcomes of one group with 0, so that their mean difference is the mean outcome."""
         value, name = self.value[:, group], self.name[:, group]
-        return PairedAnswers(value, np.zeros_like(value), name, name, (names[group] > 1, False), cluster)
+        return PairedAnswers(value, np.zeros_like(value), name, name, (self.names[group] > 1, False), self.cluster)
 
 
 def estimate_gap(pairs: PairedAnswers, reach: float = 1.0) -> MultiwayMean | None:
@@ -186,8 +185,8 @@ def _measure_noise(changes: Floats, pairs: int) -> tuple[float, float]:
 def estimate_flips(pairs: PairedAnswers, confidence: float) -> FlipShares:
     """Split the share of pairs with different answers into noise, names and identity.
 
-    If the model answers one question about each of two people, the answers differ with probability ``p1 + p0 - 2 p1 p0``. The
-    mean of this probability is
+    If the model answers one question about each of two people, the answers differ with probability
+    ``p1 + p0 - 2 p1 p0``. The mean of this probability is
 
         E[p1 (1 - p1) + p0 (1 - p0)] + E[Var_i p1 + Var_j p0] + E_t (mu1 - mu0)^2,
 

@@ -1,8 +1,8 @@
 """Templates for which two groups are treated differently: screened in the sweeps, and confirmed by fresh questions.
 
-The largest of many observed differences is biased upwards. Therefore the model gets fresh
-questions about the most conspicuous templates, and only the fresh answers are tested. They did not influence the selection, so they are unbiased (Cox, "A
-note on data-splitting for the evaluation of significance levels", Biometrika 1975).
+The largest of many observed differences is biased upwards. Therefore the model gets fresh questions about the most
+conspicuous templates, and only the fresh answers are tested. They did not influence the selection, so they are unbiased
+(Cox, "A note on data-splitting for the evaluation of significance levels", Biometrika 1975).
 """
 
 from __future__ import annotations

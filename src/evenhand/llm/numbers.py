@@ -54,9 +54,7 @@ class AuditNumbers:
 
     def comparisons(self) -> tuple[GroupGap, ...]:
         """Compare all pairs of groups."""
-        tables = [
-            self.answers.table.pair(pair, self.interview.names, self.plan.cluster) for pair in self.plan.comparisons
-        ]
+        tables = [self.answers.table.pair(pair) for pair in self.plan.comparisons]
         gaps = [estimate_gap(table) for table in tables]
         level = bonferroni(self.config.confidence, len(tables))
         levels = self.answers.levels or (level,) * len(tables)
@@ -75,10 +73,10 @@ class AuditNumbers:
         """Compare one pair of groups, with intervals at the given level."""
         a, b = self.plan.comparisons[number]
         names = self.interview.names
-        refused = self.answers.table.pair((a, b), names, self.plan.cluster, refused=True)
+        refused = self.answers.table.pair((a, b), refused=True)
         kind = self.answers.table.kind
         unread = np.where(kind == FAILED, np.nan, np.isin(kind, UNREAD))
-        unreadable = self.answers.table._replace(value=unread, again=None).pair((a, b), names, self.plan.cluster)
+        unreadable = self.answers.table._replace(value=unread, again=None).pair((a, b))
         choices = self.interview.model.file.outcome in ("rate", "score")
         assert self.config.half_width is not None
         sampled_names = min(names[a], names[b]) if min(names[a], names[b]) > 1 else None
@@ -147,7 +145,7 @@ class AuditNumbers:
             observed_rate(int((kind == code).sum()), calls, confidence, if_empty="no question was answered")
             for code in (REFUSED, UNREADABLE, CUT_OFF)
         )
-        mean = estimate_gap(table.outcomes(number, self.interview.names, self.plan.cluster))
+        mean = estimate_gap(table.outcomes(number))
         return GroupOutcome(
             group=self.interview.groups[number],
             names=self.interview.names[number],

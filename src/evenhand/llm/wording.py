@@ -340,8 +340,8 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
         return
     yield Heading("Confirmed pairs", anchor="pairs")
     yield Text(
-        "The templates that differed most, with fresh pairs of names. The exact sign test uses the fresh pairs only. Its "
-        "p-values are adjusted for all tested templates (Holm)."
+        "The templates that differed most, with fresh pairs of names. The exact sign test uses the fresh pairs only. "
+        "Its p-values are adjusted for all tested templates (Holm)."
     )
     pairs = [_pair(result, finding) for finding in result.template_findings]
     yield from pairs[:PAIRS]
