@@ -232,8 +232,6 @@ class LanguageModelSettings(FileSettings, total=False):
     """Settings of ``audit_language_model`` (see ``evenhand.llm.LanguageModelConfig``)."""
 
     answers: Path | str | None
-    batch_in: Path | None
-    batch_out: Path | None
     data_name: str
     goal: Literal["precision", "decision"]
     half_width: float | None

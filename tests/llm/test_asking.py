@@ -419,15 +419,6 @@ def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
     assert raised.value.__notes__ == [str(budget.spent)]
 
 
-def test_a_batch_is_not_written_beyond_the_limits(tmp_path: Path) -> None:
-    with LanguageModel(screening(plan={"money": 500.0, "price": PRICE})) as model:
-        with pytest.raises(BudgetError, match="24 questions may exceed"):
-            model.write_batch(questions(model), tmp_path / "batch.jsonl")
-        assert not (tmp_path / "batch.jsonl").exists()
-        assert model.write_batch(questions(model, 1, 1), tmp_path / "batch.jsonl") == 1
-        assert model.spent.calls == 0
-
-
 def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
     with FakeChat() as chat, LanguageModel(screening(chat.url, plan={"price": [1.0, 2.0]})) as model:
         asked = questions(model, 4, 1)
@@ -439,55 +430,8 @@ def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
         assert (after.calls, after.tokens_in) == (2, 16)  # a word is a token: eight in each prompt
 
 
-def answer_batch(chat: FakeChat, asked: list[dict[str, Any]]) -> list[str]:
-    """Return the lines of a result file for those of a batch file, last request first: providers keep no order."""
-    answered = []
-    for one in asked:
-        said = {"status_code": 200, "request_id": "", "body": chat.complete(one["body"], one["custom_id"])}
-        answered.append({"id": "", "custom_id": one["custom_id"], "response": said, "error": None})
-    return [json.dumps(one) for one in reversed(answered)]
-
-
-def test_a_batch_is_written_and_read_back(tmp_path: Path) -> None:
-    batch, results = tmp_path / "batch.jsonl", tmp_path / "results.jsonl"
-    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model, LanguageModel(screening(chat.url)) as single:
-        asked = questions(model)
-        assert model.write_batch(asked, batch) == len(asked)
-        lines = [json.loads(line) for line in batch.read_text().splitlines()]
-        assert {line["method"] + line["url"] for line in lines} == {"POST/v1/chat/completions"}
-        results.write_text("\n".join(answer_batch(chat, lines)) + "\n")
-        failed = {"custom_id": lines[0]["custom_id"], "response": {"status_code": 500}, "error": None}
-        assert model.read_batch(results) == len(asked)
-        chat.paid.clear()
-        assert model.ask(asked) == single.ask(asked)
-        assert (model.spent.calls, len(chat.paid)) == (0, len(asked))
-        results.write_text(json.dumps(failed) + "\n")
-        assert single.read_batch(results) == 0
-        results.write_text('{"id": 1}\n')
-        with pytest.raises(DataError, match="not a request result"):
-            single.read_batch(results)
-
-
-def result(key: str, body: dict[str, Any], status: int = 200) -> str:
-    return json.dumps({"custom_id": key, "response": {"status_code": status, "body": body}}, ensure_ascii=False)
-
-
 def said(text: str | None, finish: str = "stop") -> dict[str, Any]:
     return {"choices": [{"message": {"content": text}, "finish_reason": finish}]}
-
-
-@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1e"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_lines_of_results_end_at_line_feeds_only(mark: str, end: str, tmp_path: Path) -> None:
-    results = tmp_path / "results.jsonl"
-    with LanguageModel(screening()) as model:
-        model.write_batch(questions(model, 2, 1), tmp_path / "batch.jsonl")
-        first, second = (json.loads(line)["custom_id"] for line in (tmp_path / "batch.jsonl").read_text().splitlines())
-        spaced = mark if mark.isprintable() or mark > "\x1f" else " "  # JSON escapes control characters
-        lines = [result(first, said(f"Good.{spaced}{spaced}\nyes")), "", "\ufeff" + result(second, said("no"))]
-        results.write_bytes(("\ufeff" + end.join(lines) + end).encode())
-        assert model.read_batch(results) == 2
-        assert [outcome.label for outcome in model.ask(questions(model, 2, 1))] == ["yes", "no"]
 
 
 REFUSED_BODIES = [
@@ -504,9 +448,7 @@ REFUSED_BODIES = [
 
 
 @pytest.mark.parametrize(("status", "body"), REFUSED_BODIES)
-def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(
-    status: int, body: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(status: int, body: dict[str, Any]) -> None:
     def filtered(path: str, headers: dict[str, str], asked: bytes) -> Any:
         return FakeChat.answer(chat, path, headers, asked)._replace(status=status, body=json.dumps(body).encode())
 
@@ -514,12 +456,6 @@ def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(
         chat.answer = filtered  # type: ignore[method-assign]  # a content filter
         assert [outcome.kind for outcome in model.ask(questions(model, 1, 1))] == ["refused"]
         assert len(chat.received) == 1
-    with LanguageModel(screening()) as model:
-        model.write_batch(questions(model, 1, 1), tmp_path / "batch.jsonl")
-        key = json.loads((tmp_path / "batch.jsonl").read_text())["custom_id"]
-        (tmp_path / "results.jsonl").write_text(result(key, body, status) + "\n")
-        assert model.read_batch(tmp_path / "results.jsonl") == 1
-        assert [outcome.kind for outcome in model.ask(questions(model, 1, 1))] == ["refused"]
 
 
 def test_other_errors_about_a_request_are_no_refusals() -> None:

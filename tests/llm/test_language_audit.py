@@ -6,13 +6,12 @@ leaves four standard deviations and more.
 
 import contextlib
 import itertools
-import json
 from collections import Counter
 
 import pytest
 
 import evenhand
-from evenhand.errors import BudgetError, LimitError, OptionError
+from evenhand.errors import BudgetError, OptionError
 from evenhand.llm import (
     LanguageModelForecast,
     compare_language_models,
@@ -200,30 +199,3 @@ def test_faults_of_the_file_are_found_before_anything_is_asked(people, message):
         with pytest.raises(OptionError, match=message):
             audit(chat, entries={"people": people})
         assert chat.received == []
-
-
-def test_batches_in_place_of_questions_give_the_same_audit(tmp_path):
-    """Each sweep is a file of requests; a provider's results, in another order, lead to the next one."""
-    asked, results, kept = (tmp_path / name for name in ("batch.jsonl", "results.jsonl", "answers.jsonl"))
-    with FakeChat(lambda text: 0.2 if is_black(text) else 0.8) as chat:
-        direct = audit(chat, sweeps=3)
-        files = {"answers": kept, "batch_out": asked}
-        for _ in range(4):  # three sweeps, and the first again
-            with pytest.raises(LimitError, match="40 questions wait"):
-                audit(chat, sweeps=3, **files)
-            lines = [json.loads(line) for line in asked.read_text("utf-8").splitlines()]
-            answers = [answer_line(chat, line) for line in reversed(lines)]
-            results.write_text("".join(json.dumps(one) + "\n" for one in answers), "utf-8")
-            files["batch_in"] = results
-        found = audit(chat, sweeps=3, **files)
-        assert found.usage.calls == 0
-        assert found.comparisons == direct.comparisons
-        with pytest.raises(OptionError, match="batches require a file"):
-            audit(chat, batch_out=asked)
-
-
-def answer_line(chat, line):
-    """Answer one request of a batch as a provider does."""
-    headers = {"idempotency-key": line["custom_id"]}
-    answer = chat.answer("/v1/chat/completions", headers, json.dumps(line["body"]).encode())
-    return {"custom_id": line["custom_id"], "response": {"status_code": answer.status, "body": json.loads(answer.body)}}

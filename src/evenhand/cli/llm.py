@@ -77,19 +77,12 @@ def audit(
     save_tests: Annotated[
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks about the findings afresh.")
     ] = None,
-    batch_out: Annotated[
-        Path | None,
-        typer.Option("--batch-out", help="Write the next questions as a batch file (JSON lines) instead of asking."),
-    ] = None,
-    batch_in: Annotated[
-        Path | None, typer.Option("--batch-in", help="Keep the answers in this result file of a batch, and go on.")
-    ] = None,
 ) -> None:
     """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
     from evenhand import llm, view
 
     gates, config = gating.read(), SETTINGS.read(context)
-    output.check_places(answers=run.answers, save_tests=save_tests, batch_out=batch_out, **gating.places)
+    output.check_places(answers=run.answers, save_tests=save_tests, **gating.places)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -103,16 +96,13 @@ def audit(
         forecast = llm.forecast_language_model(file, people, config)
     for gate in gates:
         gate.check_language(forecast.groups)
-    if batch_out is None:
-        run.agree(config, forecast)
+    run.agree(config, forecast)
     with view.show_progress(quiet=output.silent) as progress:
         result = llm.audit_language_model(
             file,
             people,
             config,
             answers=run.answers,
-            batch_in=batch_in,
-            batch_out=batch_out,
             data_name=name,
             progress=progress,
         )

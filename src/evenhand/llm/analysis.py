@@ -10,7 +10,6 @@ from typing import Any
 from evenhand.core.reading import TableReading
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress, ignore_progress
-from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.interview import Interview, open_interview
@@ -25,8 +24,6 @@ def audit_language_model(
     config: LanguageModelConfig | None = None,
     *,
     answers: Path | str | None = None,
-    batch_in: Path | None = None,
-    batch_out: Path | None = None,
     data_name: str = "data",
     progress: Progress | None = None,
     **settings: Any,
@@ -38,8 +35,6 @@ def audit_language_model(
         people: Data frame whose rows are templates, or a list of texts, available as ``text`` in the prompt.
         config: Settings. Unset fields are taken from the plan of the model file.
         answers: File that stores all answers, so that an interrupted run can be continued without paying twice.
-        batch_in: Results of a batch in the format of a provider, which are first added to the stored answers.
-        batch_out: File to which the next questions are written instead of being sent. Both require stored answers.
         data_name: Name of the data.
         progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``LanguageModelConfig`` by name, which override those of ``config``.
@@ -50,7 +45,6 @@ def audit_language_model(
     Raises:
         OptionError: The file or a setting is invalid, or the calls do not suffice for two sweeps.
         BudgetError: The budget was exhausted during the first sweep.
-        LimitError: Questions were written to the file ``batch_out``.
         FetchError: The service is unavailable.
 
     Examples:
@@ -69,12 +63,7 @@ def audit_language_model(
     config = LanguageModelConfig.of(config, settings)
     limit = TimeLimit.after(config.time_limit)
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
-    interview.batch = batch_out
-    with interview.model as chat:
-        if (batch_in or batch_out) and answers is None and chat.file.kept_answers is None:
-            raise OptionError("batches require a file that stores their answers", hint="pass `answers=FILE`")
-        if batch_in is not None:
-            chat.read_batch(batch_in)
+    with interview.model:
         return run_interview(interview, limit, progress=progress)
 
 

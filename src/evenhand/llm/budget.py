@@ -84,27 +84,26 @@ class CallBudget:
         """Whether cost is unlimited or the service has reported the tokens of a call."""
         return self.money is None or self._known != (0, 0) or self._earlier != (0, 0)
 
-    def reserve(self, maximum: Tokens, calls: int = 1) -> bool:
-        """Reserve calls that use at most these tokens in total.
+    def reserve(self, maximum: Tokens) -> bool:
+        """Reserve a call that uses at most these tokens.
 
         Returns:
-            Whether the calls are reserved. If not, retry when a call in flight is settled, since it may use less than
+            Whether the call is reserved. If not, retry when a call in flight is settled, since it may use less than
             its reservation.
 
         Raises:
-            BudgetError: The limits do not allow the calls, and no call is in flight.
+            BudgetError: The limits do not allow the call, and no call is in flight.
         """
         with self._lock:
-            all_calls = self._counts["calls"] + self._earlier_calls + self._in_flight + calls
+            all_calls = self._counts["calls"] + self._earlier_calls + self._in_flight + 1
             most_money = self.cost(*add_tokens(self._known, self._earlier, self._uncounted(maximum)))
             if self.calls is not None and all_calls > self.calls:
                 message, hint = f"the limit of {self.calls:,} calls is reached", "raise calls, or ask fewer questions"
             elif self.money is not None and most_money > self.money:
-                next_calls = "question" if calls == 1 else f"{calls:,} questions"
-                message = f"the next {next_calls} may exceed the remaining part of {self.money:g}"
+                message = f"the next question may exceed the remaining part of {self.money:g}"
                 hint = "raise money, lower max_tokens, or ask fewer questions"
             else:
-                self._reserved, self._in_flight = add_tokens(self._reserved, maximum), self._in_flight + calls
+                self._reserved, self._in_flight = add_tokens(self._reserved, maximum), self._in_flight + 1
                 return True
             if self._in_flight:
                 return False
@@ -116,9 +115,9 @@ class CallBudget:
         tokens_in, tokens_out = add_tokens(self._unknown, self._reserved, *more)
         return math.ceil(tokens_in * self._excess[0]), math.ceil(tokens_out * self._excess[1])
 
-    def _land(self, reserved: Tokens, calls: int = 1) -> None:
+    def _land(self, reserved: Tokens) -> None:
         self._reserved = self._reserved[0] - reserved[0], self._reserved[1] - reserved[1]
-        self._in_flight -= calls
+        self._in_flight -= 1
 
     def settle(self, reserved: Tokens, used: Tokens | None) -> None:
         """Charge a reserved call for the reported tokens, or for the maximum if none were reported."""
@@ -137,10 +136,10 @@ class CallBudget:
         )
         self._excess = tokens_in, tokens_out
 
-    def release(self, reserved: Tokens, calls: int = 1) -> None:
-        """Release reserved calls that the service did not charge."""
+    def release(self, reserved: Tokens) -> None:
+        """Release a reserved call that the service did not charge."""
         with self._lock:
-            self._land(reserved, calls)
+            self._land(reserved)
 
     def count_earlier(self, maximum: Tokens, used: Tokens | None) -> None:
         """Count an earlier run's call towards the limits."""

@@ -47,9 +47,9 @@ def build_document(result: LanguageModelComparison) -> Document:
         Facts(tuple(_facts(result))),
         Text(
             "Both models answered questions about the same rows with the same names, in the same order and with the "
-            f"same seeds, in {result.sweeps:,} sweeps, so their common variation cancels in the change. Intervals hold for "
-            "templates and names like these, and simultaneously for all gaps. A gap is called smaller if the intervals "
-            "of both the change and the sum of the two gaps exclude 0, on opposite sides.",
+            f"same seeds, in {result.sweeps:,} sweeps, so their common variation cancels in the change. Intervals hold "
+            "for templates and names like these, and simultaneously for all gaps. A gap is called smaller if the "
+            "intervals of both the change and the sum of the two gaps exclude 0, on opposite sides.",
             role="small",
         ),
     ]

@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.core.document import Column, Document, Facts, Table, TableRow, Text
-from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, format_significant
 from evenhand.llm.asking import afford_calls
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.interview import open_interview
+from evenhand.llm.result import LanguageModelResult
 from evenhand.llm.stopping import LOOKS
 from evenhand.stats.level import bonferroni, normal_quantile
 
@@ -35,12 +35,10 @@ class ForecastSweep(ResultPart):
     half_width: float
 
 
-class LanguageModelForecast(Result):
+class LanguageModelForecast(LanguageModelResult):
     """Forecast of a language-model audit, made without any call.
 
     Attributes:
-        file, model, service, data: Model file, name of the model, address of the service, and name of the data.
-        templates, rows: Number of templates, and number of rows in the data.
         groups: Number of names of each group.
         calls: Maximum number of calls: the sum of the next three numbers, or the configured limit.
         sweep_calls: Calls of all planned sweeps.
@@ -54,12 +52,6 @@ class LanguageModelForecast(Result):
     """
 
     kind: Literal["llm-forecast"] = "llm-forecast"
-    file: str = ""
-    model: str = ""
-    service: str = ""
-    data: str = ""
-    templates: int
-    rows: int
     groups: dict[str, int]
     calls: int
     sweep_calls: int
@@ -91,10 +83,9 @@ class LanguageModelForecast(Result):
         groups = ", ".join(f"{group} ({format_count(count, 'name', 'names')})" for group, count in self.groups.items())
         parts = [f"{self.sweep_calls:,} in sweeps", f"{self.noise_calls:,} to measure noise"]
         parts += [f"{self.finding_calls:,} to confirm findings"] if self.finding_calls else []
-        columns = tuple(Column(name, numeric=True) for name in ("sweep", "calls so far", "half-width by noise"))
-        rows = tuple(
+        rows = [
             TableRow((sweep.sweep, f"{sweep.calls:,}", f"{100 * sweep.half_width:.1f} points")) for sweep in self.sweeps
-        )
+        ]
         return Document(
             f"Forecast for {self.model} on {self.data}",
             "No question was sent.",
@@ -110,8 +101,8 @@ class LanguageModelForecast(Result):
                 Table(
                     "Half-width of the interval of a gap due to the noise of answers, if half of the answers are "
                     "favourable; the variation between templates and names is not included",
-                    columns,
-                    rows,
+                    tuple(Column(name, numeric=True) for name in ("sweep", "calls so far", "half-width")),
+                    tuple(rows),
                 ),
             ),
             brand="Evenhand forecast",

@@ -11,11 +11,11 @@ import narwhals as nw
 import numpy as np
 
 from evenhand.core.config import check_configuration
-from evenhand.core.text import format_count, suggest_name
+from evenhand.core.text import suggest_name
 from evenhand.core.typing import Integers
 from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.names import NameList, Person, load_name_list
-from evenhand.errors import DataError, LimitError, ModelError, OptionError
+from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.llm.answers import ChatOutcome
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, Outcomes, QuestionBatch
@@ -50,7 +50,6 @@ class Interview:
         people: People of each group.
         comparisons: Pairs of groups (group 1, group 0).
         card: Source of the people.
-        batch: File for questions without an answer. None means that they are sent.
     """
 
     model: LanguageModel
@@ -63,7 +62,6 @@ class Interview:
     people: tuple[Sequence[Person], ...]
     comparisons: Sequence[tuple[int, int]]
     card: NameListCard
-    batch: Path | None = None
     _asked: dict[tuple[int, int, int, int], tuple[Prompt, ChatOutcome]] = field(default_factory=dict)
     _draws: dict[Prompt, dict[tuple[object, ...], int]] = field(default_factory=dict)
 
@@ -111,15 +109,9 @@ class Interview:
         """Ask a batch of questions. Outcomes are scaled from 0 (worst) to 1 (best).
 
         Raises:
-            LimitError: Questions were written to the file ``batch``.
             ModelError: No answer could be read.
         """
         questions = list(self.questions(batch))
-        if self.batch is not None and (count := self.model.write_batch(questions, self.batch)):
-            raise LimitError(
-                f"{format_count(count, 'question waits', 'questions wait')} in {self.batch} for an answer",
-                hint="submit the file to the provider, then continue with `batch_in=RESULTS`",
-            )
         outcomes = self.model.ask(questions)
         shape = batch.group.shape
         values = np.array([outcome.value for outcome in outcomes], dtype=np.float64).reshape(shape)

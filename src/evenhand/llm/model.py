@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from evenhand.core.config import check_configuration
-from evenhand.core.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
-from evenhand.core.text import split_lines
+from evenhand.core.services import ChatService, ContentRefusedError, may_be_charged
 from evenhand.datasets.identity.names import Person
 from evenhand.datasets.identity.pronouns import pronouns_in
-from evenhand.errors import BudgetError, DataError, EvenhandError, FetchError, ModelError, OptionError
+from evenhand.errors import EvenhandError, FetchError, ModelError, OptionError
 from evenhand.llm.answers import (
     NAN,
     TOP_TOKENS,
@@ -30,7 +29,7 @@ from evenhand.llm.answers import (
     read_tokens,
     refusal_reply,
 )
-from evenhand.llm.budget import CallBudget, ServiceUsage, add_tokens
+from evenhand.llm.budget import CallBudget, ServiceUsage
 from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.prompts import Prompt, candidate_list, compile_template, plain_row
 from evenhand.models.answer_store import AnswerStore, ModelReply, Tokens
@@ -254,71 +253,6 @@ class LanguageModel:
     def spent(self) -> ServiceUsage:
         """Calls and their cost so far."""
         return self._budget.spent
-
-    def write_batch(self, questions: Sequence[ChatQuestion], path: Path) -> int:
-        """Write unanswered questions to a batch file in the format of large providers.
-
-        Each line is a request whose ``custom_id`` is the question's key. Return the number of lines.
-
-        Raises:
-            BudgetError: The limits do not allow all questions. Nothing is written.
-            DataError: The file cannot be written.
-        """
-        lines: dict[str, dict[str, Any]] = {}
-        for request in self._requests(questions):
-            self._count_earlier(request)
-            if self._store.get(request.key) is None:
-                lines[request.key] = {
-                    "custom_id": request.key,
-                    "method": "POST",
-                    "url": "/v1/chat/completions",
-                    "body": request.body,
-                }
-        maximum = add_tokens(*(self._pool.most_of(line["body"]) for line in lines.values()))
-        if not self._budget.reserve(maximum, len(lines)):
-            raise BudgetError("the limits do not allow the batch while other questions are in flight")
-        self._budget.release(maximum, len(lines))
-        try:
-            path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines.values()), "utf-8")
-        except OSError as error:
-            raise DataError(f"the batch cannot be written: {error.strerror}", location=str(path)) from None
-        return len(lines)
-
-    def read_batch(self, path: Path) -> int:
-        """Store the answers of a provider's result or error file, in any order, and return their number.
-
-        Requests rejected by a content filter count as answers. Other failed requests are sent again by ``ask`` or the
-        next batch.
-
-        Raises:
-            DataError: The file cannot be read, or a line of it is not a result.
-        """
-        count = 0
-        try:
-            lines = split_lines(path.read_bytes().decode())
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"the results cannot be read: {error}", location=str(path)) from None
-        for number, line in enumerate(lines):
-            content = line.strip("\ufeff \t\r")
-            if not content:
-                continue
-            try:
-                result = json.loads(content)
-                key, response = str(result["custom_id"]), result.get("response") or {}
-                body: Any = response.get("body")
-                refusal = read_refusal(body)
-                if refusal is None and response.get("status_code") != 200:
-                    continue
-                reply = parse_reply(body, self._chat) if refusal is None else refusal_reply(refusal)
-            except (ValueError, KeyError, TypeError, AttributeError, ModelError):
-                raise DataError(
-                    "this line is not a request result",
-                    location=f"{path}, line {number + 1}",
-                    hint="pass the provider's result file unmodified",
-                ) from None
-            self._store.keep(key, reply)
-            count += 1
-        return count
 
     def close(self) -> None:
         """Close the connections and the answers file."""

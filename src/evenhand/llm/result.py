@@ -224,17 +224,31 @@ class NameListCard(ResultPart):
     warnings: tuple[str, ...] = ()
 
 
-class LanguageModelAudit(Result):
-    """Audit of a language model: its decisions about people of different groups with otherwise equal data.
+class LanguageModelResult(Result):
+    """Result about a language model and its templates.
 
     Attributes:
         file, model, service: Model file, name of the model, and address of the service.
         data: Name of the data.
+        templates, rows: Number of templates, and number of rows in the data.
+    """
+
+    file: str = ""
+    model: str = ""
+    service: str = ""
+    data: str = ""
+    templates: int
+    rows: int
+
+
+class LanguageModelAudit(LanguageModelResult):
+    """Audit of a language model: its decisions about people of different groups with otherwise equal data.
+
+    Attributes:
         outcome: Compared outcome: ``rate`` (share of favourable answers), ``score`` (probability of the favourable
             answer), ``number``, or ``rank`` (position in a ranking, scaled from 0 for the last to 1 for the first).
         favourable: Favourable answer. Empty for a number or a ranking.
         refused_as: Whether refused and unreadable answers count as unfavourable or are excluded.
-        templates, rows: Number of templates, and number of rows in the data.
         comparisons: Comparison of each pair of groups.
         groups: Answers about each group.
         noise: Share of repeated questions with different answers.
@@ -254,15 +268,9 @@ class LanguageModelAudit(Result):
 
     chart = "llm.plot_language_audit"
     kind: Literal["llm"] = "llm"
-    file: str = ""
-    model: str = ""
-    service: str = ""
-    data: str = ""
     outcome: Literal["rate", "score", "number", "rank"] = "rate"
     favourable: str = ""
     refused_as: Literal["unfavourable", "excluded"] = "unfavourable"
-    templates: int
-    rows: int
     comparisons: tuple[GroupGap, ...]
     groups: tuple[GroupOutcome, ...]
     noise: Quantity

@@ -96,28 +96,12 @@ class ReplayedFinding(NamedTuple):
     """Result of fresh pairs about a row.
 
     Attributes:
-        row: Values of the row.
-        group_1, group_0: Compared groups.
-        better_1, better_0: Number of pairs in which each group had the better answer.
-        pairs: Number of pairs.
         p: p-value of the exact sign test, adjusted for all rows.
+        sentence: Number of pairs in which each group had the better answer, in one sentence.
     """
 
-    row: Mapping[str, Any]
-    group_1: str
-    group_0: str
-    better_1: int
-    better_0: int
-    pairs: int
     p: float
-
-    @property
-    def sentence(self) -> str:
-        """Summary in one sentence."""
-        return (
-            f"of {self.pairs} fresh pairs {self.group_1} had the better answer in {self.better_1}, {self.group_0} in "
-            f"{self.better_0} (adjusted p {self.p:.2g}): {dict(self.row)}"
-        )
+    sentence: str
 
 
 def replay_findings(
@@ -141,25 +125,22 @@ def replay_findings(
     config = LanguageModelConfig(templates=len(rows) + 1, calls=2 * pairs * len(rows), seed=seed)
     interview = open_interview(model, [*rows, rows[0]], config, answers=answers)
     with interview.model:
-        suspects = []
-        for number, case in enumerate(cases):
-            missing = [group for group in case["groups"] if group not in interview.groups]
-            if missing:
-                hint = f"it compares: {', '.join(interview.groups)}"
-                raise OptionError(f"the file does not compare {missing[0]!r}", location="people.compare", hint=hint)
-            a, b = (interview.groups.index(group) for group in case["groups"])
-            suspects.append(Suspect((a, b), number))
+        missing = [group for case in cases for group in case["groups"] if group not in interview.groups]
+        if missing:
+            hint = f"it compares: {', '.join(interview.groups)}"
+            raise OptionError(f"the file does not compare {missing[0]!r}", location="people.compare", hint=hint)
+        index = interview.groups.index
+        suspects = [Suspect((index(a), index(b)), n) for n, (a, b) in enumerate(case["groups"] for case in cases)]
         design = Design(interview.templates, interview.names, seed)
         interviewer = Interviewer(interview, excluded=interview.model.file.refused == "excluded")
         confirmations = {item.suspect: item for item in confirm(suspects, design, pairs, 0, interviewer)}
-    return [
-        ReplayedFinding(
-            row,
-            interview.groups[suspect.groups[0]],
-            interview.groups[suspect.groups[1]],
-            *confirmations[suspect].better,
-            pairs=pairs,
-            p=confirmations[suspect].p,
+    findings = []
+    for row, case, suspect in zip(rows, cases, suspects, strict=True):
+        (group_1, group_0), (better_1, better_0) = case["groups"], confirmations[suspect].better
+        p = confirmations[suspect].p
+        sentence = (
+            f"of {pairs} fresh pairs {group_1} had the better answer in {better_1}, {group_0} in {better_0} "
+            f"(adjusted p {p:.2g}): {row}"
         )
-        for row, suspect in zip(rows, suspects, strict=True)
-    ]
+        findings.append(ReplayedFinding(p, sentence))
+    return findings
