@@ -12,12 +12,14 @@ import evenhand
 from evenhand import auditing, groups
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.schema import DecisionRoles
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import quantity_value
 
 INEQUALITY = {"generalized_entropy_index", "theil_index"}
-TRUTH = {"base_rate", "true_positive_rate", "false_positive_rate", "accuracy", "precision"} | {
-    "false_discovery_rate",
-    "false_omission_rate",
+TRUTH = {
+    spec.name
+    for spec in METRICS.values()
+    if spec.family == "group" and spec.denominator != "people" and spec.name != "calibration_gap"
 }
 
 

@@ -370,22 +370,22 @@ def _open_white_box(
     """Read the model as a white box that agrees with its predictions. If there is none, return the reason."""
     if isinstance(scorer, ThresholdScorer):
         return None, "proofs apply to the decisions of the model, but a threshold was set instead"
-    known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
+    complete = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
         with limit.enforced():
             network = extract_white_box(scorer)
             if network is scorer:
                 return network, ""
-            labels = models.predict_labels(scorer, known)
-            differ = int((models.predict_labels(network, known) != labels).sum())
+            labels = models.predict_labels(scorer, complete)
+            differ = int((models.predict_labels(network, complete) != labels).sum())
     except BudgetError as error:
         return None, f"the budget is not sufficient to compare the model with its white box: {error.message}"
     except Exception as error:
         return None, describe_failure(error)
     if differ:
         return None, (
-            f"the white box decides {differ:,} of {len(known):,} people differently from the model, so a proof about "
-            "it would not apply to the model"
+            f"the white box decides {differ:,} of {len(complete):,} people differently from the model, so a proof "
+            "about it would not apply to the model"
         )
     return network, ""
 

@@ -58,10 +58,10 @@ def _count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, i
     """Count the people with each value of some attributes."""
     counts = {}
     for attribute in (people.schema[name] for name in names):
-        known = people.is_known([attribute.name])
-        column = people.individuals[known, people.schema.position(attribute.name)]
+        present = people.is_known([attribute.name])
+        column = people.individuals[present, people.schema.position(attribute.name)]
         entries, codes = np.unique(column, return_inverse=True)
-        sizes = np.bincount(codes, weights=None if people.counts is None else people.counts[known])
+        sizes = np.bincount(codes, weights=None if people.counts is None else people.counts[present])
         counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
     return counts
 

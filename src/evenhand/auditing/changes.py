@@ -189,9 +189,9 @@ class PairedPeople:
     People without a true label or number are excluded from numbers that require it.
     """
 
-    def __init__(self, before: KeptDecisions, after: KeptDecisions) -> None:
-        self._sides, self._cells = (before, after), before.cells
-        labels = [np.nan if label is None else float(label) for label in before.deserving]
+    def __init__(self, baseline: KeptDecisions, current: KeptDecisions) -> None:
+        self._sides, self._cells = (baseline, current), baseline.cells
+        labels = [np.nan if label is None else float(label) for label in baseline.deserving]
         self._true = np.array(labels)[self._cells]
 
     def auc_change(self) -> Callable[[float], tuple[float, float]] | None:
@@ -227,8 +227,8 @@ class PairedPeople:
 
     def _numbers(self, metric: str) -> tuple[Floats, Floats] | None:
         """Return the number of each person in both audits, whose mean is the metric. None if it is not stored."""
-        kept = {"calibration_gap": "mean_score", "mean_absolute_error": "mean_residual"}.get(metric, metric)
-        first, second = (side.number(kept) for side in self._sides)
+        stored = {"calibration_gap": "mean_score", "mean_absolute_error": "mean_residual"}.get(metric, metric)
+        first, second = (side.number(stored) for side in self._sides)
         if first is None or second is None:
             return None
         if metric == "calibration_gap":
@@ -250,18 +250,18 @@ class PairedPeople:
 
 def bound_by_intervals(pair: NumberPair, pairing: Pairing) -> PendingChange:
     """Bound the change of a number by its intervals in both audits, which are stretched like normal quantiles."""
-    before, after = pair.before, pair.after
-    if not isinstance(before, Observed) or not isinstance(after, Observed):
+    baseline, current = pair.before, pair.after
+    if not isinstance(baseline, Observed) or not isinstance(current, Observed):
         pairing = "unpaired" if pairing == "unpaired" else "same people"
         return PendingChange(pair, None, pairing, "one of the numbers has no interval")
 
     def dependent(level: float) -> tuple[float, float]:
         half = bonferroni(level, 2)
-        (low1, high1), (low2, high2) = stretch_interval(before, half), stretch_interval(after, half)
+        (low1, high1), (low2, high2) = stretch_interval(baseline, half), stretch_interval(current, half)
         return low2 - high1, high2 - low1
 
     if pairing == "unpaired":
-        return PendingChange(pair, lambda level: difference_of_intervals(after, before, level), pairing, ADDED)
+        return PendingChange(pair, lambda level: difference_of_intervals(current, baseline, level), pairing, ADDED)
     return PendingChange(pair, dependent, "same people", ANY_DEPENDENCE)
 
 
@@ -282,19 +282,19 @@ ROUNDING = 1e-12
 """Rounding error of sums of proved shares."""
 
 
-def compare_proofs(before: AuditResult, after: AuditResult, left_out: list[str]) -> Iterator[PendingChange]:
+def compare_proofs(baseline: AuditResult, current: AuditResult, left_out: list[str]) -> Iterator[PendingChange]:
     """Yield the exact changes of shares that both audits prove about the same question.
 
     The proved shares also depend on the effort of the proofs. A change is only better if the maximum share of people
     who may be treated unfairly is now below the share proved to be treated unfairly before. The opposite is worse.
     """
-    others = {certificate.protected: certificate for certificate in after.certificates}
-    for certificate in before.certificates:
-        other, proof = others.pop(certificate.protected, None), f"proof by {' x '.join(certificate.protected)}"
+    remaining = {certificate.protected: certificate for certificate in current.certificates}
+    for certificate in baseline.certificates:
+        other, proof = remaining.pop(certificate.protected, None), f"proof by {' x '.join(certificate.protected)}"
         if other is None:
             left_out.append(f"{proof}: only in the audit before")
             continue
-        reason = _find_difference(before, certificate, after, other)
+        reason = _find_difference(baseline, certificate, current, other)
         if reason:
             left_out.append(f"{proof}: {reason}")
             continue
@@ -312,16 +312,16 @@ def compare_proofs(before: AuditResult, after: AuditResult, left_out: list[str])
             pair = NumberPair(name, "_x_".join(certificate.protected), "", *shares)
             exact = change, verdict if verdict and name != "undecided" else side
             yield PendingChange(pair, None, "same people", "exact: both are proved", exact)
-    left_out += [f"proof by {' x '.join(protected)}: only in the audit after" for protected in others]
+    left_out += [f"proof by {' x '.join(protected)}: only in the audit after" for protected in remaining]
 
 
-def _find_difference(before: AuditResult, certificate: Certificate, after: AuditResult, other: Certificate) -> str:
+def _find_difference(baseline: AuditResult, certificate: Certificate, current: AuditResult, other: Certificate) -> str:
     """Describe the difference between the questions of two proofs. Empty if there is none."""
-    if before.described.attributes != after.described.attributes:
+    if baseline.described.attributes != current.described.attributes:
         return "the domains of the attributes differ"
     differences = [name for field, name in QUESTIONS.items() if getattr(certificate, field) != getattr(other, field)]
     if differences:
         return f"the {' and '.join(differences)} differ"
-    if before.data.fingerprint != after.data.fingerprint and before.settings.get("population") != "uniform":
+    if baseline.data.fingerprint != current.data.fingerprint and baseline.settings.get("population") != "uniform":
         return "the simulated populations are fitted to different people"
     return ""

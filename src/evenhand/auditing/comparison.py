@@ -132,36 +132,36 @@ def own_metrics(audit: AuditResult) -> list[str]:
     return [name for name in audit.groups.overall if name not in METRIC_TITLES | NUMBER_TITLES]
 
 
-def _require_comparable(before: AuditResult, after: AuditResult) -> None:
+def _require_comparable(baseline: AuditResult, current: AuditResult) -> None:
     targets = [
         "a label"
         if audit.groups.outcome is None
         else " in ".join(filter(None, (audit.groups.outcome.name, audit.groups.outcome.unit)))
-        for audit in (before, after)
+        for audit in (baseline, current)
     ]
     if targets[0] != targets[1]:
         raise OptionError(
             f"the target is {targets[0]} in one audit and {targets[1]} in the other",
             hint="compare audits of the same column, in the same unit",
         )
-    labels = [audit.groups.favourable for audit in (before, after)]
+    labels = [audit.groups.favourable for audit in (baseline, current)]
     if labels[0] != labels[1]:
         raise OptionError(
             f"the favourable label is {labels[0]!r} in one audit and {labels[1]!r} in the other",
             hint="audit both with the same `favourable=`",
         )
-    if before.groups.weights is not None or after.groups.weights is not None:
+    if baseline.groups.weights is not None or current.groups.weights is not None:
         raise OptionError(
             "an audit with weights cannot be compared: the report does not contain its counts",
             hint="audit without weights, or compare the intervals by hand",
         )
 
 
-def _pair_audits(before: AuditResult, after: AuditResult) -> Pairing:
-    fingerprints = [audit.groups.people_fingerprint for audit in (before, after)]
+def _pair_audits(baseline: AuditResult, current: AuditResult) -> Pairing:
+    fingerprints = [audit.groups.people_fingerprint for audit in (baseline, current)]
     if not fingerprints[0] or fingerprints[0] != fingerprints[1]:
-        return "same people" if before.data.fingerprint == after.data.fingerprint else "unpaired"
-    kept = [audit.groups.kept for audit in (before, after)]
+        return "same people" if baseline.data.fingerprint == current.data.fingerprint else "unpaired"
+    kept = [audit.groups.kept for audit in (baseline, current)]
     if kept[0] is not None and kept[1] is not None and kept[0].pairs_with(kept[1]):
         return "paired"
     return "same people"
@@ -178,9 +178,9 @@ def _describe_audit(audit: AuditResult) -> ComparedAudit:
     )
 
 
-def _find_caution(before: AuditResult, after: AuditResult, change: PendingChange) -> str:
+def _find_caution(baseline: AuditResult, current: AuditResult, change: PendingChange) -> str:
     """Return the cautions about selective true labels for a number in both audits."""
-    cautions = [audit.groups.label_caution(*change.pair[:3]) for audit in (before, after)]
+    cautions = [audit.groups.label_caution(*change.pair[:3]) for audit in (baseline, current)]
     if cautions[0] == cautions[1]:
         return cautions[0]
     return "; ".join(f"{when}: {text}" for when, text in zip(("before", "after"), cautions, strict=True) if text)
@@ -228,29 +228,29 @@ def _judge(low: float, high: float, worse: str) -> Verdict:
 class _PendingChanges:
     """Changes of the common numbers of two audits. Numbers that are not compared are added to ``left_out``."""
 
-    def __init__(self, before: AuditResult, after: AuditResult, pairing: Pairing, left_out: list[str]) -> None:
-        self.before, self.after, self.pairing, self.left_out = before, after, pairing, left_out
-        self.kept = before.groups.kept if pairing == "paired" else None
+    def __init__(self, baseline: AuditResult, current: AuditResult, pairing: Pairing, left_out: list[str]) -> None:
+        self.before, self.after, self.pairing, self.left_out = baseline, current, pairing, left_out
+        self.kept = baseline.groups.kept if pairing == "paired" else None
         self.cells: PairedCells | None = None
         self.people: PairedPeople | None = None
-        if self.kept is not None and after.groups.kept is not None:
-            self.people = PairedPeople(self.kept, after.groups.kept)
-            if before.groups.outcome is None:
-                self.cells = self.kept.pair(after.groups.kept)
+        if self.kept is not None and current.groups.kept is not None:
+            self.people = PairedPeople(self.kept, current.groups.kept)
+            if baseline.groups.outcome is None:
+                self.cells = self.kept.pair(current.groups.kept)
 
     def __iter__(self) -> Iterator[PendingChange]:
         """Yield overall numbers, followed by gaps, groups, flips and proofs of each set of attributes."""
-        before, after = self.before.groups, self.after.groups
+        baseline, current = self.before.groups, self.after.groups
         everyone = None if self.kept is None else np.arange(len(self.kept.sizes))
         custom = own_metrics(self.before)
         for name in (*OVERALL, *custom):
-            if name in before.overall and name in after.overall:
-                yield self._number(NumberPair(name, "", "", before.overall[name], after.overall[name]), everyone)
-            elif name in before.overall or name in after.overall:
+            if name in baseline.overall and name in current.overall:
+                yield self._number(NumberPair(name, "", "", baseline.overall[name], current.overall[name]), everyone)
+            elif name in baseline.overall or name in current.overall:
                 needed = {"accuracy": "true labels", "auc": "scores and true labels"}.get(name, "it")
                 self.left_out.append(f"{METRIC_TITLES.get(name, name)}: only one audit has {needed}")
-        others = {breakdown.by: breakdown for breakdown in after.breakdowns}
-        for breakdown in before.breakdowns:
+        others = {breakdown.by: breakdown for breakdown in current.breakdowns}
+        for breakdown in baseline.breakdowns:
             if breakdown.by not in others:
                 self.left_out.append(f"{' x '.join(breakdown.by)}: only in the audit before")
                 continue
@@ -279,29 +279,29 @@ class _PendingChanges:
             self.left_out.append("subgroups: each audit selected different ones, and adjusts for the selection")
 
     def _breakdown(self, breakdowns: tuple[Breakdown, Breakdown], custom: Sequence[str]) -> Iterator[PendingChange]:
-        before, after = breakdowns
-        by = "_x_".join(before.by)
+        baseline, current = breakdowns
+        by = "_x_".join(baseline.by)
         for name in (*GAP_METRICS, *(f"{metric}_difference" for metric in custom), "demographic_parity_ratio"):
-            gaps = before.gap(name), after.gap(name)
+            gaps = baseline.gap(name), current.gap(name)
             if gaps[0] is not None and gaps[1] is not None and not _lack_scores(gaps[0].value, gaps[1].value, name):
                 yield self._gap(NumberPair(name, by, "", gaps[0].value, gaps[1].value), breakdowns, (gaps[0], gaps[1]))
-        groups = _by_label(after)
-        missing = {group.label for group in before.groups} ^ groups.keys()
+        groups = _by_label(current)
+        missing = {group.label for group in baseline.groups} ^ groups.keys()
         if missing:
-            self.left_out.append(f"{' x '.join(before.by)}: only one audit has {', '.join(sorted(missing))}")
-        if len(before.by) > 1:
+            self.left_out.append(f"{' x '.join(baseline.by)}: only one audit has {', '.join(sorted(missing))}")
+        if len(baseline.by) > 1:
             return
-        for group in before.groups:
+        for group in baseline.groups:
             other = groups.get(group.label)
             if other is None:
                 continue
             if group.small or other.small:
-                self.left_out.append(f"{before.by[0]} {group.label}: too few people")
+                self.left_out.append(f"{baseline.by[0]} {group.label}: too few people")
                 continue
             for name in BY_GROUP:
                 ends = group.metrics.get(name), other.metrics.get(name)
                 if ends[0] is not None and ends[1] is not None and not _lack_scores(ends[0], ends[1], name):
-                    cells = None if self.kept is None else self._group_cells(before, group)
+                    cells = None if self.kept is None else self._group_cells(baseline, group)
                     yield self._number(NumberPair(name, by, group.label, ends[0], ends[1]), cells)
 
     def _flips(self) -> Iterator[PendingChange]:
@@ -340,8 +340,8 @@ class _PendingChanges:
 
     def _rate(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
         """Bound the change of a share of people."""
-        before, after = _counts(pair.before), _counts(pair.after)
-        if before is None or after is None:
+        baseline, current = _counts(pair.before), _counts(pair.after)
+        if baseline is None or current is None:
             return PendingChange(pair, None, self.pairing, "one of the numbers is not a count")
         if cells is not None and self.cells is not None:
             table = self._answers(cells, pair.name)
@@ -355,11 +355,11 @@ class _PendingChanges:
         if self.pairing == "unpaired":
 
             def interval(level: float) -> tuple[float, float]:
-                low, high = difference_interval(*after, *before, level)
+                low, high = difference_interval(*current, *baseline, level)
                 return float(low), float(high)
 
             return PendingChange(pair, interval, "unpaired", DIFFERENCE_METHOD)
-        return PendingChange(pair, _any_dependence(before, after, clopper_pearson), "same people", ANY_DEPENDENCE)
+        return PendingChange(pair, _any_dependence(baseline, current, clopper_pearson), "same people", ANY_DEPENDENCE)
 
     def _gap(self, pair: NumberPair, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> PendingChange:
         """Bound the change of a gap between groups that both audits compare."""
@@ -429,18 +429,18 @@ UNPAIRED_GAP = "contrast of Agresti-Caffo, over the pairs that may be widest"
 
 
 def _any_dependence(
-    before: Any, after: Any, bound: Callable[..., tuple[Any, Any]]
+    baseline: Any, current: Any, bound: Callable[..., tuple[Any, Any]]
 ) -> Callable[[float], tuple[float, float]]:
     """Build the interval of a change from the intervals of both numbers, valid for any dependence between them.
 
     Args:
-        before, after: Number of successes and of people, of one group, shape (2,), or of several, shape (groups, 2).
+        baseline, current: Number of successes and of people, of one group, shape (2,), or by group, shape (groups, 2).
         bound: Function that computes the interval of one number from both counts and a level.
     """
 
     def interval(level: float) -> tuple[float, float]:
         half = bonferroni(level, 2)
-        (low1, high1), (low2, high2) = (bound(*np.asarray(counts).T, half) for counts in (before, after))
+        (low1, high1), (low2, high2) = (bound(*np.asarray(counts).T, half) for counts in (baseline, current))
         return float(low2 - high1), float(high2 - low1)
 
     return interval
@@ -452,10 +452,10 @@ def _counts(quantity: Quantity) -> tuple[int, int] | None:
     return None if value is None or not n else (round(value * n), n)
 
 
-def _lack_scores(before: Quantity, after: Quantity, name: str) -> bool:
+def _lack_scores(baseline: Quantity, current: Quantity, name: str) -> bool:
     """Check whether a calibration is unknown because neither audit has scores."""
     calibration = name in ("calibration_gap", "calibration_difference")
-    return calibration and isinstance(before, Unknown) and isinstance(after, Unknown)
+    return calibration and isinstance(baseline, Unknown) and isinstance(current, Unknown)
 
 
 def _by_label(breakdown: Breakdown) -> dict[str, Group]:

@@ -126,10 +126,10 @@ def _findings(result: AuditComparison) -> Iterator[str]:
 
 def _parts(result: AuditComparison) -> Iterator[tuple[str, list[ChangeLine]]]:
     proved = [line for line in result.lines if isinstance(line.change, Proved)]
-    others = [line for line in result.lines if not isinstance(line.change, Proved)]
-    for by in dict.fromkeys(line.by for line in others):
+    counted = [line for line in result.lines if not isinstance(line.change, Proved)]
+    for by in dict.fromkeys(line.by for line in counted):
         title = f"By {by.replace('_x_', ' x ')}" if by else "All people"
-        yield title, [line for line in others if line.by == by]
+        yield title, [line for line in counted if line.by == by]
     if proved:
         yield PROOF, proved
 

@@ -92,8 +92,8 @@ class Gate:
             OptionError: An attribute is not protected.
         """
         for node in self.names.values():
-            name, rest, _ = _split_name(node)
-            unknown = [part for part in rest[:1] if part not in protected]
+            name, path, _ = _split_name(node)
+            unknown = [part for part in path[:1] if part not in protected]
             if unknown and not set(unknown[0].split("_x_")) <= set(protected):
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
@@ -110,9 +110,9 @@ class Gate:
         pairs = [f"{group} against {other}" for group in groups or () for other in groups or () if group != other]
         measures = VERDICTS if groups is None else LANGUAGE_AUDIT_MEASURES
         for node in self.names.values():
-            name, rest, _ = _split_name(node)
-            is_measure = name == "llm" and rest[0] in measures
-            if not is_measure or ".".join(rest[1:]) not in ("", *pairs):
+            name, path, _ = _split_name(node)
+            is_measure = name == "llm" and path[0] in measures
+            if not is_measure or ".".join(path[1:]) not in ("", *pairs):
                 known = ", ".join(pairs if is_measure else (f"llm.{measure}" for measure in measures))
                 raise self.parsed.fault(f"there will be no number {self.parsed.cut(node)!r}", node, f"known: {known}")
 
@@ -155,10 +155,10 @@ class Gate:
         left_out = {(row.name, row.attribute): row.left_out for row in result.numbers() if row.left_out}
         reasons = []
         for node in self.names.values():
-            name, rest, _ = _split_name(node)
-            wanted = ".".join(rest)
+            name, path, _ = _split_name(node)
+            wanted = ".".join(path)
             for attribute, quantity in values.get(name, {}).items():
-                if rest and wanted != attribute and not (name == "llm" and attribute.startswith(f"{wanted}.")):
+                if path and wanted != attribute and not (name == "llm" and attribute.startswith(f"{wanted}.")):
                     continue
                 if isinstance(quantity, Unknown):
                     reasons.append(f"{_join(name, attribute)}: {quantity.reason}")
@@ -239,9 +239,9 @@ def _list_names(node: Node) -> Iterator[Name]:
 
 def _split_name(node: Name) -> tuple[str, list[str], str | None]:
     """Split a name into the number, the attribute (if any), and the end of the interval."""
-    name, *rest = ALIASES.get(node.parts[0], node.parts[0]), *node.parts[1:]
-    end = rest.pop() if rest and rest[-1] in ENDS else None
-    return name, rest, end
+    name, *path = ALIASES.get(node.parts[0], node.parts[0]), *node.parts[1:]
+    end = path.pop() if path and path[-1] in ENDS else None
+    return name, path, end
 
 
 def _evaluate_truth(node: Node, values: dict[str, dict[str, GatedNumber]], source: Source) -> bool:
@@ -258,17 +258,17 @@ def _evaluate_truth(node: Node, values: dict[str, dict[str, GatedNumber]], sourc
 
 
 def _evaluate_name(node: Name, values: dict[str, dict[str, GatedNumber]], source: Source) -> float:
-    name, rest, end = _split_name(node)
+    name, path, end = _split_name(node)
     if name not in values:
         known = f"known: {', '.join(sorted(values))}"
         raise source.unknown(f"this audit has no number called {name!r}", node, values, known)
-    by_attribute, attribute = values[name], ".".join(rest)
-    if rest and attribute not in by_attribute:
+    by_attribute, attribute = values[name], ".".join(path)
+    if path and attribute not in by_attribute:
         hint = (
             f"{suggest_name(attribute, by_attribute)}it was measured for: {', '.join(by_attribute) or 'no attribute'}"
         )
         raise source.fault(f"{name} was not measured for {attribute!r}", node, hint)
-    quantities = [by_attribute[attribute]] if rest else list(by_attribute.values())
+    quantities = [by_attribute[attribute]] if path else list(by_attribute.values())
     numbers = [number for number in (_select_end(quantity, end) for quantity in quantities) if number is not None]
     if end is None and any(isinstance(quantity, Ends) for quantity in quantities):
         hint = f"select an end: {format_name(node)}.low (lower bound) or {format_name(node)}.high (upper bound)"
