@@ -302,7 +302,7 @@ MAX_WAIT_SECONDS = 3600.0
 """Maximum pause that a service may request. A longer one ends the run."""
 
 MAX_BACKOFF_SECONDS = 60.0
-"""Default number of seconds between attempts."""
+"""Maximum number of seconds between attempts."""
 
 LEAST_FAILURES = 20
 """Consecutive unanswered questions, at least two per thread, after which the service is considered down."""
@@ -316,7 +316,7 @@ class RateGate:
     """Limit on questions in flight, halved when the service is overloaded and then raised slowly.
 
     Attributes:
-        most: Maximum number of questions in flight.
+        maximum: Maximum number of questions in flight.
         cautious: Whether to start with one question and double the limit after each round of answers.
         limit: Current limit.
     """
@@ -400,7 +400,7 @@ class QuestionPool:
     """Pool that sends questions to a service and stores all answers.
 
     Attributes:
-        chat: Connection to the service. store: Store of answers. budget: Budget for calls.
+        chat, store, budget: Connection to the service, store of answers, and budget of calls.
         at_once: Maximum number of concurrent questions.
         retries: Maximum number of retries per question.
         backoff: Seconds before the first retry. Each further pause is twice as long.
