@@ -19,7 +19,7 @@ from language_audits import BLACK, MAN, WOMAN, audit, gap
         ("llm.identity_flips.low > 0", True),
         ("llm.noise.high < 0.35", True),
         ("llm.refusal_gap.low > 0.014", True),  # 0.03 the other way round
-        ("llm.findings > 3", True),
+        ("llm.findings > 2", True),
         ("llm.findings > 4", False),
         ("llm.gap['white man against white woman'].low > 0", False),
         ("llm.gap['white man against black woman'].low > 0", True),

@@ -106,12 +106,12 @@ def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
     ("arguments", "code", "message"),
     [
         (("--fail-on", "llm.gapp > 1"), 2, "there is no number called 'llm.gapp'"),
-        (("--yes", "--fail-on", "llm.better > 0"), 2, "there are: llm.gap, llm.gap_here"),
-        (("--yes", "--fail-on", "flip_rate > 0"), 2, "there are: llm.gap, llm.gap_here"),
+        (("--yes", "--fail-on", "llm.better > 0"), 2, "known: llm.gap, llm.gap_here"),
+        (("--yes", "--fail-on", "flip_rate > 0"), 2, "known: llm.gap, llm.gap_here"),
         (
             ("--yes", "--fail-on", "llm.gap['white man against green man'] > 0"),
             2,
-            "there are: white man against black man",
+            "known: white man against black man",
         ),
         (("--yes", "--scenario", "job"), 2, "--scenario"),
         (("--budget", 60), 2, "--budget: expected at least 120 calls"),
