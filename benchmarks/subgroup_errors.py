@@ -260,7 +260,7 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         )
         gaps = np.subtract(*(seen.k / seen.n[:, None]).T)
         wrong = int((abs(gaps) > seen.margins).sum())
-        yield {"tested": len(gaps), "found": wrong, "top": float(abs(gaps).max()), "samples": seen.asked}
+        yield {"tested": len(gaps), "found": wrong, "top": float(abs(gaps).max()), "samples": seen.queries}
 
 
 def measured(places: list[Place], runs: int, progress: Progress) -> list[dict[str, Any]]:

@@ -112,7 +112,9 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
     rules, known = build_family(cuts, depth), dealt(table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "CELLS", cells)
-        result = search_depth_first(rules, table, known, DepthFirstConfig(least=4, least_rest=3, keep=7, jobs=jobs))
+        result = search_depth_first(
+            rules, table, known, DepthFirstConfig(min_inside=4, min_outside=3, keep=7, jobs=jobs)
+        )
     expected = by_person(rules, codes, table, 4, 3)
     groups = {inside.tobytes(): abs(numbers(table, inside)[0]) for inside in expected.values()}
     copies = Counter(inside.tobytes() for inside in expected.values())
@@ -154,7 +156,7 @@ def test_counts_what_is_significant_and_may_be_as_large_as_the_margin(case, marg
         rules,
         table,
         dealt(table),
-        DepthFirstConfig(least=2, least_rest=2, critical=1.0, margin=margin, keep=10**6),
+        DepthFirstConfig(min_inside=2, min_outside=2, critical=1.0, margin=margin, keep=10**6),
     )
     members = by_person(rules, codes, table, 2, 2)
     assert len(members) == result.passed
@@ -163,7 +165,7 @@ def test_counts_what_is_significant_and_may_be_as_large_as_the_margin(case, marg
     np.testing.assert_allclose(result.top["score"], scores, rtol=1e-6, atol=1e-6)
     certainly = sum(abs(z) > 1 + 1e-9 and abs(gap) + error >= margin + 1e-9 for z, gap, error in people.values())
     possibly = sum(abs(z) > 1 - 1e-9 and abs(gap) + error >= margin - 1e-9 for z, gap, error in people.values())
-    assert certainly <= result.standing <= possibly
+    assert certainly <= result.significant <= possibly
 
 
 def test_by_hand():
@@ -172,11 +174,11 @@ def test_by_hand():
     table = tabulate_people(codes, (codes[:, 0] >= 2).astype(float), counted=True)
     rules = build_family([cut(4, ordered=True)])
     result = search_depth_first(
-        rules, table, dealt(table), DepthFirstConfig(least=2, least_rest=2, critical=2.0, margin=0.5)
+        rules, table, dealt(table), DepthFirstConfig(min_inside=2, min_outside=2, critical=2.0, margin=0.5)
     )
     # Nine ranges without the full one; {0, 1} and {2, 3} are as far from chance as can be: an excess of 2 where the
     # variance is 4 * 4 / 8 * (8 / 4 / 7) = 4 / 7, not skewed.
-    assert (result.rule_sets, result.passed, result.tested, result.standing) == (9, 9, 9, 2)
+    assert (result.rule_sets, result.passed, result.tested, result.significant) == (9, 9, 9, 2)
     assert result.top["score"][:2] == pytest.approx([2 / math.sqrt(4 / 7)] * 2)
     assert [rules.describe(chosen) for chosen in result.top["chosen"][:2]] == [{"o4": ("0", "1")}, {"o4": ("2", "3")}]
     assert list_candidates(rules, table, result).total[:2, 0].tolist() == [0, 4]
@@ -190,7 +192,7 @@ def test_agrees_with_the_count_cube(case, depth, share):
     cube = count_family(rules, table, limits).candidates
     met = [floor for floor in range(1, 10) if limits.accept(np.array(99), np.array(floor))]
     result = search_depth_first(
-        rules, table, dealt(table), DepthFirstConfig(least=max(share, 2), least_rest=met[0], keep=10**6)
+        rules, table, dealt(table), DepthFirstConfig(min_inside=max(share, 2), min_outside=met[0], keep=10**6)
     )
     own = list_candidates(rules, table, result)
     assert (result.tested, result.passed) == (len(cube), cube.copies.sum())
@@ -205,7 +207,7 @@ def test_agrees_with_the_count_cube(case, depth, share):
 def test_groups_asked_about_have_the_same_maxima(case):
     cuts, _, table = case
     rules, known = build_family(cuts), dealt(table)
-    result = search_depth_first(rules, table, known, DepthFirstConfig(least=2, least_rest=2, keep=10**6))
+    result = search_depth_first(rules, table, known, DepthFirstConfig(min_inside=2, min_outside=2, keep=10**6))
     inside = cells_of_rule_sets(rules, table.cells, result.top["chosen"])
     np.testing.assert_allclose(largest_permuted_gaps(table, known, inside), result.maxima, rtol=1e-5, atol=1e-4)
 
@@ -217,11 +219,18 @@ def test_threads_change_nothing():
     rules = build_family([cut(5, ordered=i != 1) for i in range(5)], 3)
     table = tabulate_people(codes, values, counted=True)
     one, two = (
-        search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=20, least_rest=20, keep=50, jobs=jobs))
+        search_depth_first(
+            rules, table, dealt(table), DepthFirstConfig(min_inside=20, min_outside=20, keep=50, jobs=jobs)
+        )
         for jobs in (1, 3)
     )
-    assert (one.passed, one.tested, one.critical, one.standing) == (two.passed, two.tested, two.critical, two.standing)
-    assert one.standing > 0
+    assert (one.passed, one.tested, one.critical, one.significant) == (
+        two.passed,
+        two.tested,
+        two.critical,
+        two.significant,
+    )
+    assert one.significant > 0
     for name in ("score", "chosen", "copies", "key"):
         np.testing.assert_array_equal(one.top[name], two.top[name])
     np.testing.assert_array_equal(one.maxima, two.maxima)
@@ -232,7 +241,7 @@ def test_the_same_people_are_listed_once_under_the_fewest_rules():
     values = np.repeat([0.0, 1.0, 1.0], 10)
     rules = build_family([cut(3, ordered=True), cut(2, ordered=False)])
     table = tabulate_people(codes, values, counted=True)
-    search = search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=1, least_rest=1, keep=10))
+    search = search_depth_first(rules, table, dealt(table), DepthFirstConfig(min_inside=1, min_outside=1, keep=10))
     found = list_candidates(rules, table, search)
     # {first 0}: also {second 0}, {first 0, second 0}, {first 0 or 1, second 0}.
     [refused] = np.flatnonzero((found.total[:, 0] == 0) & (found.size[:, 0] == 10))
@@ -255,15 +264,15 @@ def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
         table,
         known,
         # Time is up at the fourth look: the first part is looked at in any case, so these are the attributes alone.
-        DepthFirstConfig(least=10, least_rest=10, keep=10**6, jobs=1, limit=TimeLimit.after(1.0)),
+        DepthFirstConfig(min_inside=10, min_outside=10, keep=10**6, jobs=1, limit=TimeLimit.after(1.0)),
     )
     monkeypatch.undo()
     alone = search_depth_first(
-        build_family(cuts, 1), table, known, DepthFirstConfig(least=10, least_rest=10, keep=10**6)
+        build_family(cuts, 1), table, known, DepthFirstConfig(min_inside=10, min_outside=10, keep=10**6)
     )
     assert (some.stop, alone.stop) == ("time", "done")
     assert some.rule_sets > some.looked_at == alone.looked_at == 36
-    assert (some.passed, some.tested, some.standing) == (alone.passed, alone.tested, alone.standing)
+    assert (some.passed, some.tested, some.significant) == (alone.passed, alone.tested, alone.significant)
     np.testing.assert_array_equal(some.maxima, alone.maxima)
     np.testing.assert_array_equal(some.top["chosen"], alone.top["chosen"])
 
@@ -279,7 +288,9 @@ def test_an_interrupt_ends_the_search_with_what_was_looked_at():
             raise KeyboardInterrupt
 
     table = tabulate_people(codes, values, counted=True)
-    result = search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=2, least_rest=2), progress=interrupt)
+    result = search_depth_first(
+        rules, table, dealt(table), DepthFirstConfig(min_inside=2, min_outside=2), progress=interrupt
+    )
     assert result.stop == "user"
     assert 0 < result.looked_at < rules.size
     assert (result.maxima > 0).all()
@@ -289,8 +300,8 @@ def test_an_interrupt_ends_the_search_with_what_was_looked_at():
 def test_nothing_passes_the_floors():
     table = tabulate_people(np.array([[0], [1], [1]]), np.array([0.0, 1.0, 1.0]), counted=True)
     rules = build_family([cut(2, ordered=False)])
-    result = search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=3, least_rest=1))
-    assert (result.rule_sets, result.looked_at, result.passed, result.tested, result.standing) == (2, 2, 0, 0, 0)
+    result = search_depth_first(rules, table, dealt(table), DepthFirstConfig(min_inside=3, min_outside=1))
+    assert (result.rule_sets, result.looked_at, result.passed, result.tested, result.significant) == (2, 2, 0, 0, 0)
     assert (result.maxima == 0).all()
     assert len(list_candidates(rules, table, result)) == 0
 
@@ -299,9 +310,9 @@ def test_everybody_has_the_same_outcome():
     for counted in (True, False):
         table = tabulate_people(np.array([[0], [1], [1], [0]]), np.ones(4), counted=counted)
         result = search_depth_first(
-            build_family([cut(2, ordered=False)]), table, dealt(table), DepthFirstConfig(least=1, least_rest=1)
+            build_family([cut(2, ordered=False)]), table, dealt(table), DepthFirstConfig(min_inside=1, min_outside=1)
         )
-        assert (result.tested, result.standing) == (2, 0)
+        assert (result.tested, result.significant) == (2, 0)
         assert (result.maxima == 0).all()
 
 
@@ -312,7 +323,7 @@ def test_large_cells_are_counted_in_larger_numbers(people, kind):
     known = dealt(table)
     assert known.blocks[0].dtype == kind
     result = search_depth_first(
-        build_family([cut(2, ordered=False)]), table, known, DepthFirstConfig(least=1, least_rest=1)
+        build_family([cut(2, ordered=False)]), table, known, DepthFirstConfig(min_inside=1, min_outside=1)
     )
     counts = known.blocks[0][1, :PERMUTATIONS].astype(float)
     n, total = codes.sum(), table.values.sum()

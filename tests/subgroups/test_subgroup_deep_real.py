@@ -32,7 +32,7 @@ def check_against_cube(rules, table, limits, permutations=60):
     cube = count_family(rules, table, limits).candidates
     known = permute_outcomes(table, permutations, np.random.default_rng(3))
     least = max(limits.share, limits.people)
-    result = search_depth_first(rules, table, known, DepthFirstConfig(least=least, least_rest=least, keep=50))
+    result = search_depth_first(rules, table, known, DepthFirstConfig(min_inside=least, min_outside=least, keep=50))
     assert (result.rule_sets, result.tested, result.passed) == (rules.size, len(cube), cube.copies.sum())
     shape = correct_tails(compare_with_rest(table, cube.size, cube.total, cube.squares), table.skewness)
     inside = cells_of_rule_sets(rules, table.cells, cube.chosen)
@@ -45,7 +45,7 @@ def check_against_cube(rules, table, limits, permutations=60):
     np.testing.assert_allclose(result.maxima, drawn.values, rtol=1e-5, atol=1e-4)
     z = np.abs(shape.z(cube.total.sum(axis=1)))
     np.testing.assert_allclose(result.top["score"], np.sort(z)[::-1][:50], rtol=1e-9)
-    assert result.standing == (z > result.critical).sum()
+    assert result.significant == (z > result.critical).sum()
     described = {tuple(chosen) for chosen in cube.chosen.tolist()}
     assert all(tuple(chosen) in described for chosen in result.top["chosen"].tolist())
 
@@ -95,9 +95,11 @@ def test_crime_has_nineteen_million_rule_sets_to_depth_three(crime):
     frame, cuts, table = crime
     rules = build_family(cuts, 3)
     known = permute_outcomes(table, 20, np.random.default_rng(0))
-    found = search_depth_first(rules, table, known, DepthFirstConfig(least=100, least_rest=100, keep=500, margin=0.05))
+    found = search_depth_first(
+        rules, table, known, DepthFirstConfig(min_inside=100, min_outside=100, keep=500, margin=0.05)
+    )
     assert found.rule_sets == found.looked_at == 19_027_440
-    assert found.rule_sets > found.passed > found.tested > found.standing > 10**6
+    assert found.rule_sets > found.passed > found.tested > found.significant > 10**6
     assert found.counted
     listed = list_candidates(rules, table, found)
     assert len(listed) == 500

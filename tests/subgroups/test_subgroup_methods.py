@@ -186,9 +186,9 @@ def test_frequent_rule_sets_by_enumeration(seed, depth, support):
         size = int(find_members(everybody, rules.describe(chosen)).sum())
         if 1 <= sum(row > 0 for row in chosen) <= depth and max(1, support * 40) <= size < 40:
             expected[chosen] = size
-    chosen, sizes = frequent_rule_sets(codes, rules, support, most=100_000)
+    chosen, sizes = frequent_rule_sets(codes, rules, support, max_rule_sets=100_000)
     assert dict(zip(map(tuple, chosen.tolist()), sizes.tolist(), strict=True)) == expected
-    few, _ = frequent_rule_sets(codes, rules, support, most=7)
+    few, _ = frequent_rule_sets(codes, rules, support, max_rule_sets=7)
     assert few.tolist() == chosen[:7].tolist()
 
 

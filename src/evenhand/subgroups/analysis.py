@@ -67,45 +67,47 @@ def find_subgroups(
             hint="leave it out",
         )
     rows = find_known_rows(people, config.attributes or people.schema.protected)
-    known = people.at(rows)
+    complete = people.at(rows)
     ledger = find_ledger(scorer) or QuestionLedger()
-    asked: Scorer | None = None
+    counted_scorer: Scorer | None = None
 
     def prepare_scorer() -> Scorer:
         """Check whether the answers vary, which needs queries, and count all queries."""
-        nonlocal noise, asked
+        nonlocal noise, counted_scorer
         if noise is None:
-            shuffled = known.individuals[np.random.default_rng(config.seed).permutation(len(known))]
+            shuffled = complete.individuals[np.random.default_rng(config.seed).permutation(len(complete))]
             # The budget must also cover the answers about all people.
-            affordable = int(max(0.0, min(len(known), (ledger.left - config.repeats * len(known)) / 2)))
+            affordable = int(max(0.0, min(len(complete), (ledger.left - config.repeats * len(complete)) / 2)))
             noise = check_noise(scorer, shuffled[:affordable], confidence=config.confidence, limit=limit)
         varies = noise is not None and (noise.noisy or config.repeats > 1)
-        asked = FreshScorer(scorer, config.repeats) if varies else scorer
-        asked = asked if find_ledger(asked) is not None else CountedScorer(asked, ledger)
-        return asked
+        counted_scorer = FreshScorer(scorer, config.repeats) if varies else scorer
+        counted_scorer = (
+            counted_scorer if find_ledger(counted_scorer) is not None else CountedScorer(counted_scorer, ledger)
+        )
+        return counted_scorer
 
     def measure() -> MeasuredOutcomes:
         (progress or ignore_progress)("querying the model", 0.0)
-        concerned = len(find_concerned(known, config.measure))
+        concerned = len(find_concerned(complete, config.measure))
         _check_budget(ledger, concerned, config.repeats if can_vary(scorer) else 1)
-        return measure_outcomes(prepare_scorer(), known, config.measure)
+        return measure_outcomes(prepare_scorer(), complete, config.measure)
 
     with ledger.within(config.budget):
         if config.method == "exact":
-            result = _search(known, rows, measure, config, weights, progress, limit)
+            result = _search(complete, rows, measure, config, weights, progress, limit)
         else:
             from evenhand.subgroups.methods import METHODS
 
             method = METHODS[config.method]
-            result = method(prepare_scorer(), known, config, progress or ignore_progress, limit)
-    return _complete(
+            result = method(prepare_scorer(), complete, config, progress or ignore_progress, limit)
+    return _finish(
         result,
-        unknown=len(people) - len(known),
+        unknown=len(people) - len(complete),
         limit=limit,
         started=started,
         noise=noise,
         notes=(*result.notes, *filter(None, [find_caution(scorer)])),
-        repeats=1 if asked is None else answers_per_row(asked),
+        repeats=1 if counted_scorer is None else answers_per_row(counted_scorer),
         queries=ledger.settle(),
     )
 
@@ -143,13 +145,13 @@ def find_subgroups_of_decisions(
         )
     limit = TimeLimit.after(config.time_limit)
     rows = find_known_rows(people, config.attributes or ())
-    known = decisions.at(rows)
+    complete = decisions.at(rows)
 
     def measure() -> MeasuredOutcomes:
-        return recorded_outcomes(known, config.measure)
+        return recorded_outcomes(complete, config.measure)
 
-    result = _search(known.people, rows, measure, config, decisions.weights, progress, limit)
-    return _complete(result, unknown=people.size - known.people.size, limit=limit, started=started)
+    result = _search(complete.people, rows, measure, config, decisions.weights, progress, limit)
+    return _finish(result, unknown=people.size - complete.people.size, limit=limit, started=started)
 
 
 def find_number_subgroups(
@@ -181,16 +183,16 @@ def find_number_subgroups(
     """
     config = NumberSubgroupConfig.of(config, settings)
     ledger = find_ledger(regressor) or QuestionLedger()
-    before = ledger.sent
+    sent_before = ledger.sent
 
-    def decide(known: People) -> Floats:
-        _check_budget(ledger, len(known))
-        return ask_numbers(regressor, known.individuals)
+    def decide(complete: People) -> Floats:
+        _check_budget(ledger, len(complete))
+        return ask_numbers(regressor, complete.individuals)
 
     with ledger.within(config.budget):
         result = _search_numbers(people, decide, config, weights, progress)
     ledger.settle()
-    return result.model_copy(update={"queries": ledger.sent - before})
+    return result.model_copy(update={"queries": ledger.sent - sent_before})
 
 
 def find_subgroups_of_numbers(
@@ -229,27 +231,27 @@ def _search_numbers(
     """Search among people whose attributes are known, whose numbers ``decide`` returns.
 
     The engine is that of labels. If attributes are unrelated to the number, permuting numbers among people gives the
-    exact distribution of the largest gap, whatever the distribution of the numbers (Westfall and Young 1993, max-t).
+    exact distribution of the largest gap for any distribution of the numbers (Westfall and Young 1993, max-t).
     """
     started = time.perf_counter()
     limit = TimeLimit.after(config.time_limit)
     rows = find_known_rows(people, people.schema.protected if config.attributes is None else config.attributes)
-    known = people.at(rows)
-    if config.measure != "mean" and known.numbers is None:
+    complete = people.at(rows)
+    if config.measure != "mean" and complete.numbers is None:
         raise DataError(
             f"the true numbers are not known, so there is no {config.measure}",
             hint="name their column as the target, or leave `measure=` out to compare means",
         )
 
     def measure() -> MeasuredOutcomes:
-        return measure_numbers(known, decide(known), config)
+        return measure_numbers(complete, decide(complete), config)
 
-    result = _search(known, rows, measure, config, weights, progress, limit)
-    return _complete(result, unknown=len(people) - len(known), limit=limit, started=started)
+    result = _search(complete, rows, measure, config, weights, progress, limit)
+    return _finish(result, unknown=len(people) - len(complete), limit=limit, started=started)
 
 
 def _search(
-    known: People,
+    complete: People,
     rows: Integers,
     measure: Callable[[], MeasuredOutcomes],
     config: SubgroupConfig | NumberSubgroupConfig,
@@ -260,12 +262,10 @@ def _search(
     from evenhand.subgroups.exact import search_exactly  # imports the compiler, which settings and results do not need
 
     known_weights = None if weights is None else weights.at(rows)
-    return search_exactly(known, measure, config, weights=known_weights, progress=progress, limit=limit)
+    return search_exactly(complete, measure, config, weights=known_weights, progress=progress, limit=limit)
 
 
-def _complete(
-    result: SubgroupResult, *, unknown: int, limit: TimeLimit, started: float, **fields: Any
-) -> SubgroupResult:
+def _finish(result: SubgroupResult, *, unknown: int, limit: TimeLimit, started: float, **fields: Any) -> SubgroupResult:
     seconds = time.perf_counter() - started
     return result.model_copy(update={"unknown": unknown, "time_limited": limit.decided, "seconds": seconds, **fields})
 

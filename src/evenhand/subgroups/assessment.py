@@ -72,8 +72,11 @@ class CandidateFamily:
         """Sums of ``CellTable.moments`` over each rule set, shape (7, rule sets, strata)."""
         table, rows = self.table, np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
         sums = [
-            (stratum_sums(self.family, table, one)[rows], self.queries @ table.spread_over_strata(table.sums(one)).T)
-            for one in table.moments
+            (
+                stratum_sums(self.family, table, moment)[rows],
+                self.queries @ table.spread_over_strata(table.sums(moment)).T,
+            )
+            for moment in table.moments
         ]
         return np.array([np.concatenate(pair) for pair in sums])
 
@@ -85,8 +88,8 @@ class CandidateFamily:
 
         def largest(sums: NDArray[np.float32]) -> Floats:
             top = np.zeros(sums.shape[1])
-            for first in range(0, sums.shape[1], step):
-                columns = slice(first, first + step)
+            for start in range(0, sums.shape[1], step):
+                columns = slice(start, start + step)
                 z = np.zeros((sums[:, columns].shape[1], len(self)))
                 for stratum in range(table.strata):
                     part = np.where((table.cells.codes[:, -1] == stratum)[:, None], sums[:, columns], 0.0)
@@ -236,9 +239,9 @@ def summarise_tests(
     else:
         low[rows], high[rows] = adjusted_intervals(exact, tails.at(rows), tests.critical, skewness)
         plain_low[rows], plain_high[rows] = single_intervals(exact, tests.confidence)
-    found = p <= 1 - tests.confidence + 1e-12
-    found[rows] &= (low[rows] > 0) | (high[rows] < 0)
-    found &= np.maximum(-low, high) >= margin
+    significant = p <= 1 - tests.confidence + 1e-12
+    significant[rows] &= (low[rows] > 0) | (high[rows] < 0)
+    significant &= np.maximum(-low, high) >= margin
     return CandidateStatistics(
         groups=groups,
         z=tests.z,
@@ -247,7 +250,7 @@ def summarise_tests(
         high=high,
         plain_low=plain_low,
         plain_high=plain_high,
-        found=found,
+        found=significant,
         exact_rows=rows,
         critical=tests.critical,
         stopped=stopped,
@@ -259,8 +262,8 @@ def describe_finding(statistics: CandidateStatistics, i: int, rules: Rules, word
     """Convert the statistics of one rule set to a finding."""
     groups, (rates, rest_rates) = statistics.groups.at(np.array([i])), statistics.rates
     part, weighted = groups.two_sided[0], groups.people is not None
-    size, rest = groups.count_people(0)
-    n, total, others, rest_total = (
+    size, rest_size = groups.count_people(0)
+    n, total, rest_n, rest_total = (
         float(side[0][part].sum()) for side in (groups.size, groups.total, groups.rest, groups.rest_totals)
     )
     counts = groups.counted and not weighted
@@ -268,9 +271,9 @@ def describe_finding(statistics: CandidateStatistics, i: int, rules: Rules, word
         rules=rules,
         words=words,
         size=size,
-        rest=rest,
+        rest=rest_size,
         effective_size=n if weighted else None,
-        effective_rest=others if weighted else None,
+        effective_rest=rest_n if weighted else None,
         positives=round(total) if counts else None,
         rest_positives=round(rest_total) if counts else None,
         rate=rates[i],

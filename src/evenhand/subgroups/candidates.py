@@ -47,12 +47,12 @@ class CountedFamily:
     candidates: CandidateRuleSets
     prints: NDArray[np.uint64]
 
-    def same(self, family: RuleSetFamily, chosen: Integers, most: int) -> Integers:
+    def same(self, family: RuleSetFamily, chosen: Integers, limit: int) -> Integers:
         """Find other rule sets with the same people, the shortest first, shape (rule sets, attributes)."""
         alike = np.flatnonzero(self.prints.ravel() == self.prints[tuple(chosen)])
         rows = np.stack(np.unravel_index(alike, family.shape), axis=1)
         rows = rows[((rows > 0).sum(axis=1) <= family.depth) & (rows != chosen).any(axis=1)]
-        return np.asarray(rows[np.argsort(description_length(family, rows), kind="stable")][:most])
+        return np.asarray(rows[np.argsort(description_length(family, rows), kind="stable")][:limit])
 
 
 def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
@@ -78,11 +78,11 @@ def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) 
     chosen = np.stack(np.unravel_index(flat, family.shape), axis=1).reshape(len(flat), len(family.shape))
     # The shortest descriptions come first, so that the first rule set of each group of people is its shortest.
     order = np.argsort(description_length(family, chosen), kind="stable")
-    _, first, copies = np.unique(prints.ravel()[flat[order]], return_index=True, return_counts=True)
-    by_length = np.argsort(first)
-    kept = order[first[by_length]]
-    flat = flat[kept]
-    candidates = CandidateRuleSets(chosen[kept], sizes[flat], totals[flat], squares[flat], copies[by_length])
+    _, representatives, copies = np.unique(prints.ravel()[flat[order]], return_index=True, return_counts=True)
+    by_length = np.argsort(representatives)
+    selection = order[representatives[by_length]]
+    flat = flat[selection]
+    candidates = CandidateRuleSets(chosen[selection], sizes[flat], totals[flat], squares[flat], copies[by_length])
     return CountedFamily(candidates, prints)
 
 

@@ -65,7 +65,7 @@ class RuleSettings(FamilyTestSettings):
     """Tested subgroups of people, and the group they are compared with."""
 
     attributes: tuple[str, ...] | None = setting(
-        None, "sensitive attributes; default: those that the schema marks as protected"
+        None, "sensitive attributes; default: the protected attributes of the schema"
     )
     support: float = setting(0.05, "minimum share of the people in a subgroup", ge=0, lt=1)
     min_size: int = setting(30, "minimum number of people inside and outside a subgroup", ge=1)

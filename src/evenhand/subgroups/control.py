@@ -40,15 +40,15 @@ class AdjustedTests:
     @property
     def p(self) -> Floats:
         """Adjusted p-value of each test."""
-        plain = normal_p_value(self.z)
+        unadjusted = normal_p_value(self.z)
         if self.control == "BY" and len(self.z):
-            return benjamini_yekutieli(plain)
+            return benjamini_yekutieli(unadjusted)
         if self.control != "max-t":
-            return plain
+            return unadjusted
         if np.isfinite(critical_value(self.maxima, self.confidence)):
             return adjusted_p(self.z, self.maxima)
         # Bonferroni's bound needs no permutations, and holds if they were stopped too early.
-        return np.minimum(plain * len(self.z), 1.0)
+        return np.minimum(unadjusted * len(self.z), 1.0)
 
 
 def adjust_tests(z: Floats, control: Control, confidence: float, maxima: Floats) -> AdjustedTests:
@@ -61,13 +61,13 @@ def adjust_tests(z: Floats, control: Control, confidence: float, maxima: Floats)
         confidence: 1 minus the controlled error.
         maxima: See ``AdjustedTests``.
     """
-    critical = plain = float(normal_quantile(confidence))
+    critical = unadjusted = float(normal_quantile(confidence))
     if control == "max-t":
         permuted = critical_value(maxima, confidence)
         if not np.isfinite(permuted):
             permuted = float(normal_quantile(bonferroni(confidence, max(len(z), 1))))
         # No adjusted interval is narrower than the unadjusted one, even if few permutations differ.
-        critical = max(permuted, plain)
+        critical = max(permuted, unadjusted)
     elif control == "BY":
         reported = int((benjamini_yekutieli(normal_p_value(z)) <= 1 - confidence).sum()) if len(z) else 0
         critical = float(normal_quantile(false_coverage_confidence(reported, max(len(z), 1), confidence)))

@@ -32,7 +32,7 @@ DIGITS = 17
 """Maximum number of digits of an end."""
 
 CellEnds: TypeAlias = Callable[[Floats, int, bool], Floats]
-"""``ends(numbers, cells, whole)``: the ends of at most this many cells, which contain all numbers, ascending."""
+"""``ends(numbers, cells, integral)``: the ends of at most this many cells, which contain all numbers, ascending."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class AttributeCut:
             upper end. None if cells are values.
         ordered: Whether rules are contiguous ranges of cells. Otherwise, they are subsets.
         missing: Whether the last cell contains missing values.
-        whole: Whether the numbers are integers.
+        integral: Whether the numbers are integers.
     """
 
     attribute: str
@@ -54,7 +54,7 @@ class AttributeCut:
     edges: tuple[float, ...] | None
     ordered: bool
     missing: bool = False
-    whole: bool = False
+    integral: bool = False
 
     @property
     def cells(self) -> AttributeCells:
@@ -66,12 +66,12 @@ class AttributeCut:
         chosen = [i for i, member in enumerate(inside) if member]
         if self.edges is None or (self.missing and chosen[-1] == len(self.names) - 1):
             return tuple(self.names[i] for i in chosen)
-        first, last = chosen[0], chosen[-1]
-        low = None if first == 0 else self.edges[first]
-        if last == len(self.edges) - 2:
+        lowest_cell, highest_cell = chosen[0], chosen[-1]
+        low = None if lowest_cell == 0 else self.edges[lowest_cell]
+        if highest_cell == len(self.edges) - 2:
             return Range(low=low)
-        end = self.edges[last + 1]
-        return Range(low=low, high=end - 1, closed=True) if self.whole else Range(low=low, high=end, closed=False)
+        end = self.edges[highest_cell + 1]
+        return Range(low=low, high=end - 1, closed=True) if self.integral else Range(low=low, high=end, closed=False)
 
     def cost(self, inside: Booleans) -> float:
         """Compute the length of a rule's description: its values, or the excluded ones; the ends of a range."""
@@ -87,7 +87,7 @@ class AttributeCut:
 def cut_attributes(
     people: People, names: Sequence[str], bins: int = 10, ends: CellEnds | None = None
 ) -> tuple[tuple[AttributeCut, ...], Integers]:
-    """Cut attributes into cells. Missing values are a cell of their own, the last one.
+    """Cut attributes into cells. Missing values form the last cell.
 
     Args:
         people: All people.
@@ -122,24 +122,24 @@ def cut_entries(
 ) -> tuple[AttributeCut, Integers]:
     """Cut one attribute by its entries (n,), each of which represents ``counts`` people, or one."""
     missing = np.isnan(entries)
-    known = entries[~missing]
+    present = entries[~missing]
     edges: tuple[float, ...] | None = None
-    whole = attribute.kind == "integer"
+    integral = attribute.kind == "integer"
     if attribute.values is not None:
-        occurring = np.unique(known)
+        occurring = np.unique(present)
         labels = [attribute.text(entry) for entry in occurring]
-        codes = np.searchsorted(occurring, known)
+        codes = np.searchsorted(occurring, present)
     else:
-        if not len(known):
+        if not len(present):
             places = np.empty(0)
         elif ends is None:
-            places = quantile_ends(known, bins, whole, None if counts is None else counts[~missing])
+            places = quantile_ends(present, bins, integral, None if counts is None else counts[~missing])
         else:
-            places = ends(known, bins, whole)
+            places = ends(present, bins, integral)
         edges = tuple(places.tolist())
-        codes = np.clip(np.searchsorted(places, known, side="right") - 1, 0, max(len(places) - 2, 0))
+        codes = np.clip(np.searchsorted(places, present, side="right") - 1, 0, max(len(places) - 2, 0))
         labels = [
-            Range(low=low, high=high - whole, closed=whole or i == len(edges) - 2).words()
+            Range(low=low, high=high - integral, closed=integral or i == len(edges) - 2).words()
             for i, (low, high) in enumerate(itertools.pairwise(edges))
         ]
     if missing.any():
@@ -152,11 +152,11 @@ def cut_entries(
         edges=edges,
         ordered=attribute.ordered,
         missing=bool(missing.any()),
-        whole=whole,
+        integral=integral,
     ), cells
 
 
-def quantile_ends(numbers: Floats, cells: int, whole: bool, people: Integers | None = None) -> Floats:
+def quantile_ends(numbers: Floats, cells: int, integral: bool, people: Integers | None = None) -> Floats:
     """Compute round ends between which there are about equally many numbers.
 
     The cell with the most people is divided until there are enough cells: at the roundest number that leaves at least
@@ -166,35 +166,35 @@ def quantile_ends(numbers: Floats, cells: int, whole: bool, people: Integers | N
     Args:
         numbers: Numbers.
         cells: Maximum number of cells.
-        whole: Whether the numbers are integers.
+        integral: Whether the numbers are integers.
         people: Number of people with each of the numbers. If None, one.
     """
     different, code = np.unique(numbers, return_inverse=True)
     counts = np.bincount(code, weights=people).astype(np.int64)
     lowest, highest = float(different[0]), float(different[-1])
-    if (few := _few_cells(lowest, highest, cells, whole)) is not None:
+    if (few := _few_cells(lowest, highest, cells, integral)) is not None:
         return few
-    before = np.concatenate([[0], np.cumsum(counts)])
-    ends = [lowest, highest + 1.0 if whole else highest]
+    cumulative = np.concatenate([[0], np.cumsum(counts)])
+    ends = [lowest, highest + 1.0 if integral else highest]
     # Each part contains the distinct numbers from one position up to another.
     parts = [(0, len(different))]
     while len(parts) < cells and (divisible := [part for part in parts if part[1] - part[0] > 1]):
-        first, last = max(divisible, key=lambda part: before[part[1]] - before[part[0]])
-        share = (before[first + 1 : last] - before[first]) / (before[last] - before[first])
-        median = first + 1 + int(np.abs(share - 0.5).argmin())
-        near = first + 1 + np.flatnonzero(np.abs(share - 0.5) <= 0.5 - MIN_PART)
+        start, stop = max(divisible, key=lambda part: cumulative[part[1]] - cumulative[part[0]])
+        share = (cumulative[start + 1 : stop] - cumulative[start]) / (cumulative[stop] - cumulative[start])
+        median = start + 1 + int(np.abs(share - 0.5).argmin())
+        near = start + 1 + np.flatnonzero(np.abs(share - 0.5) <= 0.5 - MIN_PART)
         low, high = (int(near[0]), int(near[-1])) if len(near) else (median, median)
         end = _round_number(float(different[low - 1]), float(different[median]), float(different[high]))
         place = int(np.searchsorted(different, end))
-        parts.remove((first, last))
-        parts += [(first, place), (place, last)]
+        parts.remove((start, stop))
+        parts += [(start, place), (place, stop)]
         ends.append(end)
     return np.sort(ends)
 
 
-def _few_cells(lowest: float, highest: float, cells: int, whole: bool) -> Floats | None:
+def _few_cells(lowest: float, highest: float, cells: int, integral: bool) -> Floats | None:
     """Compute the ends of one cell per integer, or of a single cell if all numbers are equal. None otherwise."""
-    if whole and highest - lowest < cells:
+    if integral and highest - lowest < cells:
         return np.arange(lowest, highest + 2)
     # No round number fits between numbers that are equal up to rounding.
     if highest - lowest <= max(1e-12 * max(abs(lowest), abs(highest)), 1e-300):
@@ -214,35 +214,35 @@ def _round_number(low: float, middle: float, high: float) -> float:
         # Division by a power of ten keeps ends like 0.3 as they are written.
         step, scale = (10.0**power, 1.0) if power >= 0 else (1.0, 10.0**-power)
         for unit in (5 * step, 2 * step, step):
-            first, last = math.floor(low * scale / unit) + 1, math.floor(high * scale / unit)
-            if first <= last:
-                number = min(max(round(middle * scale / unit), first), last) * unit / scale
+            smallest, greatest = math.floor(low * scale / unit) + 1, math.floor(high * scale / unit)
+            if smallest <= greatest:
+                number = min(max(round(middle * scale / unit), smallest), greatest) * unit / scale
                 if low < number <= high:
                     return number
     return high
 
 
-def equal_width_ends(numbers: Floats, cells: int, whole: bool) -> Floats:
+def equal_width_ends(numbers: Floats, cells: int, integral: bool) -> Floats:
     """Compute round ends at equal distances, as the published methods cut numbers.
 
     The width is 1, 2 or 5 times a power of ten. A few integers each get their own cell.
     """
     lowest, highest = float(numbers.min()), float(numbers.max())
-    if (few := _few_cells(lowest, highest, cells, whole)) is not None:
+    if (few := _few_cells(lowest, highest, cells, integral)) is not None:
         return few
     power = math.floor(math.log10((highest - lowest) / cells))
     # Division by a power of ten keeps ends like 0.3 as they are written.
     unit, scale = (10.0**power, 1.0) if power >= 0 else (1.0, 10.0**-power)
     for factor in (1, 2, 5, 10, 20, 50, 100):
         step = factor * unit
-        if whole and step / scale < 1:
+        if integral and step / scale < 1:
             continue
-        first = math.floor(lowest * scale / step + 1e-9)
-        last = math.ceil(highest * scale / step - 1e-9)
-        if whole and highest * scale / step >= last:
-            last += 1
-        if last - first <= cells:
-            return np.asarray(np.arange(first, last + 1) * step / scale)
+        lowest_step = math.floor(lowest * scale / step + 1e-9)
+        highest_step = math.ceil(highest * scale / step - 1e-9)
+        if integral and highest * scale / step >= highest_step:
+            highest_step += 1
+        if highest_step - lowest_step <= cells:
+            return np.asarray(np.arange(lowest_step, highest_step + 1) * step / scale)
     raise AssertionError("a hundred times the width always suffices")
 
 

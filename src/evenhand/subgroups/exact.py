@@ -124,7 +124,7 @@ def search_exactly(
     examined = _examine(family, table, accepted, floors, config, margin, progress or ignore_progress, limit)
     tested, statistics = examined.tested, examined.statistics
     findings = list_findings(
-        tested, statistics, most=config.most, margin=margin, better=outcome.better, counted=examined.counted
+        tested, statistics, max_findings=config.most, margin=margin, better=outcome.better, counted=examined.counted
     )
     places = iter(range(len(tested.candidates), len(tested)))
     judged = [
@@ -196,8 +196,8 @@ def _examine(
     compile_kernels()
     outcomes = permute_outcomes(table, config.permutations, rng)
     settings = DepthFirstConfig(
-        least=floors.candidate,
-        least_rest=floors.candidate,
+        min_inside=floors.candidate,
+        min_outside=floors.candidate,
         confidence=config.confidence,
         margin=margin,
         keep=MOST_EXACT,
@@ -211,7 +211,7 @@ def _examine(
     null = PermutationNull(largest, None if complete else search.stop)
     statistics = assess_candidates(tested, config, rng, margin=margin, null=null)
     return ExaminedFamily(
-        tested, statistics, search.tested, search.standing, None, complete, _describe_incomplete(search)
+        tested, statistics, search.tested, search.significant, None, complete, _describe_incomplete(search)
     )
 
 
@@ -223,7 +223,7 @@ def _control_strata(
         return None
     if config.per in names:
         raise OptionError(
-            f"{config.per!r} cannot be both a sensitive attribute and what is controlled for",
+            f"{config.per!r} cannot be both a sensitive attribute and the control variable",
             hint="name another control variable, or leave it out of the attributes",
         )
     entries = people.individuals[:, people.schema.position(config.per)]
@@ -241,9 +241,9 @@ def _refuse_queries(
     for i, query in enumerate(queries):
         reason = floors.reason(sizes[i], rests[i], effective=weighted)
         if reason is not None:
-            size, rest = (inside[i], table.people - inside[i]) if weighted else (sizes[i], rests[i])
+            size, outside = (inside[i], table.people - inside[i]) if weighted else (sizes[i], rests[i])
             refused[i] = RefusedRuleSet(
-                rules=query.rules, words=query.words, size=int(size), rest=int(rest), reason=reason
+                rules=query.rules, words=query.words, size=int(size), rest=int(outside), reason=reason
             )
     return refused
 
@@ -251,8 +251,8 @@ def _refuse_queries(
 def _describe_incomplete(search: DepthFirstResult) -> tuple[str, ...]:
     notes = []
     if search.stop != "done":
-        done = f"{search.looked_at:,} of {search.rule_sets:,} rule sets"
-        notes.append(f"{STOPPED[search.stop]} after {done}, the shortest first; the results hold for those.")
+        progress_text = f"{search.looked_at:,} of {search.rule_sets:,} rule sets"
+        notes.append(f"{STOPPED[search.stop]} after {progress_text}, the shortest first; the results hold for those.")
     if not search.counted:
         notes.append("The numbers of different groups tested and significant are estimates, to about 0.1 %.")
     return tuple(notes)
@@ -263,8 +263,8 @@ def _result_notes(
 ) -> list[str]:
     notes, statistics = list(examined.notes), examined.statistics
     if statistics.stopped is not None and examined.complete:
-        done = f"{statistics.permutations:,} of {config.permutations:,} permutations"
-        notes.append(f"{STOPPED[statistics.stopped]} after {done}; the results hold for those.")
+        progress_text = f"{statistics.permutations:,} of {config.permutations:,} permutations"
+        notes.append(f"{STOPPED[statistics.stopped]} after {progress_text}; the results hold for those.")
     if examined.count == 0:
         notes.append(
             f"No rule set holds {100 * config.support:.0f} % of the people and at least {config.min_size} on both "
@@ -273,5 +273,5 @@ def _result_notes(
     if config.per is not None:
         notes.append(f"Rates are averages over the values of {config.per}, and compare people who share it.")
     if any(cut.missing for cut in family.cuts):
-        notes.append('People whose value is missing are a value of their own, "missing".')
+        notes.append('Missing values are treated as a value, "missing".')
     return notes

@@ -21,14 +21,14 @@ def rule_incidence(cut: AttributeCut) -> Booleans:
     """Build every rule on one attribute, shape (rules, cells): contiguous ranges or subsets, except the full set.
 
     If there are more than ``MOST_RULES`` subsets, those of 1, 2, ... values and their complements are used as long as
-    they fit. Of an ordered attribute, missing values are a rule of their own.
+    they fit. Missing values of an ordered attribute form a separate rule.
     """
     cells = len(cut.names)
     rows: list[Booleans] = []
     if cut.ordered:
         positions = np.arange(cells)
         values = cells - cut.missing
-        rows = [(first <= positions) & (positions <= last) for first in range(values) for last in range(first, values)]
+        rows = [(start <= positions) & (positions <= end) for start in range(values) for end in range(start, values)]
         if cut.missing:
             rows.append(positions == cells - 1)
     else:

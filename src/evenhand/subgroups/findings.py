@@ -28,7 +28,7 @@ def list_findings(
     tested: CandidateFamily,
     statistics: CandidateStatistics,
     *,
-    most: int,
+    max_findings: int,
     margin: float,
     better: int,
     counted: CountedFamily | None = None,
@@ -50,14 +50,16 @@ def list_findings(
     order = rows[np.lexsort((better * statistics.gap[rows] > 0, length, -z))]
     significant = order[statistics.found[order]]
     unexplained, explained_by = explain_findings(tested, statistics, significant, margin=margin, better=better)
-    kept = unexplained.tolist()[:most]
-    kept += _take_in_turns(significant[explained_by[significant] >= 0], explained_by, kept)[: most - len(kept)]
-    kept += order[~statistics.found[order]][: most - len(kept)].tolist()
+    listed = unexplained.tolist()[:max_findings]
+    listed += _take_in_turns(significant[explained_by[significant] >= 0], explained_by, listed)[
+        : max_findings - len(listed)
+    ]
+    listed += order[~statistics.found[order]][: max_findings - len(listed)].tolist()
     explained = Counter(explained_by.tolist())
-    position = {i: place for place, i in enumerate(kept)}
+    position = {i: place for place, i in enumerate(listed)}
     values = {cut.attribute: cut.names for cut in family.cuts}
     findings = []
-    for i in kept:
+    for i in listed:
         chosen, copies = candidates.chosen[i], int(candidates.copies[i])
         rules = family.describe(chosen)
         synonyms = counted.same(family, chosen, MOST_SYNONYMS) if counted is not None and copies > 1 else ()
@@ -150,16 +152,16 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> Strat
     """
     # The cells of each part are made adjacent, so that one pass sums all parts.
     order = np.argsort(parts, kind="stable")
-    first = np.searchsorted(parts[order], np.arange(parts.max(initial=-1) + 1))
-    weighted, plain = table.weights is not None, (None, table.values, np.square(table.values))
-    sums = [table.sums(values)[order] for values in (table.moments if weighted else plain)]
+    starts = np.searchsorted(parts[order], np.arange(parts.max(initial=-1) + 1))
+    weighted, unweighted = table.weights is not None, (None, table.values, np.square(table.values))
+    sums = [table.sums(values)[order] for values in (table.moments if weighted else unweighted)]
     rows = max(1, MOST_ENTRIES // max(len(order), 1))
 
     def add_up(members: Booleans) -> Floats:
         blocks = [members[start : start + rows, order] for start in range(0, max(len(members), 1), rows)]
         return np.array(
             [
-                np.concatenate([np.add.reduceat(np.where(block, values, 0.0), first, axis=1) for block in blocks])
+                np.concatenate([np.add.reduceat(np.where(block, values, 0.0), starts, axis=1) for block in blocks])
                 for values in sums
             ]
         )

@@ -1,11 +1,11 @@
 """Gaps between rule sets and the rest: estimates, standardised gaps, and intervals.
 
 Outcomes are permuted within strata (one, without a control variable). The z of a rule set is its sum of outcomes minus
-the expected sum, in standard deviations under permutation. Both tails are rescaled to be alike, since those of rare
-outcomes in small groups are not (``evenhand.stats.score_difference``). The interval for a gap of rates is the score
+the expected sum, in standard deviations under permutation. Both tails are rescaled to equal size, because those of
+rare outcomes in small groups differ (``evenhand.stats.score_difference``). The interval for a gap of rates is the score
 interval: at the critical z of the permutations it excludes 0 if and only if z exceeds the critical value, so that the
 adjusted p-value and the adjusted interval never contradict each other. The interval for a gap of means is the wider of
-Welch's interval at the same level and the one that the permutations allow, which excludes 0 in the same way. Welch's
+Welch's interval at the same level and that of the permutations, which excludes 0 in the same way. Welch's
 interval alone has too little coverage in small groups of skewed numbers, whose spread is small if their mean is low,
 and the permutations alone if spreads differ. So a finding needs both, and Welch's ends are moved towards the long
 tail.
@@ -82,9 +82,9 @@ class StratifiedGroups:
     @property
     def rates(self) -> tuple[Floats, Floats]:
         """Rates or means of the groups and of their comparison groups, averaged over strata, shape (groups,)."""
-        own = self.total / np.maximum(self.size, 1)
-        others = self.rest_totals / np.maximum(self.rest, 1)
-        return (self.weights * own).sum(axis=-1), (self.weights * others).sum(axis=-1)
+        rate = self.total / np.maximum(self.size, 1)
+        rest_rate = self.rest_totals / np.maximum(self.rest, 1)
+        return (self.weights * rate).sum(axis=-1), (self.weights * rest_rate).sum(axis=-1)
 
     def at(self, rows: Integers) -> StratifiedGroups:
         """Select some of the groups."""
@@ -222,21 +222,21 @@ def adjusted_intervals(
     low, high = _welch_interval(groups, 2 * float(normal_cdf(reach)) - 1)
     shift = _skewness_shift(groups, reach, skewness)
     low, high = low + np.minimum(shift, 0), high + np.maximum(shift, 0)
-    own, others = groups.rates
-    gap, permuted = own - others, reach * groups.gap_deviation
+    rate, rest_rate = groups.rates
+    gap, permuted = rate - rest_rate, reach * groups.gap_deviation
     below, above = np.maximum(gap - low, permuted), np.maximum(high - gap, permuted)
     return gap - below / tails.scale_above, gap + above / tails.scale_below
 
 
 def approximate_intervals(groups: StratifiedGroups, critical: float) -> IntervalEnds:
     """Approximate the adjusted intervals by fast textbook intervals, which show where exact ones are needed."""
-    own, others = groups.rates
+    rate, rest_rate = groups.rates
     parts = [
         np.maximum(squares / np.maximum(n, 1) - (total / np.maximum(n, 1)) ** 2, 0.0) / np.maximum(n, 1)
         for n, total, squares in _sides(groups)
     ]
     half = critical * np.sqrt((groups.weights**2 * (parts[0] + parts[1])).sum(axis=-1))
-    return own - others - half, own - others + half
+    return rate - rest_rate - half, rate - rest_rate + half
 
 
 def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
@@ -262,12 +262,12 @@ def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds
     """Compute Welch's interval for a gap of means; over strata, the normal one from their variances."""
     sides = _sample_sides(groups)
     if groups.size.shape[-1] == 1:
-        first, second = (SampleMoments(*(part[:, 0] for part in side)) for side in sides)
-        return welch_interval(first, second, confidence, upper=groups.width)
-    own, others = groups.rates
+        inside, outside = (SampleMoments(*(part[:, 0] for part in side)) for side in sides)
+        return welch_interval(inside, outside, confidence, upper=groups.width)
+    rate, rest_rate = groups.rates
     error = sum(variance / n for _, variance, n in sides)
     half = normal_quantile(confidence) * np.sqrt((groups.weights**2 * error).sum(axis=-1))
-    return np.maximum(own - others - half, -groups.width), np.minimum(own - others + half, groups.width)
+    return np.maximum(rate - rest_rate - half, -groups.width), np.minimum(rate - rest_rate + half, groups.width)
 
 
 def _sides(groups: StratifiedGroups) -> tuple[tuple[Floats, Floats, Floats], tuple[Floats, Floats, Floats]]:
@@ -294,10 +294,10 @@ def _skewness_shift(groups: StratifiedGroups, reach: float, skewness: Floats) ->
     2.6; the term of the kurtosis, which shortens it, is left out). The skewness of single numbers is that of all
     people, because a small sample underestimates its own.
     """
-    (_, own, n), (_, others, m) = _sample_sides(groups)
+    (_, variance, n), (_, rest_variance, m) = _sample_sides(groups)
     weights = groups.weights
-    error = np.sqrt((weights**2 * (own / n + others / m)).sum(axis=-1))
-    third = (weights**3 * skewness * (own**1.5 / n**2 - others**1.5 / m**2)).sum(axis=-1)
+    error = np.sqrt((weights**2 * (variance / n + rest_variance / m)).sum(axis=-1))
+    third = (weights**3 * skewness * (variance**1.5 / n**2 - rest_variance**1.5 / m**2)).sum(axis=-1)
     skew = _divide_or_zero(third, error**3)
     linear, quadratic = (2 * reach**2 + 1) / 6, 5 * reach * (4 * reach**2 - 1) / 72
     return np.asarray(error * skew * (linear + quadratic * np.abs(skew)))
@@ -320,11 +320,11 @@ def compare_weighted(table: CellTable, inside: Floats, everybody: Floats) -> Str
         everybody: The same sums over each group and its comparison group together. Broadcasts with ``inside``.
     """
     everybody = np.broadcast_to(everybody, inside.shape)
-    # If nobody is outside, the difference of the sums is a rounding error.
+    # If no one is outside, the difference of the sums is a rounding error.
     outside = np.where((everybody[0] > inside[0]), everybody - inside, 0.0)
-    own, others = (_effective_side(side, everybody, counted=table.counted) for side in (inside, outside))
-    both = (own[0] + others[0], own[1] + others[1], own[2] + others[2])
-    return StratifiedGroups(*own, both, table.counted, table.width, (inside[0], everybody[0]))
+    own_side, rest_side = (_effective_side(side, everybody, counted=table.counted) for side in (inside, outside))
+    both = (own_side[0] + rest_side[0], own_side[1] + rest_side[1], own_side[2] + rest_side[2])
+    return StratifiedGroups(*own_side, both, table.counted, table.width, (inside[0], everybody[0]))
 
 
 def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[Floats, Floats, Floats]:
@@ -428,20 +428,20 @@ def sample_permutation_null(
     limit: TimeLimit = NEVER,
     progress: Callable[[float], None] | None = None,
 ) -> PermutationNull:
-    """Permute the outcomes until the time limit; an interrupt keeps the permutations done so far."""
+    """Permute the outcomes until the time limit. An interrupt keeps the completed permutations."""
     maxima: list[Floats] = []
-    done = 0
+    completed = 0
     stopped = None
     try:
-        while done < permutations:
-            if done > 0 and limit.passed():
+        while completed < permutations:
+            if completed > 0 and limit.passed():
                 stopped = "time"
                 break
-            number = min(PERMUTATIONS_AT_ONCE, permutations - done)
+            number = min(PERMUTATIONS_AT_ONCE, permutations - completed)
             maxima.append(largest(table.permute_sums(number, rng).T.astype(np.float32)))
-            done += number
+            completed += number
             if progress is not None:
-                progress(done / permutations)
+                progress(completed / permutations)
     except KeyboardInterrupt:
         stopped = "user"
     return PermutationNull(np.concatenate(maxima) if maxima else np.zeros(0), stopped)
@@ -457,7 +457,7 @@ def largest_gap_to_rest(tails: TailCorrection, inside: Callable[[slice], Boolean
     """
     number = len(tails.expected)
     rows = max(1, MOST_ENTRIES // max(cells, PERMUTATIONS_AT_ONCE))
-    blocks = [slice(first, min(first + rows, number)) for first in range(0, number, rows)]
+    blocks = [slice(start, min(start + rows, number)) for start in range(0, number, rows)]
     cached = [inside(block).astype(np.float32) for block in blocks] if len(blocks) <= 8 else None
     expected, above, below = (
         factor[:, None].astype(np.float32) for factor in (tails.expected, tails.above, -tails.below)

@@ -215,18 +215,18 @@ class MinimumSizes:
         """Minimum for rule sets that were not requested."""
         return max(self.share, self.people)
 
-    def accept(self, size: Floats, rest: Floats) -> Booleans:
+    def accept(self, inside: Floats, outside: Floats) -> Booleans:
         """Compute which rule sets that were not requested are large enough."""
-        return np.asarray((size >= self.candidate) & (rest >= self.candidate))
+        return np.asarray((inside >= self.candidate) & (outside >= self.candidate))
 
-    def reason(self, size: float, rest: float, *, effective: bool = False) -> str | None:
+    def reason(self, inside: float, outside: float, *, effective: bool = False) -> str | None:
         """Describe why a requested rule set is too small. None if it is not.
 
         Args:
             size, rest: People inside and outside.
             effective: Whether these are effective sizes of weighted people.
         """
-        for count, where in ((size, "in the subgroup"), (rest, "in the rest")):
+        for count, where in ((inside, "in the subgroup"), (outside, "in the rest")):
             if count < self.people and effective:
                 return f"the effective size is {count:.1f} {where}, below {self.people}"
             if count < self.people:

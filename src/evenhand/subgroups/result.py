@@ -122,8 +122,8 @@ class MeasuredNumber(ResultPart):
 
     def describe(self) -> str:
         """Describe the number and the direction that people want."""
-        wanted = {"higher": "; people want it to be high", "lower": "; people want it to be low"}
-        return f"{self.name} is a number{f' in {self.unit}' if self.unit else ''}{wanted.get(self.favourable, '')}"
+        directions = {"higher": "; people want it to be high", "lower": "; people want it to be low"}
+        return f"{self.name} is a number{f' in {self.unit}' if self.unit else ''}{directions.get(self.favourable, '')}"
 
     def describe_level(self) -> str:
         """Describe the level, such as ``premium above 450 EUR``."""
@@ -216,7 +216,7 @@ class SubgroupResult(Result):
         interrupted: Whether an interrupt or the time limit ended the search early.
         linear: Group of the linear auditor, which no rules describe.
         queries: Number of rows sent to the model in all.
-        noise: How often the model disagreed with itself. None if it was not queried twice.
+        noise: Rate at which the model disagreed with itself. None if it was not queried twice.
         repeats: Number of answers per person, of which the majority counts (of scores the mean).
         notes: Notes for readers.
     """

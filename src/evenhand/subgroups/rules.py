@@ -49,11 +49,11 @@ class Range(ResultPart):
         return f"{self.low:.10g} to {'' if self.closed else 'under '}{self.high:.10g}"
 
     def contains(self, number: float) -> bool:
-        """Check whether a number lies in the range."""
+        """Check whether the range contains a number."""
         return bool(self.contains_each(np.array(number)))
 
     def contains_each(self, numbers: Floats) -> Booleans:
-        """Check which numbers lie in the range."""
+        """Check which numbers the range contains."""
         above = np.ones(numbers.shape, dtype=np.bool_) if self.low is None else numbers >= self.low
         high = np.inf if self.high is None else self.high
         return np.asarray(above & (numbers <= high if self.closed else numbers < high))
@@ -100,8 +100,8 @@ def _describe_rule(rule: Rule, values: tuple[str, ...]) -> str:
     return _join(rule, "or")
 
 
-def _join(values: Sequence[str], last: str) -> str:
-    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {last} {values[-1]}"
+def _join(values: Sequence[str], conjunction: str) -> str:
+    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {conjunction} {values[-1]}"
 
 
 def refines_rules(rules: Mapping[str, Rule], wider: Mapping[str, Rule]) -> bool:

@@ -44,9 +44,9 @@ def find_occupied_cells(codes: Integers, counts: Integers | None = None) -> Occu
             different, key = np.unique(key, return_inverse=True)
             largest = len(different)
         key, largest = key * size + column, largest * size
-    _, first, of = np.unique(key, return_index=True, return_inverse=True)
-    sizes = np.bincount(of, weights=counts, minlength=len(first)).astype(np.int64)
-    return OccupiedCells(codes[first], of.astype(np.int64), sizes)
+    _, positions, of = np.unique(key, return_index=True, return_inverse=True)
+    sizes = np.bincount(of, weights=counts, minlength=len(positions)).astype(np.int64)
+    return OccupiedCells(codes[positions], of.astype(np.int64), sizes)
 
 
 def sum_rule_sets(family: RuleSetFamily, cells: OccupiedCells, weights: Floats) -> Floats:
@@ -212,12 +212,12 @@ class CellTable:
         """
         size, everybody = sums(None), self.totals[0]
         part = (size > 0) & (size < everybody) if self.strata > 1 else np.ones(size.shape, dtype=bool)
-        rest = everybody - size
+        outside = everybody - size
         if self.weights is not None:
             total, squares = (sums(moment) for moment in self.moments[1:3])
             size = kish_size(total, squares)
-            rest = np.where(rest > 0, kish_size(*(self.total_moments[1:3, None] - [total, squares])), 0.0)
-        return np.where(part, size, 0.0).sum(axis=1), np.where(part, rest, 0.0).sum(axis=1)
+            outside = np.where(outside > 0, kish_size(*(self.total_moments[1:3, None] - [total, squares])), 0.0)
+        return np.where(part, size, 0.0).sum(axis=1), np.where(part, outside, 0.0).sum(axis=1)
 
     def spread_over_strata(self, per_cell: Floats) -> Floats:
         """Spread a number per occupied cell over the strata, shape (strata, cells)."""

@@ -49,22 +49,22 @@ CONTROLS = {
 """Guarantees of the multiple-testing corrections."""
 
 NOISY = (
-    "Rates are of {answers} for each person. Tests and intervals below allow for this noise: it is independent of who "
-    "a person is, so a subgroup that is significant is decided differently on average, whatever one answer says."
+    "Rates are of {answers} for each person. Tests and intervals below account for this noise: it is independent "
+    "between people, so a significant subgroup is decided differently on average."
 )
 NOISY_TEXTS = (
-    "Rates are of one answer for each text. Tests and intervals below allow for this noise: it is independent of what "
-    "a text says. Labels that change with the words count only if they repeat when both texts are asked about again."
+    "Rates are of one answer for each text. Tests and intervals below account for this noise: it is independent "
+    "between texts. Labels that change with the words only count if both texts get the same labels again."
 )
 
 EXPLAINED = (
-    "the clearest subgroup, whose standardised gap is the largest, is shown first; under it stands every other whose "
-    "gap is not significant, or within the margin, among the people inside the one shown and among those outside it; "
-    "of those left the clearest is shown next, and so on"
+    "the clearest subgroup, with the largest standardised gap, is listed first; it explains every other subgroup whose "
+    "gap is not significant, or within the margin, among the people inside it and among the people outside it; the "
+    "clearest of the remaining subgroups is listed next, and so on"
 )
 WEIGHTED = (
-    "rates, gaps and intervals are weighted, by effective sizes on both sides, and what chance alone shows is drawn "
-    "with these weights; a subgroup needs its smallest number in effective size; people are counted without weights"
+    "rates, gaps and intervals are weighted, with effective sizes on both sides, and the null distribution is "
+    "simulated with these weights; minimum sizes apply to effective sizes; numbers of people are unweighted"
 )
 
 LISTED = 15
@@ -77,7 +77,7 @@ MOST = 100
 """Maximum number of subgroups in a page's table. The JSON contains all."""
 
 CHILDREN = 3
-"""Maximum number of drawn subgroups under the one that explains them."""
+"""Maximum number of drawn subgroups that another one explains."""
 
 
 # Terms.
@@ -105,9 +105,9 @@ def estimate_kind(result: SubgroupResult) -> Kind:
 
 def comparison_group(result: SubgroupResult) -> str:
     """Describe the group that subgroups are compared with."""
-    others = "everyone else" if result.against == "rest" else "the best treated other group"
-    others = "the texts it is compared with" if is_about_texts(result) else others
-    return f"{others} with {result.per} alike" if result.per else others
+    comparison = "everyone else" if result.against == "rest" else "the best treated other group"
+    comparison = "the texts it is compared with" if is_about_texts(result) else comparison
+    return f"{comparison} with {result.per} alike" if result.per else comparison
 
 
 def direction_words(result: SubgroupResult) -> tuple[str, str]:
@@ -195,19 +195,19 @@ def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None
         label: The favourable label.
     """
     if isinstance(result, TextSubgroupResult):
-        members, others = _text_sides(result, finding)
+        members, comparison = _text_sides(result, finding)
         label = result.favourable
     else:
-        members, others = _people_sides(result, finding, label)
+        members, comparison = _people_sides(result, finding, label)
     own, theirs = (format_rate(result, rate, unit=True) for rate in (finding.rate, finding.rest_rate))
     if is_counted(result):
         if result.number is not None:
             event = f"have {result.number.describe_level()}"
         else:
             event = EVENTS[result.measure][is_about_texts(result)].format(label=label or "the favourable label")
-        sentence = f"of {members}, {own} {event}; of {others} {theirs}."
+        sentence = f"of {members}, {own} {event}; of {comparison} {theirs}."
     else:
-        sentence = f"the {_rate_name(result)} of {members} is {own}; of {others} {theirs}."
+        sentence = f"the {_rate_name(result)} of {members} is {own}; of {comparison} {theirs}."
     weighted = f"weighted by {result.weights}, " if result.weights else ""
     alike = f"with {result.per} alike, " if result.per else ""
     sentence = weighted + alike + sentence
@@ -228,8 +228,10 @@ def _text_sides(result: TextSubgroupResult, finding: Finding) -> tuple[str, str]
         return f"{finding.size:,} texts made to speak of {finding.words}", "the same texts about others"
     if finding.samples is not None:
         return f"{finding.samples:,} samples made to speak of {finding.words}", "samples about others"
-    others = f"{finding.rest:,} about others" if result.compared == "others" else f"the {finding.rest:,} other texts"
-    return f"{finding.size:,} texts that speak of {finding.words}", others
+    comparison = (
+        f"{finding.rest:,} about others" if result.compared == "others" else f"the {finding.rest:,} other texts"
+    )
+    return f"{finding.size:,} texts that speak of {finding.words}", comparison
 
 
 def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
@@ -243,22 +245,22 @@ def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
 
 
 def added_rules(result: SubgroupResult, finding: Finding) -> str:
-    """Describe a finding relative to the one that explains it: ``and age 60 or more``."""
+    """Describe a finding relative to its explanation: ``and age 60 or more``."""
     if finding.under is None:
         return finding.words
-    shown = result.findings[finding.under]
-    if (finding.size, finding.rest) == (shown.rest, shown.size):
+    parent = result.findings[finding.under]
+    if (finding.size, finding.rest) == (parent.rest, parent.size):
         return f"the others: {finding.words}"
-    more = {name: rule for name, rule in finding.rules.items() if shown.rules.get(name) != rule}
-    return f"and {result.words(more)}" if more and refines_rules(finding.rules, shown.rules) else finding.words
+    more = {name: rule for name, rule in finding.rules.items() if parent.rules.get(name) != rule}
+    return f"and {result.words(more)}" if more and refines_rules(finding.rules, parent.rules) else finding.words
 
 
 def describe_tested(result: SubgroupResult) -> str:
     """Describe the tested subgroups and the guarantee of the correction, after their number."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
-    drawn = "permutations" if result.weights is None else "multipliers of the weights"
-    promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %", drawn=drawn)
+    draws = "permutations" if result.weights is None else "multipliers of the weights"
+    promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %", drawn=draws)
     floor = f"{100 * result.support:.6g} % of them or " if result.support else ""
     return (
         f"different subgroups, out of {result.rule_sets:,} rule sets (the others describe the same "
@@ -292,28 +294,28 @@ def describe_unknown(result: SubgroupResult) -> str:
 # Selection.
 
 
-def select_findings(result: SubgroupResult, most: int | None = None) -> list[Finding]:
+def select_findings(result: SubgroupResult, max_findings: int | None = None) -> list[Finding]:
     """Select the first findings that no other explains, in their order.
 
-    If there are too many, those worse off and those better off each get at most half of the places, or those that the
-    other does not need.
+    If there are too many, subgroups worse off and better off each get at most half of the places, and the places that
+    the others do not need.
     """
     own = [finding for finding in result.findings if finding.under is None]
-    if most is None:
+    if max_findings is None:
         return own
     worse = [finding for finding in own if finding.found and result.is_worse(finding)]
     better = sum(finding.found for finding in own) - len(worse)
-    left_out = {id(finding) for finding in worse[max(most // 2, most - better) :]}
-    return [finding for finding in own if id(finding) not in left_out][:most]
+    left_out = {id(finding) for finding in worse[max(max_findings // 2, max_findings - better) :]}
+    return [finding for finding in own if id(finding) not in left_out][:max_findings]
 
 
-def nest_findings(result: SubgroupResult, most: int | None = None) -> list[tuple[Finding, int]]:
+def nest_findings(result: SubgroupResult, max_children: int | None = None) -> list[tuple[Finding, int]]:
     """List findings with their depth, each followed by the first ``most`` of those it explains."""
     tree = result.tree()
     return [
         (result.findings[position], depth)
         for top in tree.get(None, [])
-        for position, depth in ((top, 0), *((child, 1) for child in tree.get(top, [])[:most]))
+        for position, depth in ((top, 0), *((child, 1) for child in tree.get(top, [])[:max_children]))
     ]
 
 
@@ -341,7 +343,7 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
         yield Heading("Where the gaps sit", level, "nesting", detail=True)
         yield from _nesting_blocks(result)
     if result.judged:
-        yield Heading("Asked about", level, "judged")
+        yield Heading("Requested subgroups", level, "judged")
         yield _judged_table(result, label)
 
 
@@ -385,7 +387,7 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
             answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
             blocks.append(result.noise.caution(NOISY.format(answers=answers)))
     if result.interrupted:
-        blocks.append(Note("This search was stopped. It holds what was found before.", "caution"))
+        blocks.append(Note("This search was stopped early. The results hold for the work done.", "caution"))
     blocks += [
         Text(finding_sentence(result, finding, label), role="finding") for finding in select_findings(result)[:1]
     ]
@@ -410,16 +412,17 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
 
 def _gap_caption(result: SubgroupResult) -> str:
     worse, better = direction_words(result)
-    others = comparison_group(result)
+    comparison = comparison_group(result)
     return (
-        f"Gap to {others} in the {describe_rate(result)}, in {gap_unit(result)}, with its {_interval_name(result)}. "
-        f"Orange circles: {worse}. Blue diamonds: {better}. Hollow and grey: not significant, or within the margin. "
-        f"Dashed lines: the margin. Numbers beside: how many {member_noun(result)}, and the "
-        f"{'rate' if is_counted(result) else 'mean'} of the subgroup against that of {others}."
+        f"Gap to {comparison} in the {describe_rate(result)}, in {gap_unit(result)}, with its "
+        f"{_interval_name(result)}. Orange circles: {worse}. Blue diamonds: {better}. Hollow and grey: not "
+        "significant, or within the margin. Dashed lines: the margin. Numbers on the right: number of "
+        f"{member_noun(result)}, and the {'rate' if is_counted(result) else 'mean'} of the subgroup against that of "
+        f"{comparison}."
     )
 
 
-def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: int, label: str | None) -> Table:
+def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first_rank: int, label: str | None) -> Table:
     kind, nouns = estimate_kind(result), member_noun(result)
     columns = (
         Column("rank", numeric=True),
@@ -431,7 +434,7 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: i
         Column("subgroup"),
     )
     rows = []
-    for rank, finding in enumerate(findings, first + 1):
+    for rank, finding in enumerate(findings, first_rank + 1):
         words = finding.words
         if finding.explains:
             words += f" (explains {format_count(finding.explains, 'other finding', 'other findings')})"
@@ -459,8 +462,8 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first: i
 def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
     nouns, kind = member_noun(result), estimate_kind(result)
     yield Text(
-        f"A subgroup stands under the one that explains it: once it is known who belongs to that one and to those "
-        f"shown before it, nothing significant is left of its gap. All is {kind}."
+        f"Subgroups are listed under their explanation: among people inside it and among people outside it, no "
+        f"significant gap is left. All numbers are {kind}."
     )
     in_people = is_counted(result) and result.weights is None
     columns = [Column("subgroup"), Column(nouns, numeric=True), Column(f"gap, {gap_unit(result)}", numeric=True)]
@@ -495,7 +498,7 @@ def _judged_table(result: SubgroupResult, label: str | None) -> Table:
         Column("subgroup"),
         Column(member_noun(result), numeric=True),
         Column("outside", numeric=True),
-        Column("what can be said"),
+        Column("result"),
     )
     rows = tuple(
         TableRow(
@@ -504,7 +507,7 @@ def _judged_table(result: SubgroupResult, label: str | None) -> Table:
         )
         for judged in result.judged
     )
-    return Table(f"Subgroups that were asked about, {estimate_kind(result)}", columns, rows)
+    return Table(f"Requested subgroups, {estimate_kind(result)}", columns, rows)
 
 
 def _describe_judged(result: SubgroupResult, judged: Finding | RefusedRuleSet, label: str | None) -> str:
@@ -520,10 +523,10 @@ def _next_step(result: SubgroupResult) -> str:
     if not result.found:
         return "none of those tested is significant; more data or a lower --support would show smaller ones"
     if is_about_texts(result):
-        return "see whether the same texts fare otherwise with other words: that is the model\u2019s own doing"
+        return "see whether the same texts get other labels with other words, which only the model causes"
     errors = f"the errors (--measure {'false-negative' if result.number is None else 'residual'}), "
-    asked = "" if result.measure in ("residual", "absolute-error") else errors
-    return f"see what explains the gap: {asked}the gap within the values of another attribute (--per NAME)"
+    errors_step = "" if result.measure in ("residual", "absolute-error") else errors
+    return f"see what explains the gap: {errors_step}the gap within the values of another attribute (--per NAME)"
 
 
 def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
@@ -534,8 +537,8 @@ def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
         if effect.found and effect.under is None
     ] or [f"None of {len(result.effects):,} groups makes a significant difference."]
     yield Text(
-        "Nothing but the words by which a text says who somebody is was changed: what then differs is the "
-        "model\u2019s own doing. All is observed on the texts asked about.",
+        "Only the words that name a group were changed, so the model alone causes these differences. All numbers are "
+        "observed on the texts sent to the model.",
         tuple(sentences[:LISTED]),
     )
 

@@ -1,7 +1,7 @@
 """Depth-first search of families that are too large for one count cube, with permutations of the outcome.
 
 Rule sets are processed by the attributes that they constrain, fewest attributes first. The last few attributes of a
-combination are counted together, as a cube of their own (``kernel``). The rules of the attributes before are
+combination are counted together, in a separate cube (``kernel``). The rules of the attributes before are
 enumerated, and rules with too few people are not refined. Each cube is counted for the observed outcomes and for every
 permutation, which gives the largest standardised gap of each permutation. A second pass ranks the rule sets by the
 resulting critical value. Cubes are independent, so threads process them in parallel; the result does not depend on the
@@ -66,11 +66,11 @@ class DepthFirstResult:
             The maxima and their consequences hold for these only.
         passed: Number of rule sets that are large enough.
         tested: Number of distinct groups of people among them.
-        counted: Whether ``tested`` and ``standing`` are exact. Beyond ``top.LIMIT``, they are estimated to 0.1 %.
+        counted: Whether ``tested`` and ``significant`` are exact. Beyond ``top.LIMIT``, they are estimated to 0.1 %.
         maxima: Largest absolute standardised gap of all tested rule sets in each permutation, (permutations,); zeros
             if no rule set is large enough.
         critical: Standard errors beyond which a gap is significant.
-        standing: Number of significant groups: beyond ``critical``, and possibly as large as the margin.
+        significant: Number of significant groups: beyond ``critical``, and possibly as large as the margin.
         top: Groups with the largest standardised gaps.
         stop: ``done``, or the reason for stopping early: ``time`` or ``user``.
     """
@@ -82,7 +82,7 @@ class DepthFirstResult:
     counted: bool
     maxima: Floats
     critical: float
-    standing: int
+    significant: int
     top: TopGroups
     stop: StopReason
 
@@ -92,7 +92,7 @@ class DepthFirstConfig:
     """Settings of a depth-first search.
 
     Attributes:
-        least, least_rest: Minimum numbers of people inside and outside a rule set.
+        min_inside, min_outside: Minimum numbers of people inside and outside a rule set.
         confidence: Probability of no false finding if outcomes are unrelated to groups.
         critical: Critical value, instead of the one from the confidence level and the maxima.
         margin: Gaps that are certainly smaller are not significant.
@@ -102,8 +102,8 @@ class DepthFirstConfig:
         seed: Seed of the random keys that identify groups of people.
     """
 
-    least: int
-    least_rest: int
+    min_inside: int
+    min_outside: int
     confidence: float = 0.95
     critical: float | None = None
     margin: float = 0.0
@@ -134,28 +134,30 @@ def search_depth_first(
     progress(0.0)
     for block in outcomes.blocks[:1]:
         compile_kernels(block.dtype)
-    floors = KernelFloors(max(config.least, 1), config.least_rest)
-    plan = CubePlan(family, table.cells, floors.least)
+    floors = KernelFloors(max(config.min_inside, 1), config.min_outside)
+    plan = CubePlan(family, table.cells, floors.min_inside)
     workspaces = [
         _ThreadWorkspace(family, table, outcomes, plan, floors, config.keep, config.seed)
         for _ in range(config.jobs or _processor_count())
     ]
-    tested, significant = DistinctKeyCounter(), DistinctKeyCounter()
+    tested_keys, significant_keys = DistinctKeyCounter(), DistinctKeyCounter()
 
     def permute(workspace: _ThreadWorkspace, part: CubePart) -> None:
         passed, _ = workspace.observe(part, RANK_NOTHING)
         workspace.passed += len(passed)
-        tested.add(passed)
+        tested_keys.add(passed)
         workspace.permute(part)
 
-    first = _ParallelPass(plan.parts(), config.limit.share(PERMUTATION_SHARE))
+    permutation_pass = _ParallelPass(plan.parts(), config.limit.share(PERMUTATION_SHARE))
     total = max(family.size, 1)
-    stop = first.run(permute, workspaces, lambda: progress(PERMUTATION_SHARE * first.settled / total))
+    stop = permutation_pass.run(
+        permute, workspaces, lambda: progress(PERMUTATION_SHARE * permutation_pass.settled / total)
+    )
     maxima = np.max([workspace.best for workspace in workspaces], axis=0).ravel()[: outcomes.permutations]
     maxima = maxima.astype(np.float64)
     critical = critical_value(maxima, config.confidence) if config.critical is None else config.critical
     # Threads finish the parts that they have begun, so that the counted parts are the first ones.
-    second = _ParallelPass(islice(plan.parts(), first.taken), NEVER)
+    ranking_pass = _ParallelPass(islice(plan.parts(), permutation_pass.taken), NEVER)
     ranking = Ranking(float(critical), float(config.margin), -math.inf)
 
     threshold = -math.inf
@@ -164,26 +166,26 @@ def search_depth_first(
         # Scores below the lowest one in the full list of any thread need not be listed. A race between threads can only
         # make the threshold too low, which lists more.
         nonlocal threshold
-        significant.add(workspace.observe(part, ranking._replace(threshold=threshold))[1])
+        significant_keys.add(workspace.observe(part, ranking._replace(threshold=threshold))[1])
         threshold = max(threshold, workspace.lowest)
 
-    settled = max(first.settled, 1)
-    second.run(
+    settled = max(permutation_pass.settled, 1)
+    ranking_pass.run(
         rank,
         workspaces,
-        lambda: progress(PERMUTATION_SHARE + (1 - PERMUTATION_SHARE) * second.settled / settled),
+        lambda: progress(PERMUTATION_SHARE + (1 - PERMUTATION_SHARE) * ranking_pass.settled / settled),
     )
-    (number_tested, tested_exactly), (standing, exactly) = tested.distinct(), significant.distinct()
+    (tested, tested_exactly), (significant, exactly) = tested_keys.distinct(), significant_keys.distinct()
     progress(1.0)
     return DepthFirstResult(
         rule_sets=family.size,
-        looked_at=first.settled,
+        looked_at=permutation_pass.settled,
         passed=sum(workspace.passed for workspace in workspaces),
-        tested=number_tested,
+        tested=tested,
         counted=tested_exactly and exactly,
         maxima=maxima,
         critical=critical,
-        standing=standing,
+        significant=significant,
         top=rank_top(merge_top([workspace.top for workspace in workspaces], config.keep)),
         stop=stop,
     )
@@ -219,8 +221,8 @@ class _ParallelPass:
             running = {pool.submit(self._work, process, workspace) for workspace in workspaces}
             try:
                 while running:
-                    done, running = wait(running, timeout=POLL_SECONDS, return_when=FIRST_EXCEPTION)
-                    for future in done:
+                    finished, running = wait(running, timeout=POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                    for future in finished:
                         future.result()
                     report()
             except BaseException as error:
@@ -276,7 +278,7 @@ class _ThreadWorkspace:
         self._leaves = LeafExpectations(above, below, pivot, fraction, np.zeros(nodes, dtype=np.uint8))
         self._rule_sets = ObservedRuleSets(
             key=np.zeros(leaves, dtype=np.uint64),
-            standing=np.zeros(leaves, dtype=np.uint64),
+            significant=np.zeros(leaves, dtype=np.uint64),
             leaf=np.zeros(leaves, dtype=np.int64),
             score=np.zeros(leaves),
             listed=np.zeros(leaves, dtype=np.uint64),
@@ -311,7 +313,7 @@ class _ThreadWorkspace:
         )
         if listed:
             self._list(part, listed)
-        return self._rule_sets.key[:passed], self._rule_sets.standing[:significant]
+        return self._rule_sets.key[:passed], self._rule_sets.significant[:significant]
 
     def permute(self, part: CubePart) -> None:
         """Count every permutation of a part, directly after ``observe``."""
@@ -362,8 +364,8 @@ def list_candidates(family: RuleSetFamily, table: CellTable, result: DepthFirstR
     )
     rows = max(1, ENTRIES // len(weights))
     sums = [
-        cells_of_rule_sets(family, table.cells, chosen[first : first + rows]) @ weights
-        for first in range(0, max(len(chosen), 1), rows)
+        cells_of_rule_sets(family, table.cells, chosen[start : start + rows]) @ weights
+        for start in range(0, max(len(chosen), 1), rows)
     ]
     size, total, squares = np.split(np.concatenate(sums), 3, axis=1)
     return CandidateRuleSets(chosen, size, total, squares, result.top["copies"])
@@ -430,8 +432,8 @@ def permute_outcomes(table: CellTable, permutations: int, rng: np.random.Generat
     kind = np.float32 if not table.counted or largest > 65535 else np.uint16 if largest > 255 else np.uint8
     step = max(1, PERMUTED_AT_ONCE // max(len(usual), 1))
     blocks: list[NDArray[np.generic]] = []
-    for first in range(0, permutations, LANES):
-        number = min(LANES, permutations - first)
+    for start in range(0, permutations, LANES):
+        number = min(LANES, permutations - start)
         block: NDArray[Any] = np.zeros((len(usual), LANES), dtype=kind)
         for lane in range(0, number, step):
             sums = table.permute_sums(min(step, number - lane), rng)

@@ -26,7 +26,7 @@ class RuleTraversal(NamedTuple):
     """Traversal of the rule sets over some attributes.
 
     Attributes:
-        first, steps: Offset and number of each attribute's steps, (axes,) int64.
+        offset, steps: Offset and number of each attribute's steps, (axes,) int64.
         operation, cell: Whether to start with, add or subtract the slab of a cell, (all steps,) int64.
         rule: Rule that is then reached, or -1 between rules, (all steps,) int64.
         span: Cells of the cube of the attributes from the i-th on, (axes + 1,) int64.
@@ -34,7 +34,7 @@ class RuleTraversal(NamedTuple):
         node: Offset of the flags of partial rule sets over the first i attributes, (axes + 1,) int64.
     """
 
-    first: Integers
+    offset: Integers
     steps: Integers
     operation: Integers
     cell: Integers
@@ -63,8 +63,8 @@ class StratumMoments(NamedTuple):
 class KernelFloors(NamedTuple):
     """Minimum numbers of people inside and outside a rule set. Strata with an empty side do not count."""
 
-    least: int
-    least_rest: int
+    min_inside: int
+    min_outside: int
 
 
 class Ranking(NamedTuple):
@@ -86,14 +86,14 @@ class ObservedRuleSets(NamedTuple):
 
     Attributes:
         key: Key of each rule set that is large enough: the sum of its people's random keys, uint64.
-        standing: Keys of the significant ones, uint64.
+        significant: Keys of the significant ones, uint64.
         leaf: Position of each listed rule set among all steps, int64.
         score: Its absolute standardised gap, float64.
         listed: Its key, uint64.
     """
 
     key: NDArray[np.uint64]
-    standing: NDArray[np.uint64]
+    significant: NDArray[np.uint64]
     leaf: Integers
     score: Floats
     listed: NDArray[np.uint64]
@@ -158,19 +158,19 @@ def expected_counts(size, start, strata):
     mean, variance, third, weight = 0.0, 0.0, 0.0, 0.0
     for s in range(strata.people.shape[0]):
         n, people = size[start + s], strata.people[s]
-        rest = people - n
+        outsiders = people - n
         mean += n * strata.mean[s]
-        if n == 0 or rest == 0:
+        if n == 0 or outsiders == 0:
             continue
         inside += n
-        outside += rest
-        share = np.float64(n) * rest / people
+        outside += outsiders
+        share = np.float64(n) * outsiders / people
         own = share * strata.variance[s]
         weight += share
         variance += own
         if people > 2:
             skewness = strata.skewness[s] * (people - 2 * n) * np.sqrt(people - 1.0) / (people - 2)
-            third += skewness / np.sqrt(np.float64(n) * rest) * own * np.sqrt(own)
+            third += skewness / np.sqrt(np.float64(n) * outsiders) * own * np.sqrt(own)
     if variance <= 0:
         return inside, outside, mean, 0.0, 0.0, weight
     # Cornish and Fisher (1938): the quantile of a skewed sum at z is z + skewness * (z^2 - 1) / 6. Scaling by FAR over
@@ -182,7 +182,7 @@ def expected_counts(size, start, strata):
 
 
 @_compile
-def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
+def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, rule_sets):
     """Traverse all rule sets with the observed outcomes.
 
     Args:
@@ -190,29 +190,29 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
         floors, ranking: Minimum sizes, and criteria of significant and listed rule sets.
         strata: Moments of all people.
         counts: Work arrays. The first cube of each is filled.
-        leaves, seen: Expectations and rule sets, which are filled.
+        leaves, rule_sets: Expectations and rule sets, which are filled.
 
     Returns:
         Number of rule sets that are large enough, of significant ones, and of listed ones.
     """
     size, amount, key = counts
-    axes, number = walk.first.shape[0], strata.people.shape[0]
+    axes, number = walk.offset.shape[0], strata.people.shape[0]
     position = np.zeros(axes, np.int64)
     node = np.zeros(axes + 1, np.int64)
     leaves.above[: np.prod(walk.steps)] = 0
     leaves.alive[: walk.node[axes] + 1] = 0
-    level, passed, standing, listed = 0, 0, 0, 0
+    level, passed, significant, listed = 0, 0, 0, 0
     # Depth first. Invariant: the cube at a level contains sizes, amounts and keys of all people who satisfy the chosen
     # rules on the attributes before it, by the cells of the attributes after it. Consecutive rules of an attribute
     # differ in one cell, so a rule set costs one addition or subtraction of a slab.
     while True:
         if position[level] == walk.steps[level]:
             if level == 0:
-                return passed, standing, listed
+                return passed, significant, listed
             level -= 1
             continue
         # node numbers partial rule sets in mixed radix: the digit of an attribute is its position among its steps.
-        step = walk.first[level] + position[level]
+        step = walk.offset[level] + position[level]
         node[level + 1] = node[level] * walk.steps[level] + position[level]
         position[level] += 1
         cells = walk.span[level + 1]
@@ -231,7 +231,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
             amount[target + c] += sign * amount[source + c]
             key[target + c] += np.uint64(sign) * key[source + c]
         # Adding rules only removes people, so that no refinement of a small rule set is large enough.
-        if walk.rule[step] < 0 or n < floors.least:
+        if walk.rule[step] < 0 or n < floors.min_inside:
             continue
         if level < axes - 1:
             leaves.alive[walk.node[level + 1] + node[level + 1]] = 1
@@ -239,7 +239,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
             position[level] = 0
             continue
         inside, outside, mean, above, below, weight = expected_counts(size, target * number, strata)
-        if inside < floors.least or outside < floors.least_rest:
+        if inside < floors.min_inside or outside < floors.min_outside:
             continue
         # Permuted counts are float32, which is exact for integers below 2^24. So an integer pivot is subtracted first,
         # without rounding if outcomes are counted, and then the fraction of the mean.
@@ -249,7 +249,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
         leaves.below[leaf] = below
         leaves.pivot[leaf] = pivot
         leaves.fraction[leaf] = mean - pivot
-        seen.key[passed] = key[target]
+        rule_sets.key[passed] = key[target]
         passed += 1
         # z = excess / deviation, corrected for skewness; gap = excess / weight; reach is the half width of its
         # interval.
@@ -259,12 +259,12 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, seen):
         gap = abs(excess) / weight if weight > 0 else 0.0
         reach = ranking.critical / (weight * scale) if weight > 0 and scale > 0 else 0.0
         if z > ranking.critical and gap + reach >= ranking.margin:
-            seen.standing[standing] = key[target]
-            standing += 1
+            rule_sets.significant[significant] = key[target]
+            significant += 1
         if z >= ranking.threshold:
-            seen.leaf[listed] = leaf
-            seen.score[listed] = z
-            seen.listed[listed] = key[target]
+            rule_sets.leaf[listed] = leaf
+            rule_sets.score[listed] = z
+            rule_sets.listed[listed] = key[target]
             listed += 1
 
 
@@ -281,15 +281,15 @@ def permute_rule_sets(walk, leaves, counts, best):
     # Westfall and Young's max-t (1993): best[lane] is the largest |z| over all rule sets for one permutation of the
     # outcomes, and the adjusted p-value of a rule set is the share of permutations with best >= its |z|. Sizes do not
     # change under permutation, so pivots and scales are those of the observed pass.
-    axes = walk.first.shape[0]
-    last = axes - 1
+    axes = walk.offset.shape[0]
+    deepest = axes - 1
     total = np.empty(LANES, np.float32)
     position = np.zeros(axes, np.int64)
     node = np.zeros(axes + 1, np.int64)
     level = 0
     while True:
-        if level == last:
-            _permute_last_attribute(walk, leaves, counts, total, best, node[last])
+        if level == deepest:
+            _permute_last_attribute(walk, leaves, counts, total, best, node[deepest])
             if level == 0:
                 return
             level -= 1
@@ -299,7 +299,7 @@ def permute_rule_sets(walk, leaves, counts, best):
                 return
             level -= 1
             continue
-        step = walk.first[level] + position[level]
+        step = walk.offset[level] + position[level]
         node[level + 1] = node[level] * walk.steps[level] + position[level]
         position[level] += 1
         wide = walk.span[level + 1] * LANES
@@ -328,9 +328,9 @@ def _permute_last_attribute(walk, leaves, counts, total, best, node):
     # Invariant: total[lane] is the sum of the outcome over the people of the last rule, in that permutation. The
     # standardised gap is excess * above or, below 0, -excess * leaves.below. Both factors are at least 0, so the larger
     # product is its absolute value, without a branch in the lanes.
-    last = walk.first.shape[0] - 1
-    start, steps = walk.first[last], walk.steps[last]
-    base = walk.start[last] * LANES
+    deepest = walk.offset.shape[0] - 1
+    start, steps = walk.offset[deepest], walk.steps[deepest]
+    base = walk.start[deepest] * LANES
     for s in range(steps):
         source = base + walk.cell[start + s] * LANES
         slab = counts[source : source + LANES]

@@ -72,11 +72,11 @@ class CubePlan:
     Args:
         family: Rule sets.
         cells: Occupied cells, whose first columns are the attributes of the family.
-        least: Minimum number of people in a rule set.
+        min_inside: Minimum number of people in a rule set.
     """
 
-    def __init__(self, family: RuleSetFamily, cells: OccupiedCells, least: int) -> None:
-        self._family, self._cells, self._least = family, cells, least
+    def __init__(self, family: RuleSetFamily, cells: OccupiedCells, min_inside: int) -> None:
+        self._family, self._cells, self._min_inside = family, cells, min_inside
         self._steps = [plan_steps(rules[1:]) for rules in family.rules]
         self._widths = [rules.shape[1] for rules in family.rules]
         # Membership of occupied cells in rules, shape (rules, occupied cells).
@@ -122,23 +122,23 @@ class CubePlan:
         return CubeTail(attributes, steps, build_traversal(steps, widths), place.astype(np.int64), rule_sets)
 
     def _choose_rules(
-        self, before: tuple[int, ...], rows: Integers, chosen: list[int], rule_sets: int
+        self, leading: tuple[int, ...], rows: Integers, chosen: list[int], rule_sets: int
     ) -> Iterator[tuple[tuple[int, ...], Integers, int]]:
         """Yield every choice of one rule on each of these attributes, with the occupied cells that satisfy them."""
-        if not before:
+        if not leading:
             yield tuple(chosen), rows, rule_sets
             return
-        axis, *rest = before
-        refined = rule_sets * math.prod(len(self._family.rules[other]) - 1 for other in rest)
+        axis, *following = leading
+        refined = rule_sets * math.prod(len(self._family.rules[other]) - 1 for other in following)
         skipped = 0
         for rule in range(1, len(self._family.rules[axis])):
             remaining = rows[self._inside[axis][rule, rows]]
-            if self._cells.sizes[remaining].sum() < self._least:
+            if self._cells.sizes[remaining].sum() < self._min_inside:
                 # Refinements have fewer people, so they are skipped too.
                 skipped += refined
                 continue
             chosen[axis] = rule
-            yield from self._choose_rules(tuple(rest), remaining, chosen, rule_sets)
+            yield from self._choose_rules(tuple(following), remaining, chosen, rule_sets)
         chosen[axis] = 0
         if skipped:
             yield tuple(chosen), rows[:0], skipped
@@ -164,7 +164,7 @@ def _steps_in_order(incidence: Booleans, order: Integers) -> RuleSteps:
         members = incidence[row]
         own = np.flatnonzero(members).tolist()
         changes = [] if current is None else np.flatnonzero(members != current).tolist()
-        # A rule is reached from the previous rule or from nothing, whichever takes fewer steps.
+        # A rule is reached from the previous rule or from nothing, in as few steps as possible.
         if current is None or len(own) <= len(changes):
             added = [(RESET if i == 0 else ADD, cell) for i, cell in enumerate(own)]
         else:
@@ -181,16 +181,16 @@ def build_traversal(steps: Sequence[RuleSteps], cells: Sequence[int]) -> RuleTra
         steps: Steps of each attribute.
         cells: Number of cells of each attribute.
     """
-    # span: cells of the cube of each attribute and those after it. before: partial rule sets up to each attribute.
+    # span: cells of the cube of each attribute and those after it. partial: partial rule sets up to each attribute.
     # Slabs and partial rule sets of all depths are stored one after the other, from ``start`` and ``node`` on.
     lengths = np.array([len(path) for path in steps], dtype=np.int64)
     span = np.array([*np.cumprod(cells[::-1])[::-1], 1], dtype=np.int64)
-    before = np.concatenate([[1], np.cumprod(lengths)])
+    partial = np.concatenate([[1], np.cumprod(lengths)])
     operation, cell, rule = (np.concatenate([path[name] for path in steps]) for name in ("operation", "cell", "rule"))
-    first, start, node = (
-        np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) for sizes in (lengths, span, before)
+    offset, start, node = (
+        np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) for sizes in (lengths, span, partial)
     )
-    return RuleTraversal(first, lengths, operation, cell, rule, span, start, node)
+    return RuleTraversal(offset, lengths, operation, cell, rule, span, start, node)
 
 
 def rules_at_leaves(steps: Sequence[RuleSteps], leaf: Integers) -> Integers:

@@ -33,10 +33,10 @@ def merge_top(parts: Sequence[TopGroups], keep: int) -> TopGroups:
     """
     groups = np.concatenate(parts)
     groups = groups[np.lexsort((*groups["chosen"].T[::-1], groups["length"], groups["key"]))]
-    first = np.flatnonzero(np.concatenate([[True], groups["key"][1:] != groups["key"][:-1]])[: len(groups)])
-    distinct = groups[first]
-    if len(first):
-        distinct["copies"] = np.add.reduceat(groups["copies"], first)
+    starts = np.flatnonzero(np.concatenate([[True], groups["key"][1:] != groups["key"][:-1]])[: len(groups)])
+    distinct = groups[starts]
+    if len(starts):
+        distinct["copies"] = np.add.reduceat(groups["copies"], starts)
     return distinct[np.lexsort((distinct["key"], -distinct["score"]))[:keep]]
 
 
@@ -46,7 +46,7 @@ def rank_top(groups: TopGroups) -> TopGroups:
 
 
 LIMIT = 2**24
-"""Maximum number of distinct keys in memory. Of more keys, only those that begin with 1, 2, 3, ... zero bits are kept
+"""Maximum number of distinct keys in memory. Beyond it, only keys that begin with 1, 2, 3, ... zero bits are kept
 (P. Flajolet, "On adaptive sampling", Computing 1990). The relative standard error of the estimate is then at most 1.2 /
 sqrt(LIMIT / 2), 0.05 %."""
 
@@ -68,8 +68,8 @@ class DistinctKeyCounter:
 
     def add(self, keys: NDArray[np.uint64]) -> None:
         """Add keys, shape (n,)."""
-        for first in range(0, len(keys), self._limit):
-            batch = keys[first : first + self._limit]
+        for start in range(0, len(keys), self._limit):
+            batch = keys[start : start + self._limit]
             with self._lock:
                 batch = self._sample_keys(batch)
                 if self._number + len(batch) > len(self._keys):

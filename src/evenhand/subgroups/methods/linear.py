@@ -57,7 +57,7 @@ def audit_linear(
     inside, positives = int(sizes[group.inside].sum()), int(outcomes[group.inside].sum())
     if inside == 0:
         raise OptionError(
-            "no half-space over the sensitive attributes separates people: everyone is treated alike, or has the same "
+            "no half-space over the sensitive attributes separates people: all have the same decision, or the same "
             "values",
             hint="name other attributes, or use the method 'exact'",
         )

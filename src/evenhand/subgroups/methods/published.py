@@ -30,7 +30,7 @@ def check_options(config: SubgroupConfig, *measures: str, unsupported: Collectio
     Args:
         config: Options.
         measures: Supported measures.
-        unsupported: Unsupported options besides ``per``, ``judged`` and ``budget``, which no published method has.
+        unsupported: Other unsupported options. No published method supports ``per``, ``judged`` and ``budget``.
 
     Raises:
         OptionError: An unsupported option is not at its default.
@@ -82,14 +82,14 @@ class SampledRates:
         n: Number of samples on each side, shape (questions,). 0 if the time limit came first.
         k: Number of favourable samples, shape (questions, sides).
         margins: Normal margin, summed over the sides, shape (questions,).
-        asked: Total number of samples sent to the model.
+        queries: Total number of samples sent to the model.
         cut_short: Whether the time limit or an interrupt ended the sampling.
     """
 
     n: Integers
     k: Integers
     margins: Floats
-    asked: int
+    queries: int
     cut_short: bool
 
     @cached_property
@@ -109,7 +109,7 @@ def sampled_finding(
     margin: float,
     *,
     size: int,
-    rest: int,
+    rest_size: int,
     samples: int,
     words: str | None = None,
     versus: RuleSet | None = None,
@@ -121,7 +121,7 @@ def sampled_finding(
         rules=rules,
         words=describe_rules(rules) if words is None else words,
         size=size,
-        rest=rest,
+        rest=rest_size,
         rate=rates[0],
         rest_rate=rates[1],
         gap=gap,
@@ -187,38 +187,38 @@ def sample_until_margin(
     rngs: dict[int, np.random.Generator] = {}
     n, k = np.zeros(questions, dtype=np.int64), np.zeros((questions, sides), dtype=np.int64)
     margins = np.full(questions, np.inf)
-    waiting, asked, cut_short = deque(range(questions)), 0, False
-    wanted = np.full(questions, rule.more_than + 1)
+    waiting, queries, cut_short = deque(range(questions)), 0, False
+    needed = np.full(questions, rule.more_than + 1)
     block: list[int] = []
     try:
         while waiting:
             if limit.passed():
                 cut_short = True
                 break
-            block = _next_batch(waiting, wanted, sides)
+            block = _next_batch(waiting, needed, sides)
             for question in block:
                 rngs.setdefault(question, np.random.default_rng((seed, question)))
             # Samples are ordered by question, then by side.
-            samples = [draw(q, side, int(wanted[q]), rngs[q]) for q in block for side in range(sides)]
+            samples = [draw(q, side, int(needed[q]), rngs[q]) for q in block for side in range(sides)]
             favourable = ask(np.concatenate(samples))
-            asked += len(favourable)
+            queries += len(favourable)
             start, unfinished = 0, []
             for question in block:
-                end = start + int(wanted[question]) * sides
-                seen = favourable[start:end].reshape(sides, -1).T
+                end = start + int(needed[question]) * sides
+                favourable_draws = favourable[start:end].reshape(sides, -1).T
                 start = end
-                counts = k[question] + np.cumsum(seen, axis=0)
-                sizes = n[question] + np.arange(1, len(seen) + 1)
+                counts = k[question] + np.cumsum(favourable_draws, axis=0)
+                sizes = n[question] + np.arange(1, len(favourable_draws) + 1)
                 reached = summed_margin(counts, sizes, rule.z)
                 small = (sizes > rule.more_than) & (reached <= rule.margin)
-                last = int(np.argmax(small)) if small.any() else len(seen) - 1
-                n[question], k[question], margins[question] = sizes[last], counts[last], reached[last]
+                stop = int(np.argmax(small)) if small.any() else len(favourable_draws) - 1
+                n[question], k[question], margins[question] = sizes[stop], counts[stop], reached[stop]
                 if small.any():
                     del rngs[question]
                 else:
                     # The margin is inversely proportional to the root of the number of samples.
-                    enough = int(n[question] * (reached[last] / rule.margin) ** 2) + 1
-                    wanted[question] = max(enough - int(n[question]), MIN_MORE)
+                    enough = int(n[question] * (reached[stop] / rule.margin) ** 2) + 1
+                    needed[question] = max(enough - int(n[question]), MIN_MORE)
                     unfinished.append(question)
             waiting.extendleft(reversed(unfinished))
             block = []
@@ -229,14 +229,14 @@ def sample_until_margin(
             raise
         cut_short = True
     n[[*waiting, *block]] = 0
-    return SampledRates(n, k, margins, asked, cut_short)
+    return SampledRates(n, k, margins, queries, cut_short)
 
 
-def _next_batch(waiting: deque[int], wanted: Integers, sides: int) -> list[int]:
+def _next_batch(waiting: deque[int], needed: Integers, sides: int) -> list[int]:
     """Remove the first waiting questions that fit into one batch, at least one."""
     block = [waiting.popleft()]
-    rows = int(wanted[block[0]]) * sides
-    while waiting and rows + int(wanted[waiting[0]]) * sides <= BATCH_ROWS:
-        rows += int(wanted[waiting[0]]) * sides
+    rows = int(needed[block[0]]) * sides
+    while waiting and rows + int(needed[waiting[0]]) * sides <= BATCH_ROWS:
+        rows += int(needed[waiting[0]]) * sides
         block.append(waiting.popleft())
     return block

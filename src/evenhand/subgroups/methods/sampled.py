@@ -54,7 +54,7 @@ def search_sampled(
     names = sensitive_names(people, config)
     cuts, codes = cut_attributes(people, names, config.bins, equal_width_ends)
     cells, rules, n = find_occupied_cells(codes), build_family(cuts, config.depth), len(people)
-    chosen, sizes = frequent_rule_sets(codes, rules, config.support, most=MOST_RULE_SETS)
+    chosen, sizes = frequent_rule_sets(codes, rules, config.support, max_rule_sets=MOST_RULE_SETS)
     incomplete = len(chosen) == MOST_RULE_SETS
     if incomplete and limit.moment is None:
         raise _too_many_error(MOST_RULE_SETS)
@@ -76,10 +76,10 @@ def search_sampled(
         limit=limit,
         progress=lambda share: progress("sampling", share),
     )
-    done = np.flatnonzero(rates.n)
-    if rates.cut_short and not len(done):
+    finished = np.flatnonzero(rates.n)
+    if rates.cut_short and not len(finished):
         raise LimitError("the time limit was reached before one rule set was sampled", hint="allow more time")
-    clearest = done[np.argsort(-np.abs(rates.gaps[done]), kind="stable")][: config.most].tolist()
+    clearest = finished[np.argsort(-np.abs(rates.gaps[finished]), kind="stable")][: config.most].tolist()
     values = {cut.attribute: cut.names for cut in cuts if cut.edges is None}
     findings = []
     for i in clearest:
@@ -87,7 +87,7 @@ def search_sampled(
         words = describe_rules(rule_set, values)
         sides, margin, samples = tuple(rates.rates[i].tolist()), float(rates.margins[i]), int(rates.n[i])
         findings.append(
-            sampled_finding(rule_set, sides, margin, size=size, rest=n - size, samples=samples, words=words)
+            sampled_finding(rule_set, sides, margin, size=size, rest_size=n - size, samples=samples, words=words)
         )
     everyone = predict_labels(scorer, people.individuals) == scorer.favourable
     return build_result(
@@ -96,17 +96,17 @@ def search_sampled(
         confidence=config.confidence**2,
         rate=float(everyone.mean()),
         rule_sets=rules.size,
-        tested=len(done),
-        found=int((np.abs(rates.gaps[done]) > rates.margins[done]).sum()),
+        tested=len(finished),
+        found=int((np.abs(rates.gaps[finished]) > rates.margins[finished]).sum()),
         attributes=tuple(cut.cells for cut in cuts),
         findings=tuple(findings),
         interrupted=rates.cut_short or incomplete,
         notes=(
-            f"The published method: {rates.asked:,} samples around the data, with one attribute that is not sensitive "
-            "moved by one step in each. Rates are of these samples, sizes of real people.",
+            f"The published method: {rates.queries:,} samples around the data, with one attribute that is not "
+            "sensitive moved by one step in each. Rates are of these samples, sizes of real people.",
             f"Its interval, gap ± summed margins, is stated as {config.confidence:.3g} x {config.confidence:.3g} = "
             f"{config.confidence**2:.4g} for one rule set chosen beforehand. It is not corrected for the "
-            f"{len(done):,} subgroups tested, and some intervals of a fair model exclude 0.",
+            f"{len(finished):,} subgroups tested, and some intervals of a fair model exclude 0.",
             "Samples are drawn from the same people again and again, so the interval does not widen if a group has "
             "few people. It is about the decisions around these people, not around people like them.",
             "There is no minimum number of people outside a rule set.",
@@ -114,7 +114,9 @@ def search_sampled(
     )
 
 
-def frequent_rule_sets(codes: Integers, rules: RuleSetFamily, support: float, most: int) -> tuple[Integers, Integers]:
+def frequent_rule_sets(
+    codes: Integers, rules: RuleSetFamily, support: float, max_rule_sets: int
+) -> tuple[Integers, Integers]:
     """Find the rule sets that contain at least a share of the people, but not all of them: algorithm 1.
 
     Args:
@@ -131,7 +133,7 @@ def frequent_rule_sets(codes: Integers, rules: RuleSetFamily, support: float, mo
         OptionError: There are too many rule sets over the same attributes to count them.
     """
     n, attributes = codes.shape
-    rows, sizes, left = [], [], most
+    rows, sizes, left = [], [], max_rule_sets
     for depth in range(1, rules.depth + 1):
         for axes in itertools.combinations(range(attributes), depth):
             part = RuleSetFamily(

@@ -47,7 +47,7 @@ MOST_COMBINATIONS = 20_000
 def search_themis(
     scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
 ) -> SubgroupResult:
-    """Compare every combination of values with the one that has the highest rate."""
+    """Compare every combination of values with the combination of the highest rate."""
     check_options(
         config,
         "favourable",
@@ -76,15 +76,15 @@ def search_themis(
         limit=limit,
         progress=lambda share: progress("sampling", share),
     )
-    done = np.flatnonzero(sampled.n)
-    if len(done) < 2:
+    finished = np.flatnonzero(sampled.n)
+    if len(finished) < 2:
         raise LimitError("the time limit was reached before two combinations were sampled", hint="allow more time")
     # People with a missing value have codes beyond the last cell, and are in no combination.
-    known = (codes < np.array(shape)).all(axis=1)
-    sizes = np.bincount(np.ravel_multi_index(tuple(codes[known].T), shape), minlength=len(combinations))
+    complete = (codes < np.array(shape)).all(axis=1)
+    sizes = np.bincount(np.ravel_multi_index(tuple(codes[complete].T), shape), minlength=len(combinations))
     rates = sampled.rates[:, 0]
-    best = done[np.argmax(rates[done])]
-    others = done[done != best]
+    best = finished[np.argmax(rates[finished])]
+    compared = finished[finished != best]
     # Both rates have a margin, and both margins hold with the product of their confidence levels.
     gaps, margins = rates - rates[best], sampled.margins + sampled.margins[best]
     best_rules = RuleSet(rules=_describe_combination(cuts, combinations[best]))
@@ -94,13 +94,13 @@ def search_themis(
             (float(rates[i]), float(rates[best])),
             float(margins[i]),
             size=int(sizes[i]),
-            rest=int(sizes[best]),
+            rest_size=int(sizes[best]),
             samples=int(sampled.n[i]),
             versus=best_rules,
         )
-        for i in others[np.argsort(gaps[others], kind="stable")][: config.most].tolist()
+        for i in compared[np.argsort(gaps[compared], kind="stable")][: config.most].tolist()
     )
-    low, high = largest_difference_of_proportions(sampled.k[done, 0], sampled.n[done], CONFIDENCE)
+    low, high = largest_difference_of_proportions(sampled.k[finished, 0], sampled.n[finished], CONFIDENCE)
     return build_result(
         people,
         config,
@@ -110,18 +110,18 @@ def search_themis(
         margin=2 * MARGIN,
         rate=float((predict_labels(scorer, people.individuals) == scorer.favourable).mean()),
         rule_sets=len(combinations),
-        tested=len(done),
-        found=int((gaps[others] + margins[others] < 0).sum()),
+        tested=len(finished),
+        found=int((gaps[compared] + margins[compared] < 0).sum()),
         attributes=tuple(cut.cells for cut in cuts),
         findings=findings,
         interrupted=sampled.cut_short,
         notes=(
-            f"Group discrimination score {np.ptp(rates[done]):.1%}, the largest difference of favourable rates between "
-            f"two of {len(done):,} combinations. Over all pairs of them, it lies between {low:.1%} and {high:.1%} with "
-            f"{CONFIDENCE:.0%} confidence.".replace("%", " %"),
-            f"{sampled.asked:,} inputs drawn uniformly from the domain, with independent attributes: rates are of "
-            f"inputs that mostly no person has; {int((sizes[done] == 0).sum()):,} of the combinations do not occur in "
-            "the data.",
+            f"Group discrimination score {np.ptp(rates[finished]):.1%}, the largest difference of favourable rates "
+            f"between two of {len(finished):,} combinations. Over all pairs of them, it is between {low:.1%} and "
+            f"{high:.1%} with {CONFIDENCE:.0%} confidence.".replace("%", " %"),
+            f"{sampled.queries:,} inputs drawn uniformly from the domain, with independent attributes: rates are of "
+            f"inputs that mostly no person has; {int((sizes[finished] == 0).sum()):,} of the combinations do not occur "
+            "in the data.",
             f"The interval of a finding is its gap ± both margins of {MARGIN:g}, stated for two combinations chosen "
             "beforehand. The gap between the best and the worst of many is overestimated. A rate of 0 or 1 has no "
             "margin.",
@@ -151,6 +151,6 @@ def _draw_from_cell(attribute: Attribute, cut: AttributeCut, cell: int, n: int, 
         values = [attribute.text(entry) for entry in attribute.domain()]
         return np.full(n, float(attribute.first + values.index(cut.names[cell])))
     low = max(cut.edges[cell], attribute.first)
-    high = min(cut.edges[cell + 1], attribute.last + cut.whole)
-    drawn = low + (high - low) * rng.random(n)
-    return np.asarray(np.floor(drawn) if cut.whole else drawn)
+    high = min(cut.edges[cell + 1], attribute.last + cut.integral)
+    entries = low + (high - low) * rng.random(n)
+    return np.asarray(np.floor(entries) if cut.integral else entries)

@@ -61,7 +61,7 @@ class Mentions:
             if name not in self.names:
                 raise OptionError(f"there is no list called {name!r}", hint=f"one of: {', '.join(self.names)}")
             axis = self.names.index(name)
-            groups = [known.casefold() for known in self.swappers[axis].category.groups]
+            groups = [name_of_group.casefold() for name_of_group in self.swappers[axis].category.groups]
             if group.casefold() not in groups:
                 raise OptionError(f"there is no {group!r} in {name}", hint=f"one of: {', '.join(groups)}")
             terms.append((axis, groups.index(group.casefold())))
@@ -128,14 +128,20 @@ class TextTable:
     def of(cls, mentions: Mentions, values: Floats, *, counted: bool, compared: Compared) -> TextTable:
         """Tabulate texts with the outcome of each."""
         joined = np.concatenate(mentions.inside, axis=1)
-        _, first, cell = np.unique(np.packbits(joined, axis=1), axis=0, return_index=True, return_inverse=True)
+        _, representatives, cell = np.unique(
+            np.packbits(joined, axis=1), axis=0, return_index=True, return_inverse=True
+        )
         cell = cell.ravel().astype(np.int64)
-        topics = mentions.any[first] if compared == "others" else np.zeros((len(first), 1), dtype=bool)
+        topics = (
+            mentions.any[representatives] if compared == "others" else np.zeros((len(representatives), 1), dtype=bool)
+        )
         stratum = np.unique(topics, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-        cells = OccupiedCells(np.column_stack([joined[first], stratum]), cell, np.bincount(cell, minlength=len(first)))
+        cells = OccupiedCells(
+            np.column_stack([joined[representatives], stratum]), cell, np.bincount(cell, minlength=len(representatives))
+        )
         strata = int(stratum.max(initial=0)) + 1
         table = CellTable(cells, joined.shape[1], values, counted, stratum[cell], strata)
-        return cls(table, tuple(groups[first] for groups in mentions.inside), compared)
+        return cls(table, tuple(groups[representatives] for groups in mentions.inside), compared)
 
     def frequent_rule_sets(self, depth: int, min_texts: int) -> list[Terms]:
         """List the rule sets that at least ``min_texts`` texts satisfy, the shortest first."""
@@ -159,18 +165,18 @@ class TextTable:
         A rule set is compared with the other texts that mention its categories, or with all other texts.
         """
         inside = np.ones((len(family), len(self.table.cells.sizes)), dtype=bool)
-        whole = np.ones_like(inside)
+        compared_within = np.ones_like(inside)
         for row, terms in enumerate(family):
             for axis, group in terms:
                 inside[row] &= self.groups[axis][:, group]
                 if self.compared == "others":
-                    whole[row] &= self.groups[axis].any(axis=1)
-        return inside, whole
+                    compared_within[row] &= self.groups[axis].any(axis=1)
+        return inside, compared_within
 
-    def compare(self, inside: Booleans, whole: Booleans) -> StratifiedGroups:
+    def compare(self, inside: Booleans, compared_within: Booleans) -> StratifiedGroups:
         """Compare the texts of some cells with the other texts of ``whole``, shape (rule sets, cells) each."""
         sums = np.stack([self.table.sums(values) for values in (None, self.table.values, self.table.values**2)], axis=1)
         (n, total, squares), (all_n, all_total, all_squares) = (
-            [(side @ sums)[:, [column]] for column in range(3)] for side in (inside, whole)
+            [(side @ sums)[:, [column]] for column in range(3)] for side in (inside, compared_within)
         )
         return StratifiedGroups(n, total, squares, (all_n, all_total, all_squares), self.table.counted)

@@ -62,16 +62,16 @@ def measure_observed_gaps(
         mentions, values = mentions.of(rows), values[rows]
     texts = TextTable.of(mentions, values, counted=counted, compared=config.compared)
     family = texts.frequent_rule_sets(config.depth, min_texts)
-    inside, whole = texts.sides(family)
-    groups = texts.compare(inside, whole)
+    inside, compared_within = texts.sides(family)
+    groups = texts.compare(inside, compared_within)
     enough = np.flatnonzero((groups.size[:, 0] >= min_texts) & (groups.rest[:, 0] >= config.min_texts))
     # Rule sets that the same texts satisfy are one test. The finding lists the other descriptions.
-    first, copies = _distinct_rule_sets(inside[enough], whole[enough])
-    tested = enough[first]
+    representatives, copies = _distinct_rule_sets(inside[enough], compared_within[enough])
+    tested = enough[representatives]
     groups = groups.at(tested)
     tests = adjust_text_tests(groups.z, config, lambda: _permuted_maxima(texts, groups, inside[tested], config))
     statistics = summarise_tests(groups, None, tests, text_p_values(tests), margin=config.margin)
-    # A small gap that is certain comes before a large one that is not.
+    # A small but certain gap comes before a large but uncertain one.
     clear = np.maximum(statistics.low, -statistics.high)
     order = np.lexsort((np.arange(len(tested)), -np.abs(tests.z), -clear))[: config.most].tolist()
     findings = []
@@ -113,12 +113,12 @@ def _find_explanations(
 ) -> list[int | None]:
     """Find the position of the finding that explains each finding.
 
-    A finding is explained by a simpler one that includes all of its texts and whose other texts do not differ from
-    them significantly, or by one with a gap in the other direction without whose texts no significant gap is left. A
-    finding that explains others is not explained itself.
+    A simpler finding explains another if it includes all of its texts and its other texts do not differ from them
+    significantly. A finding with a gap in the other direction explains another if no significant gap is left without
+    its texts. A finding that explains others is not explained itself.
     """
     under: list[int | None] = [None] * len(family)
-    inside, whole = texts.sides(family)
+    inside, compared_within = texts.sides(family)
     categories = [{axis for axis, _ in terms} for terms in family]
     simplest = sorted((i for i, finding in enumerate(findings) if finding.found), key=lambda i: (len(family[i]), i))
     for i in simplest:
@@ -129,7 +129,7 @@ def _find_explanations(
             if same_direction and set(family[j]) < set(family[i]):
                 part, among = inside[[i]], inside[[j]]
             elif not same_direction and j < i and categories[j] <= categories[i]:
-                part, among = inside[[i]] & ~inside[[j]], whole[[i]] & ~inside[[j]]
+                part, among = inside[[i]] & ~inside[[j]], compared_within[[i]] & ~inside[[j]]
             else:
                 continue
             if abs(float(texts.compare(part, among).z[0])) <= critical:
@@ -149,24 +149,24 @@ def _judge(
     """Test a requested rule set as if it were one of the tested family."""
     terms = mentions.parse_rules(rules)
     groups = texts.compare(*texts.sides([terms]))
-    size, rest, words = int(groups.size[0, 0]), int(groups.rest[0, 0]), describe_rules(mentions.rules(terms))
+    size, rest_size, words = int(groups.size[0, 0]), int(groups.rest[0, 0]), describe_rules(mentions.rules(terms))
     for count, minimum, role in (
         (size, min_texts, "contain it"),
-        (rest, config.min_texts, "are compared with those that contain it"),
+        (rest_size, config.min_texts, "are compared with those that contain it"),
     ):
         if count < minimum:
             reason = f"{count:,} texts {role}: fewer than {minimum:,}"
-            return RefusedRuleSet(rules=mentions.rules(terms), words=words, size=size, rest=rest, reason=reason)
+            return RefusedRuleSet(rules=mentions.rules(terms), words=words, size=size, rest=rest_size, reason=reason)
     p = np.array([adjusted_p_of(tests, float(groups.z[0]))])
     own = dataclasses.replace(tests, z=groups.z)
     statistics = summarise_tests(groups, None, own, p, margin=config.margin)
     return describe_finding(statistics, 0, mentions.rules(terms), words)
 
 
-def _distinct_rule_sets(inside: Booleans, whole: Booleans) -> tuple[Integers, list[list[int]]]:
+def _distinct_rule_sets(inside: Booleans, compared_within: Booleans) -> tuple[Integers, list[list[int]]]:
     """Group rule sets with the same texts on both sides: the first of each group, and the others."""
     rows_by_sides: dict[bytes, list[int]] = {}
-    for row, key in enumerate(np.packbits(np.concatenate([inside, whole], axis=1), axis=1)):
+    for row, key in enumerate(np.packbits(np.concatenate([inside, compared_within], axis=1), axis=1)):
         rows_by_sides.setdefault(key.tobytes(), []).append(row)
     return np.array([rows[0] for rows in rows_by_sides.values()], dtype=np.int64), [
         rows[1:] for rows in rows_by_sides.values()

@@ -73,8 +73,8 @@ def sample_text_gaps(
         terms, rows = questions[question]
         samples: list[str] = []
         while len(samples) < number:
-            drawn = terms if side == 0 else _draw_other_terms(terms, groups, rng)
-            text = substitute(int(rng.choice(rows)), drawn)
+            sampled_terms = terms if side == 0 else _draw_other_terms(terms, groups, rng)
+            text = substitute(int(rng.choice(rows)), sampled_terms)
             if text is not None:
                 samples.append(text)
         return np.array(samples, dtype=object)
@@ -98,29 +98,29 @@ def sample_text_gaps(
         )
     except KeyboardInterrupt:
         raise LimitError("it was stopped before one rule set was sampled", hint="allow more time") from None
-    done = np.flatnonzero(rates.n)
-    if len(questions) and not len(done):
+    finished = np.flatnonzero(rates.n)
+    if len(questions) and not len(finished):
         raise LimitError("the time limit was reached before one rule set was sampled", hint="allow more time")
     findings: dict[Terms, Finding] = {}
-    for i in done[np.argsort(-np.abs(rates.gaps[done]), kind="stable")].tolist():
+    for i in finished[np.argsort(-np.abs(rates.gaps[finished]), kind="stable")].tolist():
         terms, rows = questions[i]
         size = int(mentions.members(terms)[rows].sum())
         sides, margin, samples = tuple(rates.rates[i].tolist()), float(rates.margins[i]), int(rates.n[i])
         findings[terms] = sampled_finding(
-            mentions.rules(terms), sides, margin, size=size, rest=len(rows) - size, samples=samples
+            mentions.rules(terms), sides, margin, size=size, rest_size=len(rows) - size, samples=samples
         )
     return ObservedGaps(
         rule_sets=count_rule_sets(groups, config.depth),
-        tested=len(done),
+        tested=len(finished),
         critical=None,
         found=sum(finding.found for finding in findings.values()),
         findings=() if requested else tuple(findings.values())[: config.most],
         judged=tuple(findings.get(terms) or _refuse(terms, mentions, min_texts) for terms in requested),
         notes=(
-            f"The published method: {rates.asked:,} samples, texts in which words were swapped for those of the rule "
+            f"The published method: {rates.queries:,} samples, texts in which words were swapped for those of the rule "
             "set or for random others. Rates are of these samples, sizes of real texts.",
             f"Its interval, gap ± summed margins, is stated as {config.confidence**2:.4g} for one rule set chosen "
-            f"beforehand. It is not corrected for the {len(done):,} subgroups tested, and does not widen if the "
+            f"beforehand. It is not corrected for the {len(finished):,} subgroups tested, and does not widen if the "
             "samples come from few texts.",
         ),
     )
@@ -158,17 +158,17 @@ class _TermSubstitution:
         """Replace terms; None if a place has no word of the group, or is lost to the words of another category."""
         if not terms:
             return text
-        (axis, group), rest = terms[0], terms[1:]
+        (axis, group), remaining = terms[0], terms[1:]
         name = self.mentions.swappers[axis].category.groups[group]
         for slot in self.mentions.swappers[axis].slots(text)[:1]:
             if name in slot.swapped:
-                return self._substitute(slot.of(name), rest)
+                return self._substitute(slot.of(name), remaining)
         return None
 
 
 def _draw_other_terms(terms: Terms, groups: Sequence[int], rng: np.random.Generator) -> Terms:
     """Draw another combination of terms of the same categories, all with equal probability."""
     while True:
-        drawn = tuple((axis, int(rng.integers(groups[axis]))) for axis, _ in terms)
-        if drawn != terms:
-            return drawn
+        sampled_terms = tuple((axis, int(rng.integers(groups[axis]))) for axis, _ in terms)
+        if sampled_terms != terms:
+            return sampled_terms

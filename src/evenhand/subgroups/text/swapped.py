@@ -41,7 +41,7 @@ def select_swappable(
     mentions: Mentions,
     rows: Integers,
     clusters: Sequence[Hashable] | None,
-    most: int,
+    max_texts: int,
     rng: np.random.Generator,
 ) -> list[SwappableText]:
     """Select texts to swap words in for each category, in random order, each set of variants once.
@@ -57,7 +57,7 @@ def select_swappable(
     for axis, swapper in enumerate(mentions.swappers):
         variants: set[frozenset[str]] = set()
         for row in rng.permutation(rows[mentions.any[rows, axis]]).tolist():
-            if len(variants) == most:
+            if len(variants) == max_texts:
                 break
             for slot in swapper.slots(texts[row])[:1]:
                 own = frozenset(slot.variants)
@@ -87,12 +87,12 @@ def measure_swap_effects(
     columns = [(axis, group) for axis, swapper in enumerate(mentions.swappers) for group in swapper.category.groups]
     position = {column: i for i, column in enumerate(columns)}
     rates, rests = np.full((2, len(texts), len(columns)), np.nan)
-    others = np.zeros((len(texts), len(columns)))
+    answers = np.zeros((len(texts), len(columns)))
     for row, (text, outcomes) in enumerate(zip(texts, values, strict=True)):
         swapped = [position[text.axis, group] for group in text.slot.swapped]
         rates[row, swapped] = outcomes
         rests[row, swapped] = (outcomes.sum() - outcomes) / (len(outcomes) - 1)
-        others[row, swapped] = len(outcomes) - 1
+        answers[row, swapped] = len(outcomes) - 1
     differences = rates - rests
     numbers: dict[Hashable, int] = {}
     clusters = np.array([numbers.setdefault(text.cluster, len(numbers)) for text in texts], dtype=np.int64)
@@ -102,53 +102,54 @@ def measure_swap_effects(
     for axis, swapper in enumerate(mentions.swappers):
         groups = swapper.category.groups
         if len(groups) == 2:  # the gain of one group is the loss of the other, so only the loss is reported
-            first, second = position[axis, groups[0]], position[axis, groups[1]]
-            enough[second if means[first] <= means[second] else first] = False
-    kept = np.flatnonzero(enough)
-    if len(kept) == 0:
+            one_group, other_group = position[axis, groups[0]], position[axis, groups[1]]
+            enough[other_group if means[one_group] <= means[other_group] else one_group] = False
+    tested = np.flatnonzero(enough)
+    if len(tested) == 0:
         return (), None
-    rates, rests, differences = rates[:, kept], rests[:, kept], differences[:, kept]
+    rates, rests, differences = rates[:, tested], rests[:, tested], differences[:, tested]
     reach = 1.0 if counted else max(float(np.nanmax(np.abs(differences))), np.finfo(float).tiny)
-    plain = float(normal_quantile(config.confidence))
-    single = clustered_means(differences, clusters, reach, z=plain)
+    unadjusted = float(normal_quantile(config.confidence))
+    single = clustered_means(differences, clusters, reach, z=unadjusted)
     rng = np.random.default_rng(config.seed)
     tests = adjust_text_tests(single.z, config, lambda: single.maxima(config.permutations, rng))
     measured = clustered_means(differences, clusters, reach, z=tests.critical)
     tests = dataclasses.replace(tests, z=measured.z)
     low, high = np.clip(measured.interval(tests.critical), -1, 1)
-    plain_low, plain_high = np.clip(single.interval(plain), -1, 1)
+    plain_low, plain_high = np.clip(single.interval(unadjusted), -1, 1)
     p = text_p_values(tests)
-    found = significant(tests, p, low, high, config.margin)
+    is_significant = significant(tests, p, low, high, config.margin)
     order = np.lexsort((-np.abs(measured.z), -np.maximum(low, -high))).tolist()
-    # Where one group fares much worse than the others, each of the others fares better than "the others", which
-    # include that one group. So an effect is explained by the clearer ones of its category if nothing significant is
+    # If one group fares much worse, each of the other groups fares better than the average of the others, which
+    # includes that one group. So an effect is explained by the clearer ones of its category if nothing significant is
     # left without them.
     under: dict[int, int | None] = {}
     causes: dict[int, dict[int, int]] = {}
-    axes = [columns[i][0] for i in kept]
+    axes = [columns[i][0] for i in tested]
     for place, i in enumerate(order):
         under[i] = None
-        if not found[i]:
+        if not is_significant[i]:
             continue
         clearer = causes.setdefault(axes[i], {})
-        rest = [j for j, axis in enumerate(axes) if axis == axes[i] and j != i and j not in clearer]
-        remaining = rates[:, i] - _row_means(rates[:, rest])
+        other_groups = [j for j, axis in enumerate(axes) if axis == axes[i] and j != i and j not in clearer]
+        remaining = rates[:, i] - _row_means(rates[:, other_groups])
         critical = tests.critical
         if clearer and not (
-            rest and abs(float(clustered_means(remaining[:, None], clusters, reach, z=critical).z[0])) > critical
+            other_groups
+            and abs(float(clustered_means(remaining[:, None], clusters, reach, z=critical).z[0])) > critical
         ):
             under[i] = min(clearer.values())
         else:
             clearer[i] = place
     effects = []
     for i in order:
-        axis, group = columns[kept[i]]
+        axis, group = columns[tested[i]]
         effects.append(
             SwapEffect(
                 rules={mentions.names[axis]: (group,)},
                 words=f"{mentions.names[axis]} {group}",
                 size=int(measured.n[i]),
-                rest=int(others[:, kept[i]].sum()),
+                rest=int(answers[:, tested[i]].sum()),
                 rate=float(np.nanmean(rates[:, i])),
                 rest_rate=float(np.nanmean(rests[:, i])),
                 gap=measured.mean[i],
@@ -158,7 +159,7 @@ def measure_swap_effects(
                 plain_high=plain_high[i],
                 z=measured.z[i],
                 adjusted_p=p[i],
-                found=bool(found[i]),
+                found=bool(is_significant[i]),
                 clusters=int(measured.clusters[i]),
                 under=under[i],
             )
