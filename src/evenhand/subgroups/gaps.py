@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from evenhand.stats.proportion import difference_interval, effective_sums, kish_
 from evenhand.stats.score_difference import FAR, group_skewness, stratified_difference, tail_scales
 from evenhand.subgroups.tabulate import CellTable
 
-IntervalEnds = tuple[Floats, Floats]
+IntervalEnds: TypeAlias = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -398,12 +398,8 @@ MOST_ENTRIES = 1 << 24
 """Approximate number of array entries held at once."""
 
 
-class LargestGap(Protocol):
-    """Function from permuted sums by cell to the largest standardised gap."""
-
-    def __call__(self, sums: NDArray[np.float32]) -> Floats:
-        """Compute maxima (permutations,) from sums (cells, permutations)."""
-        ...
+LargestGap: TypeAlias = Callable[[NDArray[np.float32]], Floats]
+"""Function from permuted sums by cell (cells, permutations) to the largest standardised gaps (permutations,)."""
 
 
 @dataclass(frozen=True)
