@@ -280,7 +280,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
         table,
     )
     assert ran.code == 130, ran.err
-    assert "This search was stopped." in page.read_text("utf-8")
+    assert "This search was stopped early." in page.read_text("utf-8")
     assert len(pd.read_csv(table)) > 0
 
 
