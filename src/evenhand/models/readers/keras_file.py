@@ -54,7 +54,6 @@ class KerasLayer:
         config: Its settings.
         before: Keys of its input layers, in order. Empty for an input of the model.
         weights: Its arrays by their names in Keras, e.g. ``kernel``.
-        places: Location of each array in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
     """
 
     path: tuple[str, ...]
@@ -62,7 +61,6 @@ class KerasLayer:
     config: dict[str, Any]
     before: tuple[str, ...]
     weights: dict[str, Values] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -73,11 +71,6 @@ class KerasLayer:
     def key(self) -> str:
         """Unique key in the file."""
         return "/".join(self.path)
-
-    def with_weights(self, arrays: dict[str, Values], keys: dict[str, str], folder: str) -> KerasLayer:
-        """Return a copy of the layer with its weights read from a folder of the file."""
-        weights = {weight: arrays[key] for weight, key in keys.items()}
-        return replace(self, weights=weights, places={weight: f"{folder}/{key}" for weight, key in keys.items()})
 
 
 def read_keras(
@@ -155,11 +148,6 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
         raise ModelError(f"the file is not a Keras model, or it is truncated ({error})", location=name) from None
 
 
-def network_from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: str) -> AdditiveNetwork:
-    """Build the network of layers in computation order. Errors as in ``read_keras``."""
-    return network_from_outputs([_apply_layers(layers, schema, name)], schema, name=name)
-
-
 def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> LinearTensor | OutputTensor:
     """Compute the output of layers in computation order."""
     values: dict[str, Tensor] = dict(_enter_inputs(layers, schema, name))
@@ -230,7 +218,7 @@ def _read_hdf5(file: Any, name: str) -> list[KerasLayer]:
                 *_, owner, weight = ("", *key.split("/"))
                 if len(layer.path) == 1 or owner == layer.name:
                     keys[weight.split(":")[0]] = key
-            layers.append(layer.with_weights(arrays, keys, f"model_weights/{folder}"))
+            layers.append(replace(layer, weights={weight: arrays[key] for weight, key in keys.items()}))
     return layers
 
 
@@ -247,9 +235,9 @@ def _read_archive(path: Path, name: str) -> list[KerasLayer]:
         for layer in _list_layers(description, name):
             folder = folders[layer.path]
             arrays = _read_arrays(file[folder]) if folder in file else {}
-            weights = [key for key in SAVED_ORDER.get(layer.kind, ()) if _has_weight(layer.config, key)]
-            keys = {weight: str(i) for i, weight in enumerate(weights) if str(i) in arrays}
-            layers.append(layer.with_weights(arrays, keys, folder))
+            names = [weight for weight in SAVED_ORDER.get(layer.kind, ()) if _has_weight(layer.config, weight)]
+            weights = {weight: arrays[str(i)] for i, weight in enumerate(names) if str(i) in arrays}
+            layers.append(replace(layer, weights=weights))
     return layers
 
 
