@@ -205,8 +205,8 @@ def write_people(folder, rng):
     for one in ("model", "old", "new"):
         (folder / f"{one}.onnx").write_bytes(graph)
     points = np.array([[1.0], [0.0], [0.0], [0.0], [4.0], [0.0], [0.0]]) * [1, -1]
-    for name in ("model", "credit"):
-        np.savez(folder / name, W0=points, b0=np.array([-12.3, 12.3]), W1=np.array([[1.0], [-1.0]]), b1=np.zeros(1))
+    np.savez(folder / "model.npz", W0=points, b0=np.array([-12.3, 12.3]), W1=np.array([[1.0], [-1.0]]), b1=np.zeros(1))
+    np.savez(folder / "credit.npz", W0=points[:, :1], b0=np.array([-12.3]))
     np.savez(folder / "premium.npz", W0=np.array([[9.0], [1.0], [1.0], [1.0], [60.0], [0.0], [0.0]]), b0=np.zeros(1))
     (folder / "scoring.py").write_text(MODULE)
     (folder / "mymodule.py").write_text(MODULE)
