@@ -389,7 +389,7 @@ def test_bad_options(evenhand, found, arguments, complaints):
         (["own_decision:model", *ABOUT[1:]], "--fit"),
         (["model.joblib", "unlabelled.csv", "--schema", "schema.yaml", "--trust"], "hired"),
         (["model.joblib", "alike.csv", "--schema", "schema.yaml", "--trust"], "only one class"),
-        (["model.joblib", "few.csv", "--schema", "schema.yaml", "--trust"], "too few"),
+        (["model.joblib", "few.csv", "--schema", "schema.yaml", "--trust"], "got 9"),
         (["model.joblib", "people.csv", "--schema", "schema.yaml"], "--trust"),
         (["model.joblib", "people.csv", "--trust"], "--target"),
     ],

@@ -80,7 +80,7 @@ def candidates(started, people, monkeypatch, model=None, **options):
     """What a mitigation comes back with, the comparison left out."""
     sets, given, found = started
     everybody, parts = sets[people]
-    monkeypatch.setattr(MODULE, "split_people", lambda *ignored, **more: parts)
+    monkeypatch.setattr("evenhand.mitigation.study.split_people", lambda *ignored, **more: parts)
     monkeypatch.setattr(MODULE, "compare_candidates", lambda *ignored, **more: ())
     monkeypatch.setattr("evenhand.mitigation.methods.retrain.MIN_QUERIES", 300)
     wanted = {"findings": found, "rounds": 1, "certify_effort": 0} | options

@@ -100,21 +100,26 @@ def bound_pair(layers: Layers, boxes: FeatureBoxes, protected: torch.Tensor) -> 
         backward = bound_relu_change(lower[:, 1], upper[:, 1], -greatest, -least)
         least, greatest = torch.maximum(forward[0], -backward[1]), torch.minimum(forward[1], -backward[0])
         least, greatest = bound_affine(least, greatest, weight)
-        lower, upper = (end + bias for end in bound_affine(lower.relu(), upper.relu(), weight))
+        lower, upper = bound_affine(lower.relu(), upper.relu(), weight, bias)
         lower, upper = (
-            tighten(ends, torch.stack((ends[:, 1] - from_second, ends[:, 0] + from_first), dim=1))
-            for tighten, ends, from_second, from_first in (
-                (torch.maximum, lower, greatest, least),
-                (torch.minimum, upper, least, greatest),
-            )
+            torch.stack(
+                (torch.maximum(lower[:, 0], lower[:, 1] - greatest), torch.maximum(lower[:, 1], lower[:, 0] + least)),
+                dim=1,
+            ),
+            torch.stack(
+                (torch.minimum(upper[:, 0], upper[:, 1] - least), torch.minimum(upper[:, 1], upper[:, 0] + greatest)),
+                dim=1,
+            ),
         )
         intervals.append((lower, upper))
     return PairBounds(tuple(intervals), least[:, 0], greatest[:, 0])
 
 
-def bound_affine(low: torch.Tensor, high: torch.Tensor, weight: torch.Tensor) -> Bounds:
-    """Compute bounds of ``units @ weight`` from those of the units."""
-    centre, reach = (low + high) / 2 @ weight, (high - low) / 2 @ weight.abs()
+def bound_affine(
+    low: torch.Tensor, high: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | float = 0.0
+) -> Bounds:
+    """Compute bounds of ``units @ weight + bias`` from those of the units."""
+    centre, reach = (low + high) / 2 @ weight + bias, (high - low) / 2 @ weight.abs()
     return centre - reach, centre + reach
 
 
