@@ -104,7 +104,7 @@ def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_pat
     assert accuracy["after"]["value"] == pytest.approx(right)
     before = evenhand("search", *ABOUT, "--seeds", 20, "--samples", 2000, "--json", "-").json
     after = evenhand("search", new, *ABOUT[1:], "--seeds", 20, "--samples", 2000, "--json", "-").json
-    assert after["rate"]["high"] < before["rate"]["low"]
+    assert after["rates"][0]["rate"]["high"] < before["rates"][0]["rate"]["low"]
 
 
 def test_nothing_better_is_an_answer(evenhand, found, tmp_path):

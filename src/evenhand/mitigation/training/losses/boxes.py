@@ -42,7 +42,9 @@ class FeatureBoxes:
         numbers = torch.ones(len(weights), dtype=torch.bool)
         for block in self.categories:
             numbers[block] = False
-        low, high = bound_affine(self.lower[:, numbers], self.upper[:, numbers], weights[numbers])
+        lower, upper = self.lower[:, numbers], self.upper[:, numbers]
+        centre, reach = (lower + upper) / 2 @ weights[numbers], (upper - lower) / 2 @ weights[numbers].abs()
+        low, high = centre - reach, centre + reach
         for block in self.categories:
             outside = (self.upper[:, block] == 0)[:, :, None]
             rows = weights[block].expand(len(outside), -1, -1)
