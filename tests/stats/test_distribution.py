@@ -15,7 +15,7 @@ from evenhand.stats.distribution import (
     number_moments,
     skewed_mean_interval,
 )
-from evenhand.stats.proportion import largest_difference
+from evenhand.stats.proportion import Limits
 
 
 def mean_interval(sample, confidence=0.95):
@@ -86,7 +86,8 @@ def test_order_statistics_hold_the_quantile_often_enough(n, share, confidence):
 
 
 def test_the_largest_difference_is_squared_and_added():
-    low, high = largest_difference([1.0, 4.0], [0.0, 2.0], [3.0, 5.0])
+    limits = Limits(np.array([1.0, 4.0]), np.array([0.0, 2.0]), np.array([3.0, 5.0]))
+    low, high = limits.largest_difference()
     assert (low, high) == pytest.approx((3 - math.hypot(2, 2), 3 + math.hypot(1, 1)))
 
 

@@ -443,15 +443,6 @@ def mean_limits(
     return Limits(np.clip(np.asarray(moments[0], dtype=np.float64), low, high), low, high)
 
 
-def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[float, float]:
-    """Compute the interval for ``max - min`` of two or more independent estimates by ``square_and_add``.
-
-    Args:
-        value, low, high: Estimates and their limits at the level required for all pairs, shape (groups,).
-    """
-    return Limits(*(np.asarray(array, dtype=np.float64) for array in (value, low, high))).largest_difference()
-
-
 def count_needed(share: float, total: float) -> int:
     """Compute the smallest count that is at least a given share of a total.
 
