@@ -90,7 +90,7 @@ def test_it_is_said_beside_the_figures(audited):
     said = result.to_markdown()
     assert f"left out: {unknown} people of unknown gender" in said
     assert result.table_reading.unknown == {"gender": {REFUSED: unknown}}
-    assert "Passed to the model unchanged, and never varied: id, applied, text (passthrough columns)." in said
+    assert "Given to the model unchanged, and never varied: id, applied, text (passthrough columns)." in said
 
 
 def test_a_model_that_reads_a_passthrough_column_gets_no_certificate(audited):

@@ -270,7 +270,7 @@ def test_people_are_counted_by_the_groups_that_are_compared():
     people = Page(view.render_page(audit.document())).root.one("section", id="people")
     (table,) = [table for table in people.all("table") if table.one("caption").text.startswith("People by")]
     assert [row.text for row in table.one("tbody").all("tr")] == ["20 to 54 3,500 50.0 %", "55 to 89 3,500 50.0 %"]
-    assert "Every value of age" in people.text
+    assert "All values of age" in people.text
     assert "20 (100), 21 (100)" in people.text
 
 

@@ -29,7 +29,7 @@ class SchemaRow(NamedTuple):
 
 def schema_rows(schema: Schema) -> list[SchemaRow]:
     """Describe the attributes of a schema."""
-    missing = {"refuse": "refused", "drop": "the person is excluded", "keep": "passed to the model as missing"}
+    missing = {"refuse": "refused", "drop": "the person is excluded", "keep": "given to the model as missing"}
     unknown = "unknown, and excluded from numbers by this attribute"
     attributes = [
         SchemaRow(
@@ -42,7 +42,7 @@ def schema_rows(schema: Schema) -> list[SchemaRow]:
         for attribute in schema.attributes
     ]
     return attributes + [
-        SchemaRow(name, "passthrough", "none: passed to the model unchanged", missing["keep"], False)
+        SchemaRow(name, "passthrough", "none: given to the model unchanged", missing["keep"], False)
         for name in schema.passthrough
     ]
 
@@ -122,7 +122,7 @@ def _label_limits(audit: AuditResult) -> Iterator[str]:
         )
     if audit.described.passthrough:
         yield (
-            f"Passthrough columns ({list_some(list(audit.described.passthrough))}) are passed to the model as in the "
+            f"Passthrough columns ({list_some(list(audit.described.passthrough))}) are given to the model as in the "
             f"data and never varied. In {SIMULATED}, their values are those of a random person in the data; in a "
             "search, those of the first row."
         )

@@ -272,7 +272,7 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         yield Facts(tuple(facts))
     if audit.described.passthrough:
         yield Note(
-            f"Passed to the model unchanged, and never varied: {', '.join(audit.described.passthrough)} (passthrough "
+            f"Given to the model unchanged, and never varied: {', '.join(audit.described.passthrough)} (passthrough "
             "columns)."
         )
     yield from _group_sizes(audit)
