@@ -31,9 +31,7 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
         "search", *case.arguments, *FAST, "--show-people", "--out", table, "--html", page, "--save-tests", tests
     )
     assert ran.code == 0, ran.err
-    assert ran.out.startswith(
-        "Search of model.npz on people.csv\nWhose decision changes when only sex changes?"
-    )
+    assert ran.out.startswith("Search of model.npz on people.csv\nWhose decision changes when only sex changes?")
     for said in (
         "counterfactual flip rate",
         "estimated",

@@ -199,7 +199,11 @@ def change(result, **changes):
             "'rooms': expected an integer from 1 to 9, got '12'",
             "schema=FILE",
         ),
-        ({"examples__0__unprotected__rooms": "2.5"}, "'rooms': expected an integer from 1 to 9, got '2.5'", "schema=FILE"),
+        (
+            {"examples__0__unprotected__rooms": "2.5"},
+            "'rooms': expected an integer from 1 to 9, got '2.5'",
+            "schema=FILE",
+        ),
         ({"examples__0__unprotected__rooms": "many"}, "'rooms': expected a number, got 'many'", "schema=FILE"),
         (
             {"examples__0__unprotected__height": "tall"},

@@ -286,7 +286,7 @@ class _Decisions:
         if scores is not None and scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING:
             scores = np.clip(scores, 0.0, 1.0)
         elif scores is not None:
-            scores, why_no_scores = None, describe_scale(scores)
+            why_no_scores, scores = describe_scale(scores), None
         return tabulate(
             self.memberships,
             self.selected,
