@@ -80,5 +80,5 @@ def test_a_budget_for_nobody_is_refused() -> None:
     people, model, _ = planted()
     frame = people.frame.assign(sex=["a", "b", "c", "d"] * 50)
     wider = ColumnRoles(target="premium", protected=["sex"]).read(frame)
-    with pytest.raises(OptionError, match="does not pay for a single person"):
+    with pytest.raises(OptionError, match="does not cover a single person"):
         search_numbers(model, wider, budget=2)

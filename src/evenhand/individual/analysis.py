@@ -55,19 +55,19 @@ CHECK_SHARE = 0.1
 """Fraction of the time limit for the check of noise, if it takes more than one batch."""
 
 COUNT_SHARE = 0.75
-"""Fraction of the time limit for first answers, if flips are queried again."""
+"""Fraction of the time limit for the first answers if flips are queried again."""
 
 RESERVED_ROUNDS = 2
-"""Rounds of new answers about each flip that a budget reserves."""
+"""Number of rounds of repeated queries per flip that a budget reserves."""
 
 SPARE = 4
-"""Candidates per example. Those that do not repeat, or are sampled and reveal a person in the data, are dropped."""
+"""Number of candidates per example. Some are dropped: they do not repeat, or are sampled and reveal a real person."""
 
 
 class VariationConfig(Config):
     """Settings of an analysis that varies protected attributes."""
 
-    protected: tuple[str, ...] = setting(..., "attributes to vary, each alone and then all together")
+    protected: tuple[str, ...] = setting(..., "attributes to vary, first each alone, then all together")
     samples: int = setting(20_000, "individuals drawn from the population", ge=1)
     examples: int = setting(6, "examples per set of protected attributes", ge=0)
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
@@ -85,8 +85,8 @@ class VariationConfig(Config):
 class FlipConfig(VariationConfig):
     """Settings of the counterfactual flip rate.
 
-    A time limit leaves out the last rates. A rate that it cuts short is estimated from the people reached, in random
-    order.
+    If the time limit is reached, the last rates are not measured. A rate that is cut short is estimated from the people
+    reached, in random order.
     """
 
     time_limit: float | None = setting(None, "time limit for all rates together", unit="seconds")
@@ -113,7 +113,7 @@ def measure_flips(
         people: The people. Each is queried once per protected assignment, within the time limit.
         population: Population that further individuals are drawn from.
         config: The settings, including ``protected``.
-        white_box: White box of the model. It answers most queries if it makes the model's decisions about a random
+        white_box: White box of the model. It answers most queries if it reproduces the model's decisions on a random
             sample of people under every protected assignment (see ``white_box``). Scores of examples always come from
             the model.
         progress: Called with a description of the current step and the completed fraction.

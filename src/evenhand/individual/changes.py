@@ -48,14 +48,14 @@ class ChangeConfig(VariationConfig):
 
 
 class NumberChange(FlipRate):
-    """Flip rate by the tolerance, and distribution of the individual effect.
+    """Flip rate at the tolerance, and distribution of the individual effect.
 
     Attributes:
         mean: Mean change.
         largest: Largest change.
         quantiles: Quantile of the change, by its level in percent.
-        means: Mean number of the people compared, by joint value of the protected attributes. Empty if some people
-            cannot have every value.
+        means: Mean number over the people compared, by joint value of the protected attributes. Empty if some values
+            are not possible for everyone.
     """
 
     mean: float
@@ -65,7 +65,7 @@ class NumberChange(FlipRate):
 
 
 class ChangedPerson(ResultPart):
-    """Person with the two protected values between which the number differs most.
+    """Person, with the two protected values whose numbers differ most.
 
     Attributes:
         protected: Attributes that vary.
@@ -109,7 +109,7 @@ class ChangeResult(Result):
         return {"examples": ()}
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the flip rates by the tolerance, and the mean and largest changes."""
+        """Yield the flip rates at the tolerance, and the mean and largest changes."""
         for change in self.changes:
             prefix, by = "" if change.over == "data" else "population_", "_x_".join(change.protected)
             yield ResultNumber(f"{prefix}flip_rate", by, "", change.rate)
@@ -327,7 +327,7 @@ def _summarize(
 def select_most_affected(
     numbers: AssignedNumbers, protected: tuple[str, ...], people: People, max_profiles: int
 ) -> list[ChangedPerson]:
-    """Select the profiles with the largest changes, each pair once.
+    """Select the profiles with the largest changes, without duplicate pairs.
 
     Args:
         numbers: Numbers of the profiles.

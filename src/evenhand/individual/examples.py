@@ -41,7 +41,7 @@ def find_clearest(
         max_profiles: Maximum number of profiles.
         candidates_per_profile: Candidates per profile. Some may be dropped.
         source: Source of the individuals. Sampled ones that reveal a person in the data are dropped.
-        confirm: Queries both sides of pairs with their labels again. None for a deterministic model.
+        confirm: Function that queries both sides of pairs with their labels again. None for a deterministic model.
     """
     schema = people.schema
     columns = schema.positions(protected)

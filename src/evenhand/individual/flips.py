@@ -44,7 +44,7 @@ class FlipRate(ResultPart):
         n: Number of people compared.
         without: People left out because they have no plausible counterpart, or texts without words of the category.
         breaking: People left out because they break a rule of the schema.
-        implausible: Number of published flips that require a person who breaks a rule.
+        implausible: Number of published flips that depend on a person who breaks a rule.
         unknown: People left out because a protected value is unknown.
         queries: Number of individuals in queries, without those of ``repeats``.
         repeats: Number of flips that repeat. Only these count. None for a deterministic model.
@@ -214,7 +214,7 @@ class PersonFlips(NamedTuple):
         flips: Whether the label differs between plausible counterparts. Without rules, equal to ``published``.
         compared: Whether the person obeys the rules and has a plausible counterpart.
         breaking: Whether the person breaks a rule.
-        implausible: Whether the published flip requires a person who breaks a rule.
+        implausible: Whether the published flip depends on a person who breaks a rule.
     """
 
     published: Booleans
@@ -284,7 +284,7 @@ def select_sides(variants: Floats, labels: Integers, compared: Booleans) -> tupl
 
 
 class ConfirmedFlips(NamedTuple):
-    """Flips that repeat in new answers.
+    """Flips that recur when the model is queried again.
 
     Attributes:
         confirmed: Whether each flip is confirmed, shape (n,).
@@ -362,7 +362,7 @@ def confirm_flips(
 
 @dataclass(frozen=True)
 class DistinctProfiles:
-    """Distinct people, without regard to some columns.
+    """Distinct people, ignoring some columns.
 
     Attributes:
         individuals: First person of each distinct profile, in order of appearance, shape (distinct, attributes).
@@ -376,7 +376,7 @@ class DistinctProfiles:
 
 
 def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctProfiles:
-    """Merge people (n, attributes) who differ in the given columns only."""
+    """Merge people (n, attributes) who differ only in the given columns."""
     unprotected = [i for i in range(individuals.shape[1]) if i not in columns]
     if not unprotected:
         return DistinctProfiles(

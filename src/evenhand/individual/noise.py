@@ -36,7 +36,7 @@ METHOD = "paired mean and Clopper-Pearson limits, squared and added"
 
 
 def rate_of(k: int, n: int, confidence: float, population: str | None) -> Quantity:
-    """Build the share k of n, observed in the data or estimated for a population."""
+    """Build the share k / n, observed in the data or estimated for a population."""
     if population is None:
         return observed_rate(k, n, confidence)
     return estimated_rate(k, n, population, confidence)
@@ -65,7 +65,7 @@ class FlipNoise(ResultPart):
 
     Attributes:
         single: Share of people whose single answers differ between protected values, repeatable or not.
-        own: Share of people whose answers differ when the same row is queried as often as there are values.
+        own: Share of people whose answers differ if the same row is queried as many times as there are values.
         excess: ``single`` minus ``own``.
         people: Number of people in repeated queries.
         queries: Number of repeated queries.
@@ -155,7 +155,7 @@ class NoiseRecorder:
         self._favourable.append(np.where(plausible, labels == self.scorer.favourable, np.nan))
 
     def _repeat_queries(self, variants: Floats, labels: Integers, plausible: Booleans) -> Booleans:
-        """Query one random variant of each person as often as it has plausible variants. Return whether answers differ.
+        """Query one random variant of each person once per plausible variant. Return whether the answers differ.
 
         The recorded answer is the first of these.
         """

@@ -1,8 +1,8 @@
 """Search for people whose number, such as a premium, changes most with the protected attributes.
 
 Random hill climbing from the people in the data with the largest changes. One or two unprotected attributes change at a
-time, within the domain and the rules of the schema. A move is kept if the change of the number grows. All climbers are
-queried in one batch. The largest change found is a lower bound, since other people may change by more.
+time, within the domain and the rules of the schema. A move is kept if it increases the change in the number. All
+climbers are queried in one batch. The largest change found is a lower bound, since other people may change by more.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def search_numbers(
     # Queries during loading count towards the same budget.
     total = config.budget if ledger is None else int(min(config.budget, ledger.left))
     if total < cost:
-        raise OptionError(f"a budget of {config.budget} does not pay for a single person: each takes {cost} questions")
+        raise OptionError(f"a budget of {config.budget} does not cover a single person: each takes {cost} queries")
     budget = int((1 - RESERVED_SHARE * can_vary(regressor)) * total)
     rng = np.random.default_rng(config.seed)
     start = people.individuals[rng.permutation(len(people))][: max(1, budget // (2 * cost))]

@@ -157,7 +157,7 @@ def _describe_search(result: NumberSearchResult) -> Document:
                 *repeat_notes(result.repeats),
             ),
             about=name,
-            next_step="others may change by more: a certificate with a tolerance proves how many do not",
+            next_step="other people may change by more: a certificate with a tolerance proves how many do not",
         )
     ]
     if result.stopped_by in STOPPED:

@@ -87,7 +87,7 @@ class IndividualResult(Result):
         interrupted: Whether an interrupt stopped the analysis, so that the result is incomplete.
         counted_with: Source of the labels: the model, or its white box, which leaves close decisions and missing
             values to the model. Scores of examples always come from the model.
-        compared: Number of decisions that both model and white box made, all equal.
+        compared: Number of decisions on which model and white box were compared. All agree.
         noise: Check whether the model repeats its answers. None if it was not checked.
     """
 

@@ -12,7 +12,7 @@ from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 CLOSE = 1e-3
 """Difference between the two highest scores below which the model itself is queried, if only labels were compared.
 
-Rounding of a model that adds in another order, or in single precision, is far smaller.
+Rounding errors of a model that sums in another order, or in single precision, are far smaller.
 """
 
 SAME = 1e-6
@@ -32,7 +32,7 @@ class WhiteBoxScorer(WrappedScorer):
         scorer: The model.
         model: Its white box.
         close: Difference between the two highest scores below which the model is queried.
-        compared: Number of decisions that both made equally.
+        compared: Number of compared decisions, which all agree.
     """
 
     def __init__(self, scorer: Scorer, white_box: Scorer, close: float, compared: int = 0) -> None:
@@ -69,7 +69,7 @@ class WhiteBoxScorer(WrappedScorer):
 
 
 def compare_labels(model: Scorer, white_box: Scorer | None, individuals: Floats) -> WhiteBoxScorer | None:
-    """Return the white box if it makes the model's decisions about these individuals (n, attributes).
+    """Return the white box if it reproduces the model's decisions on these individuals (n, attributes).
 
     None if there is no other white box, a label differs, or the budget does not cover the comparison.
     """
@@ -86,7 +86,7 @@ def compare_labels(model: Scorer, white_box: Scorer | None, individuals: Floats)
 
 
 def compare_scores(model: Scorer, white_box: Scorer | None, individuals: Floats) -> WhiteBoxScorer | None:
-    """Return the white box if it has the model's scores and labels of these individuals (n, attributes).
+    """Return the white box if it reproduces the model's scores and labels on these individuals (n, attributes).
 
     None if there is no other white box, a score or label differs, or the model returns labels only.
     """

@@ -90,7 +90,7 @@ def noise_sentences(result: IndividualResult) -> Iterator[str]:
 
 
 def noise_sentence(noise: FlipNoise, name: str) -> str:
-    """State whether single answers differ more often than by noise, and which value is favoured.
+    """State whether single answers differ more often than noise explains, and which value is favoured.
 
     Args:
         noise: The comparison with the noise.
@@ -124,7 +124,7 @@ def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people
 
     Args:
         noise: The comparison with the noise.
-        nouns: Noun for the people or texts, singular and plural.
+        nouns: Nouns for the people or texts, singular and plural.
     """
     if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
         return
@@ -277,7 +277,7 @@ def _rate_row(rate: FlipRate) -> TableRow:
 
 
 def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
-    """Yield the pairs, two of each set of protected attributes unfolded."""
+    """Yield the pairs of each set of protected attributes, the first two unfolded."""
     has_pairs = False
     for protected in dict.fromkeys(rate.protected for rate in result.rates):
         pairs = [

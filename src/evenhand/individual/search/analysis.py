@@ -1,4 +1,4 @@
-"""Search for profiles whose decision changes: flip rates first, then a method, then confirmation by the model."""
+"""Search for profiles whose decision changes: estimate flip rates, run a method, confirm with the model."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def search(
         model: A ``Scorer``, or anything that ``evenhand.models.load_model`` accepts.
         source: People (seeds, and evidence of plausible profiles), or their schema only.
         config: The settings.
-        white_box: White box of the model. It answers the queries of the search if it has the model's scores about a
+        white_box: White box of the model. It answers the queries of the search if it reproduces the model's scores on a
             sample of people (see ``white_box``). Labels and scores of the findings always come from the model.
         noise: Check whether the model repeats its answers. Default: some people are queried twice. If the answers
             vary, only profiles whose decisions differ beyond the noise are reported.
@@ -88,7 +88,7 @@ def search(
         settings: Fields of ``SearchConfig`` that replace those of ``config``.
 
     Returns:
-        The findings. After an interrupt (Ctrl-C) or at a limit, those made before.
+        The findings. After an interrupt (Ctrl-C) or at a limit, the findings so far.
 
     Raises:
         EvenhandError: The options are inconsistent, or the model cannot be queried.
@@ -158,7 +158,7 @@ class _Search:
 
     @property
     def noisy(self) -> bool:
-        """Whether the model is known not to repeat its answers."""
+        """Whether the model's answers are known to vary."""
         return self.noise is not None and self.noise.noisy
 
     def run(self) -> SearchResult:
@@ -202,7 +202,7 @@ class _Search:
         return self._build_result(table, ranking, test, stopped_by)
 
     def _explore(self, limit: TimeLimit) -> StoppedBy:
-        """Estimate the flip rates and run the method in rounds. Return the reason for the end."""
+        """Estimate the flip rates and run the method in rounds. Return the reason why the search ended."""
         config, account, budget = self.config, self.account, self.config.budget
         reserved = 0
         if can_vary(self.scorer) and self.front is None:
@@ -257,7 +257,7 @@ class _Search:
             if len(seeds) == 0:
                 raise OptionError(
                     "found no individual that satisfies the constraints",
-                    hint="loosen the constraints, or give people who satisfy them",
+                    hint="relax the constraints, or provide people who satisfy them",
                 )
             self.findings.record_seeds(np.ascontiguousarray(seeds[:, space.columns]))
             queries = oracle.queries
@@ -360,7 +360,7 @@ def _find_real(source: People | Schema, space: ProfileSpace, profiles: Discrimin
 
 
 def _require_slow_model(scorer: Scorer) -> None:
-    """Refuse workers for models that are faster without.
+    """Reject worker processes for models that are faster without them.
 
     Raises:
         OptionError: The model is a white box or an endpoint.
@@ -377,8 +377,8 @@ def _require_slow_model(scorer: Scorer) -> None:
 def forecast_queries(people: People, config: SearchConfig) -> int:
     """Forecast the maximum number of individuals in queries to a black box by a search without a budget.
 
-    Every profile takes one query per assignment, and ``local`` profiles near each seed are queried. As many again are
-    for slopes and for queries about the findings.
+    Every profile takes one query per assignment, and ``local`` profiles near each seed are queried. The same number is
+    added for slopes and for queries about the findings.
     """
     assignments = len(people.schema.assignments(config.protected or people.schema.protected))
     seeds = config.seeds

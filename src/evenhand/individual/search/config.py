@@ -35,14 +35,14 @@ class SearchConfig(Config):
     """
 
     protected: tuple[str, ...] | None = setting(None, PROTECTED)
-    method: str = setting("frontier", "how to search; see the documentation")
+    method: str = setting("frontier", "search method; see the documentation")
     seeds: int | SeedPeople | None = setting(None, "people to start from")
-    local: int = setting(100, "moves around each profile found", ge=0)
+    local: int = setting(100, "number of moves around each profile found", ge=0)
     h: float = setting(1.0, "for maft: distance between two queries for a slope, in steps", gt=0, allow_inf_nan=False)
     budget: int | None = setting(None, BUDGET, ge=1)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
-    constraints: tuple[str, ...] = setting((), "holds for every plausible profile, like 'age >= 16'")
-    allow_infeasible: bool = setting(False, "also report profiles with values that never occur together")
+    constraints: tuple[str, ...] = setting((), "condition on every plausible profile, such as 'age >= 16'")
+    allow_infeasible: bool = setting(False, "also report profiles with values that never occur together in the data")
     as_published: bool = setting(False, AS_PUBLISHED)
     samples: int = setting(SAMPLES, "individuals drawn for each flip rate; 0 measures none", ge=0)
     confidence: float = setting(0.95, "confidence level of the rates' intervals", gt=0, lt=1)
@@ -63,7 +63,7 @@ class SearchConfig(Config):
 class TextSearchConfig(Config):
     """Settings of a search in texts. At the time limit, the earlier findings are the result."""
 
-    examples: int = setting(100, "findings kept, widest gap between scores first, one per text and category", ge=0)
+    examples: int = setting(100, "number of findings kept, one per text and category, widest gap first", ge=0)
     budget: int | None = setting(None, "maximum number of texts in queries", ge=2)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
@@ -72,7 +72,7 @@ class TextSearchConfig(Config):
 
 
 class NumberSearchConfig(Config):
-    """Settings of a search for the largest change of a number."""
+    """Settings of a search for the largest change in a numeric prediction."""
 
     protected: tuple[str, ...] | None = setting(None, PROTECTED)
     tolerance: float = setting(0.0, "count people whose number changes by more than this", ge=0)

@@ -1,4 +1,4 @@
-"""Confirmation of findings: by the model itself, and by repeated queries if its answers vary."""
+"""Confirmation of findings by the model itself, and by repeated queries if its answers vary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
 CONFIRM_BATCH = 10_000
-"""Profiles confirmed at a time. An interrupt loses at most these."""
+"""Number of profiles confirmed at a time. An interrupt loses at most this many confirmations."""
 
 MOST_NOISY = 200
 """Maximum number of findings of a noisy model that are queried again."""
@@ -29,7 +29,7 @@ CHECK_SHARE = 0.05
 
 NOISY_SHARE = 0.5
 QUIET_SHARE = 0.2
-"""Fraction of the budget reserved for queries about findings, for a noisy model and for others."""
+"""Fractions of the budget reserved for queries about findings, for noisy models and for all others."""
 
 
 def confirm_findings(
@@ -79,7 +79,7 @@ def _query_missing(
 def check_source(
     scorer: Scorer, source: People | Schema, space: ProfileSpace, budget: int | None, rng: np.random.Generator
 ) -> NoiseCheck | None:
-    """Query some people twice, or individuals drawn from the domain without data, within a budget."""
+    """Query some people twice, within a budget. Without data, draw individuals from the domain."""
     if isinstance(source, People):
         people = source.individuals[rng.permutation(len(source))]
     else:

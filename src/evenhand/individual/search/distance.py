@@ -17,7 +17,7 @@ MAX_CELLS = 100_000
 """Number of distances computed at once. They stay in the processor's cache while the attributes are summed."""
 
 MIN_GAIN = 0.05
-"""Fraction of the first total distance by which a further medoid must reduce it."""
+"""Fraction of the initial total distance by which a further medoid must reduce the total."""
 
 MAX_STEPS = 20
 """Maximum number of steps that improve medoids."""
@@ -29,7 +29,7 @@ MIN_RANKED = 100
 """Minimum number of profiles whose nearest person is determined, regardless of the number of comparisons."""
 
 MAX_COMPARISONS = 300_000_000
-"""Maximum number of compared entries for that (about a second)."""
+"""Maximum number of compared entries for the nearest people (about a second)."""
 
 
 class GowerDistance:
@@ -79,8 +79,8 @@ def k_medoids(distances: NDArray[np.float32], max_medoids: int) -> Integers:
     """Select representative rows: those with the smallest total distance to all others.
 
     Medoids are added one by one, each where it reduces the distances most (the first phase of PAM, Kaufman &
-    Rousseeuw, 1990), as long as it reduces them by ``MIN_GAIN``. Then members choose their medoid, and groups their
-    centre, in turn until nothing changes. Neither step increases the total distance.
+    Rousseeuw, 1990), as long as it reduces them by ``MIN_GAIN``. Then rows are assigned to their nearest medoid, and
+    the medoid of each group is recomputed, in turn until nothing changes. Neither step increases the total distance.
 
     Args:
         distances: Symmetric distances, shape (n, n).

@@ -76,7 +76,7 @@ class FindingCollector:
         self._seeds.update(self.space.keys(unprotected).tolist())
 
     def add(self, unprotected: Floats, labels: Integers, scores: Floats) -> Booleans:
-        """Add the answers about profiles (n, U), and return which labels change, shape (n,).
+        """Add the answers about profiles (n, U), and return a mask of the profiles whose label changes, shape (n,).
 
         Args:
             unprotected: The profiles.

@@ -17,7 +17,7 @@ from evenhand.schema.attribute import Attribute
 
 
 class Gradients(Protocol):
-    """Gradient of the predicted label's probability, or of its cross-entropy, by the unprotected attributes."""
+    """Gradient of the predicted label's probability, or of its cross-entropy, in the unprotected attributes."""
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
         """Compute the gradients of profiles (n, U), each under one assignment (n,): shape (n, U)."""
@@ -72,7 +72,7 @@ class TorchGradients:
         return self._attribute_derivatives(by_input, rows)
 
     def _input_derivatives(self, inputs: Floats, *, loss: bool) -> Floats:
-        """Compute the derivatives by the inputs (n, width), shape (n, width)."""
+        """Compute the derivatives with respect to the inputs (n, width), shape (n, width)."""
         import torch
 
         from evenhand.models.blackbox.torch_module import evaluation_mode, input_type
@@ -95,7 +95,7 @@ class TorchGradients:
         return np.asarray(gradient.to("cpu", torch.float64).numpy())
 
     def _attribute_derivatives(self, by_input: Floats, rows: Floats) -> Floats:
-        """Convert derivatives by the inputs (n, width) to derivatives by the unprotected entries (n, U)."""
+        """Convert derivatives in the inputs (n, width) to derivatives in the unprotected entries (n, U)."""
         starts = np.concatenate([[0], np.cumsum([attribute.width for attribute in self._space.schema.attributes])])
         gradient = np.empty((len(rows), self._space.width))
         for i, column in enumerate(self._space.columns):
@@ -132,8 +132,8 @@ class ProfileNetwork:
     The unprotected part is computed once for all assignments, which is several times faster than the network itself.
     The outputs are equal up to rounding.
 
-    The derivative by an attribute that enters by a table or by bins is the central difference of its contributions over
-    one move (one-sided at the ends of the domain), which is exact for affine contributions.
+    The derivative with respect to an attribute that enters through a table or bins is the central difference of its
+    contributions over one move (one-sided at the ends of the domain), which is exact for affine contributions.
     """
 
     def __init__(self, network: AdditiveNetwork, space: ProfileSpace) -> None:
@@ -247,7 +247,7 @@ def labels_from_logits(logits: Floats) -> Integers:
 
 
 def _output_gradient(logits: Floats, *, loss: bool) -> Floats:
-    """Differentiate the predicted label's probability, or its cross-entropy, by the logits (n, outputs)."""
+    """Differentiate the predicted label's probability, or its cross-entropy, in the logits (n, outputs)."""
     scores = class_probabilities(logits)
     if logits.shape[1] == 1:
         # d p_1 / d logit = p_0 p_1. The cross-entropy of the predicted label decreases by 1 minus its probability.

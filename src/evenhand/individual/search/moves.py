@@ -21,13 +21,13 @@ class Moves:
     """Profiles as one level per part, and the moves to other levels.
 
     A part is an attribute or a one-hot group. Its levels are the values that it can move to; the levels of all parts
-    are numbered consecutively. A move takes one part to another level. Dependent parts move too if they have to: in the
-    data, each level of the part occurs with a single level of theirs.
+    are numbered consecutively. A move changes one part to another level. Dependent parts move with it if they must: in
+    the data, each level of the part occurs with only one level of theirs.
 
     Attributes:
         columns: Columns of each part among the U unprotected ones.
         levels: Entries of the levels of each part, shape (levels, columns).
-        start: Number of each part's first level, shape (parts,).
+        start: Index of each part's first level, shape (parts,).
         part: Part of each level, shape (V,).
         clash: 1 for two levels of different parts that never occur together, else 0, shape (V, V).
         blocking: ``clash`` without pairs that a dependent move resolves.

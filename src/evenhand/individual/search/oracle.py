@@ -1,4 +1,4 @@
-"""Queries of a search: whole batches, every profile under every assignment, within a budget, never twice."""
+"""Queries of a search: in batches, each profile once under every assignment, within a budget."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MAX_ROWS = 65_536
 """Maximum number of individuals per call to a model."""
 
 NETWORK_ROWS = 4096
-"""Individuals per call to an additive network. Its units then stay in the processor's cache, four times as fast."""
+"""Individuals per call to an additive network. Its units then stay in the processor's cache, which is four times as
+fast."""
 
 MAX_CACHED_SCORES = 64_000_000
 """Maximum number of scores in the cache (half a gigabyte). Later profiles are queried again if needed."""
@@ -124,7 +125,7 @@ class Oracle:
 
     @property
     def affordable_profiles(self) -> float:
-        """Number of new profiles that the rest of the budget covers. Infinite without a budget."""
+        """Number of new profiles that the remaining budget covers. Infinite without a budget."""
         return float(np.floor(self.queries_left / len(self.space.assignments)))
 
     @property
@@ -137,8 +138,8 @@ class Oracle:
         """Query profiles (n, U) under every assignment.
 
         Raises:
-            BudgetExhausted: The budget or the time does not suffice for all of them. Those it suffices for are queried
-                in order, and added to the findings.
+            BudgetExhausted: The budget or the time is not sufficient for all of them. The first profiles, as many as
+                the budget covers, are still queried and added to the findings.
         """
         self._check_time()
         slots, start = self._slots, len(self._slots)
@@ -203,7 +204,7 @@ class Oracle:
         Entries of attributes in ``fractions`` need not be whole numbers.
 
         Raises:
-            BudgetExhausted: The budget or the time does not suffice.
+            BudgetExhausted: The budget or the time is not sufficient.
         """
         self._check_time()
         self._require(len(unprotected))
@@ -220,7 +221,7 @@ class Oracle:
         return np.concatenate(parts)
 
     def gradient(self, unprotected: Floats, which: Integers, *, loss: bool = False) -> Floats:
-        """Compute the gradient of the predicted label's probability by the unprotected attributes, shape (n, U).
+        """Compute the gradient of the predicted label's probability in the unprotected attributes, shape (n, U).
 
         Costs n.
 
@@ -231,7 +232,7 @@ class Oracle:
 
         Raises:
             OptionError: The model has no gradients.
-            BudgetExhausted: The budget or the time does not suffice.
+            BudgetExhausted: The budget or the time is not sufficient.
         """
         if self._gradients is None:
             model = self.scorer.model if isinstance(self.scorer, CachedScorer) else self.scorer
@@ -345,7 +346,7 @@ class CachedScorer(WrappedScorer):
         try:
             self._file = self._open(path)
         except OSError as error:
-            raise DataError(f"the file of answers cannot be used: {error}", location="`resume=`") from None
+            raise DataError(f"the answer file cannot be used: {error}", location="`resume=`") from None
 
     @property
     def ledger(self) -> QuestionLedger:

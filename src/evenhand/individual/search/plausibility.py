@@ -26,10 +26,10 @@ MAX_ERROR_RATE = 1e-4
 """Maximum fraction of people with a pair of values that counts as an error in the data, or one person."""
 
 MIN_RATIO = 0.05
-"""Ratio to the expected count in independent attributes below which a pair may be an error."""
+"""Ratio of observed to expected count (of independent attributes) below which a pair may be an error."""
 
 MAX_ERROR_P = 0.01
-"""Maximum probability of so few people at that ratio for the pair to count as an error."""
+"""Maximum probability of a count this low, given that ratio, for the pair to count as an error."""
 
 FEW = 2048
 """Maximum number of profiles whose attributes are all checked at once."""
@@ -47,12 +47,12 @@ class ValuePairs:
     value. It occurs with another such number if each is in the range observed with the sixteenth of the data that
     contains the other. A pair that occurs far less often than expected counts as an error in the data (see
     ``is_error``). A value of a protected attribute occurs with every other value, unless the pair counts as an error or
-    is absent as clearly: that few people of a small group were observed with a value does not exclude it for the group.
+    is just as clearly absent: a value that few members of a small group have is not ruled out for the group.
 
     Attributes:
         cuts: Lower ends of each attribute's cells after the first. None if each entry is its own cell.
         first: Smallest entry of each attribute, shape (d,).
-        start: Number of each attribute's first cell, shape (d,). The cells of all attributes are numbered
+        start: Index of each attribute's first cell, shape (d,). The cells of all attributes are numbered
             consecutively.
         together: Bit j of row i is set if the cells i and j occur together, shape (cells, words).
         own: Bit of each cell, shape (cells, words).
@@ -143,7 +143,7 @@ class ValuePairs:
         return bool((self.together[cells] == every).all())
 
     def _check_many(self, cells: Integers) -> Booleans:
-        """Check attribute by attribute, without the people who have already failed."""
+        """Check attribute by attribute, skipping people who have already failed."""
         alive = np.arange(len(cells))
         cells = np.ascontiguousarray(cells.T)
         common = self.together[cells[0]]
@@ -169,13 +169,13 @@ class ValuePairs:
 def is_error(seen: Integers, expected: Floats, people: int) -> Booleans:
     """Find the pairs that occur so rarely that they count as errors in the data.
 
-    A pair counts as an error if at most one person, or one in 10,000, has it, and if so few people would occur with
-    probability below 1 % (Poisson) even if the pair were 20 times as rare as in independent attributes. For example,
-    one person where 133 are expected.
+    A pair counts as an error if at most one person, or one in 10,000, has it, and if a count this low has a probability
+    below 1 % (Poisson) even if the pair were 20 times rarer than under independence. For example, one person has the
+    pair although 133 are expected to.
 
     Args:
         seen: Number of people with the pair.
-        expected: Expected number in independent attributes.
+        expected: Expected number if the attributes were independent.
         people: Total number of people.
     """
     few = seen <= max(1.0, MAX_ERROR_RATE * people)
@@ -201,11 +201,11 @@ def _find_pairs(counts: Integers, by_range: tuple[bool, bool], *, unseen: bool) 
 
 
 def _find_ranges(counts: Integers, *, merged: bool, unseen: bool) -> Booleans:
-    """Return for each row the columns between the first and the last one observed with it.
+    """Return, for each row, the columns between the first and the last column observed with it.
 
     Args:
         counts: Number of people, shape (rows, columns), both in order.
-        merged: Whether rows are cells of a number too. Each row then shares its range with its sixteenth of the people.
+        merged: Whether rows are cells of a number too. The rows of each sixteenth of the people then share a range.
         unseen: As for ``_find_pairs``.
     """
     n = int(counts.sum())
@@ -217,7 +217,7 @@ def _find_ranges(counts: Integers, *, merged: bool, unseen: bool) -> Booleans:
         return np.asarray(_find_ranges(joint, merged=False, unseen=unseen)[bins])
 
     def in_tail(seen: Integers, expected: Floats) -> Booleans:
-        """Find the columns before the first observed column, apart from errors."""
+        """Find the columns before the first observed column, ignoring errors."""
         absent = _is_absent(np.cumsum(seen, axis=1), np.cumsum(expected, axis=1), n, unseen=unseen)
         return np.asarray(np.logical_or.accumulate(absent[:, ::-1], axis=1)[:, ::-1])
 
@@ -231,7 +231,7 @@ def _is_absent(seen: Integers, expected: Floats, people: int, *, unseen: bool) -
 
 
 def _expected_together(counts: Integers) -> Floats:
-    """Compute the expected counts (rows, columns) in independent attributes."""
+    """Compute the expected counts (rows, columns) if the attributes were independent."""
     return np.asarray(np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum())
 
 

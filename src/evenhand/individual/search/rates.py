@@ -1,4 +1,4 @@
-"""Counterfactual flip rates of a search: of random samples of populations, and of the data."""
+"""Counterfactual flip rates of a search, over random samples of populations and over the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUDGET_SHARE = 0.1
 """Maximum fraction of the budget for the rates."""
 
 SAMPLE_BATCH = 4096
-"""Individuals drawn at a time."""
+"""Number of individuals drawn at a time."""
 
 
 def estimate_flip_rates(
@@ -39,7 +39,7 @@ def estimate_flip_rates(
     """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
 
     With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
-    the domain. Without data, it is the latter only. Individuals are drawn independently. Individuals with
+    the domain. Without data, only the uniform distribution. Individuals are drawn independently. Individuals with
     missing values, with a broken rule or without a plausible counterpart are left out.
 
     Args:
@@ -48,7 +48,7 @@ def estimate_flip_rates(
         rng: Source of randomness.
         samples: Individuals per rate. Fewer if a tenth of the budget does not cover them.
         confidence: Confidence level of the intervals.
-        noisy: Whether the model does not repeat its answers. If True, identical people get separate answers, and some
+        noisy: Whether the model's answers vary. If True, identical people get separate answers, and some
             rows are queried repeatedly.
     """
     populations: list[Population] = [uniform_population(oracle.space.schema)]

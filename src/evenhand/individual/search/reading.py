@@ -25,7 +25,7 @@ RANGES = 8
 """Maximum number of ranges of a numeric attribute."""
 
 ALONE = 0.25
-"""Share of people above which a single value is not part of a range."""
+"""Share of people above which a single value has a range of its own."""
 
 MAX_KINDS = 6
 """Maximum number of kinds."""
@@ -55,9 +55,9 @@ class AttributeReading(ResultPart):
         name: Name of the attribute.
         differs: Total variation distance between its distributions among the profiles and in the data, from 0 to 1.
             None without data.
-        sensitive: Share of tried profiles whose flip disappears if the attribute has the value of a random person in
-            the data. None if it was not queried.
-        tried: Number of tried profiles.
+        sensitive: Share of the profiles tried whose flip disappears if the attribute has the value of a random person
+            in the data. None if it was not queried.
+        tried: Number of profiles tried.
         shares: Shares of values or ranges.
     """
 
@@ -74,7 +74,7 @@ class PeopleCluster(ResultPart):
     Attributes:
         size: Number of profiles.
         share: Share of all profiles.
-        common: Value or range that most of them have and fewer people in the data, by attribute.
+        common: Value or range of each attribute that most of these profiles have, but fewer people in the data.
         gap: Median gap between scores.
     """
 
@@ -92,7 +92,7 @@ class SearchReading(ResultPart):
         kinds: Kinds of people, largest first. ``SearchResult.representatives`` has one profile of each.
         gaps: Number of profiles by gap between scores, in 20 equal bins from 0 to 1.
         distance: Median Gower distance of the profiles to the nearest person in the data. None without data.
-        looked_at: Number of profiles used for kinds and distances, first by validity and gap.
+        looked_at: Number of profiles used for kinds and distances, selected by validity and gap.
     """
 
     attributes: tuple[AttributeReading, ...]
@@ -156,7 +156,7 @@ def rank_attributes(
     Args:
         table: Table of profiles.
         space: Space of the search.
-        predict: Queried about two individuals per tried profile and attribute. None sends no query.
+        predict: Queried about two individuals per profile tried and attribute. None sends no query.
         rng: Source of randomness.
     """
     tried = rng.permutation(len(table))[:MAX_TRIED]
@@ -230,7 +230,7 @@ def _cell_edges(attribute: Attribute) -> tuple[Floats, list[str]]:
 
 
 def cut_ranges(attribute: Attribute, entries: Floats) -> tuple[Floats, list[str]]:
-    """Cut a number into ranges of about equally many entries. Return their edges (k + 1,) and names."""
+    """Cut a number into ranges with about the same number of entries. Return their edges (k + 1,) and names."""
     if attribute.size is not None and attribute.size <= RANGES:
         return _cell_edges(attribute)
     present = entries[~np.isnan(entries)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MIN_SHOWN_CLUSTER = 10
-"""Minimum size of a shown kind of people if records of real people are left out."""
+"""Minimum size of a kind of people that is shown if records of real people are left out."""
 
 
 class Example(PairedProfile):
@@ -65,7 +65,7 @@ class SearchResult(Result):
         profiles: Number of distinct profiles found. The model itself decided each of them differently.
         valid: Number of profiles in which every pair of values occurs together in the data. None without data.
         given: Number of profiles that were seeds.
-        queries: Number of individuals in queries, including those during loading, for rates and for confirmation.
+        queries: Number of individuals queried in total: during loading, for rates, in the search and for confirmation.
         rates: Counterfactual flip rates, the population first. Empty if a tenth of the budget covers no sample.
         examples: Most severe profiles, in order.
         reading: Attributes that matter, and kinds of people. None without findings.

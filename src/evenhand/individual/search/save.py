@@ -1,4 +1,4 @@
-"""Saved findings: tables of pairs, and tests that query a new model about them."""
+"""Saved findings: tables of pairs, and tests that check them with a new model."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 
 TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
-"""Endings of tables that can be written."""
+"""File extensions of tables that can be written."""
 
 IMPORTS = {"datetime": "import datetime\n", "decimal": "from decimal import Decimal\n"}
-"""Imports of a file of tests, by module of the types that it contains."""
+"""Imports of a test file, by module of the types that it contains."""
 
 MAX_TESTS = 100
 """Default maximum number of profiles in tests."""
 
 
 def save_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table of pairs as CSV or Parquet, by the ending of the file.
+    """Write a table of pairs as CSV or Parquet, depending on the file extension.
 
     Raises:
-        OptionError: The ending is unknown, or the file cannot be written.
+        OptionError: The extension is unknown, or the file cannot be written.
         MissingExtraError: A package for this format is not installed.
     """
     check_table(path)
@@ -66,14 +66,14 @@ def check_table(path: Path) -> None:
     """Check the file name of a table before the analysis.
 
     Raises:
-        OptionError: The ending is unknown.
+        OptionError: The extension is unknown.
     """
     if not path.name.lower().endswith(TABLES):
-        raise OptionError(f"a table is written as {', '.join(TABLES)}, by the ending of its name", location=str(path))
+        raise OptionError(f"the file name of a table must end in {' or '.join(TABLES)}", location=str(path))
 
 
 def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> int:
-    """Write a pytest file that queries a new model about the profiles found. A test fails if the label still flips.
+    """Write a pytest file that tests a new model on the profiles found. A test fails if the label still flips.
 
     The file contains the profiles with values as in the data, their passthrough values, and the schema. It needs
     Evenhand and pytest and no other file. It takes the model from the environment variable ``EVENHAND_MODEL``, or as an
@@ -86,7 +86,7 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
             are included only if people are shown.
 
     Returns:
-        The number of profiles in tests.
+        The number of profiles in the tests.
 
     Raises:
         OptionError: There is no profile, the result was read from JSON, a passthrough value has no literal, or the file
@@ -94,7 +94,7 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
     """
     if not isinstance(result.table, ProfileTable):
         raise OptionError(
-            "a result read from JSON has no longer all profiles", hint="save the tests where the search is run"
+            "a result read from JSON does not contain all profiles", hint="save the tests when the search is run"
         )
     table = result.shown_table
     if len(table) == 0:
@@ -107,7 +107,7 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
     schema = pprint.pformat(_describe_schema(table), width=118, sort_dicts=False)
     modules = sorted({type(value).__module__ for value in carried.values()} & IMPORTS.keys())
     program = _PROGRAM.format(
-        title=f"Profiles whose decision changed with {protected} only: does it still?",
+        title=f"Profiles whose decision changed with {protected} only. Does it still change?",
         found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
         f"{protected} changes the decision.",
         model="new_model.onnx",
@@ -124,21 +124,21 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
 
 
 def save_text_tests(result: TextSearchResult, path: Path) -> int:
-    """Write a pytest file that queries a new model about the examples. A test fails if the two labels still differ.
+    """Write a pytest file that tests a new model on the examples. A test fails if the two labels still differ.
 
     It takes the model from the environment variable ``EVENHAND_MODEL``, or as an argument if it is run as a program.
 
     Returns:
-        The number of pairs in tests.
+        The number of pairs in the tests.
 
     Raises:
         OptionError: There is no example, or the file cannot be written.
     """
     if not result.examples:
-        raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
+        raise OptionError("nothing was found, so there are no tests to save", location="save_tests")
     pairs = [(example.worse.text, example.better.text) for example in result.examples]
     program = _PROGRAM.format(
-        title="Texts whose label changed with identity terms only: does it still?",
+        title="Texts whose label changed with identity terms only. Does it still change?",
         found=f"Found by evenhand {result.evenhand}. A test fails as long as the two labels differ.",
         model="package.module:function",
         takes="The model is anything that `evenhand search --text-column` accepts.",
@@ -170,7 +170,7 @@ def _require_literal(name: str, value: Any) -> Any:
         f"expected a text, a finite number or a date without time zone in the passthrough column {name!r}, "
         f"got {value!r}",
         location="save_tests",
-        hint="leave the tests out, or that column",
+        hint="do not save tests, or remove that column",
     )
 
 
@@ -240,7 +240,7 @@ if __name__ == "__main__":
         os.environ["EVENHAND_MODEL"] = sys.argv[1]
     sys.exit(pytest.main([__file__, *sys.argv[2:]]))
 '''
-"""Template of a file of tests."""
+"""Template of a test file."""
 
 
 def replay_profiles(

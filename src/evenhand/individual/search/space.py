@@ -31,7 +31,7 @@ MAX_DRAWN = 65_536
 """Maximum number of profiles drawn at a time."""
 
 PEOPLE_BATCH = 65_536
-"""People of profiles that are checked at a time."""
+"""Number of people of profiles that are checked at a time."""
 
 MAX_SAMPLE_DRAWS = 200 * MAX_DRAWN
 """Maximum number of profiles drawn for a sample if few are admissible."""
@@ -60,14 +60,14 @@ class ProfileSpace:
     Attributes:
         schema: Schema of the individuals.
         protected: Names of the attributes that vary jointly.
-        moved: Positions among the U unprotected attributes that are linked to protected ones.
+        moved: Positions, among the U unprotected attributes, of those linked to protected ones.
         allow_infeasible: Whether profiles that are not valid are admissible.
         columns: Positions of the U unprotected attributes in the schema.
         protected_columns: Positions of the protected attributes in the schema.
         assignments: Joint protected values, shape (A, protected).
         lower: Lower end of each attribute, shape (U,).
         upper: Upper end of each attribute, shape (U,).
-        step: Size of one move of each attribute, shape (U,).
+        step: Step size of each attribute, shape (U,).
         people: Distinct unprotected parts in the data without missing values, shape (n, U). None without data.
         constraints: Constraints.
     """
@@ -143,7 +143,7 @@ class ProfileSpace:
 
     @cached_property
     def shown_attributes(self) -> tuple[Attribute, ...]:
-        """Unprotected attributes for readers. Values that represent the same people share a name: Wife or Husband."""
+        """Unprotected attributes as displayed. Values that represent the same people share a name: Wife or Husband."""
         attributes = list(self.attributes)
         for i in self.moved:
             attribute = self.attributes[i]
@@ -175,7 +175,7 @@ class ProfileSpace:
 
     @cached_property
     def varies(self) -> bool:
-        """Whether some people of a profile are not compared, or have changed linked attributes."""
+        """Whether a profile may have people who are not compared, or whose linked attributes change."""
         constrained = {column for constraint in self.constraints for column in constraint.columns}
         if self.schema.constrains_people or constrained & set(self.protected_columns):
             return True
@@ -295,7 +295,7 @@ class ProfileSpace:
         return rows
 
     def split(self, individuals: Floats) -> tuple[Floats, Integers]:
-        """Split individuals into profiles (n, U) and the number of each one's own assignment (n,)."""
+        """Split individuals into profiles (n, U) and the index of each individual's assignment (n,)."""
         own = individuals[:, self.protected_columns]
         lowest = np.array([self.schema[name].first for name in self.protected])
         sizes = [self.schema[name].size or 1 for name in self.protected]
@@ -516,9 +516,9 @@ class ProfileSpace:
         return np.concatenate(parts)[:n]
 
     def _random_walk(self, draw: Sampler, n: int, rng: np.random.Generator) -> Floats:
-        """Walk from people in the data: redraw one value at a time, and keep it if the profile is admissible.
+        """Random walks from people in the data: redraw one value at a time, and keep it if the profile is admissible.
 
-        The limit of the walk is the same product of distributions, restricted to admissible profiles that such changes
+        The stationary distribution of the walk is the same product, restricted to admissible profiles that such changes
         reach.
         """
         people = self._require_people()
@@ -544,7 +544,7 @@ class ProfileSpace:
 
     def _require_people(self) -> Floats:
         if self.people is None:
-            raise OptionError("there are no data to draw near", hint="give the people, or search uniformly")
+            raise OptionError("there are no data to draw near", hint="provide the people, or search uniformly")
         return self.people
 
 

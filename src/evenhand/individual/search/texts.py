@@ -142,12 +142,12 @@ def search_texts(
     progress: Progress | None = None,
     **settings: Any,
 ) -> TextSearchResult:
-    """Swap identity terms in every text and find changed labels.
+    """Swap identity terms in every text and find changes of the label.
 
     Args:
         model: A scikit-learn text pipeline, or any function from a list of texts to labels or scores (scores of the
-            favourable label from 0 to 1, favourable above 1/2; or one score per label); or a file of one, a URL
-            (``http://...``), or ``module:function``.
+            favourable label from 0 to 1, favourable above 1/2; or one score per label); or a file that contains such a
+            pipeline, a URL (``http://...``), or ``module:function``.
         texts: Texts that the model classifies. Those without identity terms are not queried.
         config: The settings.
         protected: Categories to swap: names of the package's lists (``gender``, ``religion``, ...) or your own lists
@@ -157,8 +157,8 @@ def search_texts(
         settings: Fields of ``TextSearchConfig`` that replace those of ``config``.
 
     Returns:
-        The flip rate of each category and the clearest findings. After an interrupt (Ctrl-C), those from earlier
-        answers.
+        The flip rate of each category and the clearest findings. After an interrupt (Ctrl-C), the results of the
+        answers so far.
 
     Raises:
         DataError: There are no texts, or none has a term of these categories.
@@ -176,7 +176,7 @@ def search_texts(
     cases = _find_cases(documents, [TermSwapper(category) for category in categories])
     if not cases:
         names = ", ".join(category.name for category in categories)
-        raise DataError(f"none of the {len(documents):,} texts has a term of: {names}", hint="bring a list of your own")
+        raise DataError(f"none of the {len(documents):,} texts has a term of: {names}", hint="add your own word list")
     rng = np.random.default_rng(0)
     shuffled = [cases[i].slot for i in rng.permutation(len(cases))]
     noise = answers.check_noise((text for slot in shuffled for text in slot.variants), confidence=config.confidence)
@@ -276,7 +276,7 @@ def _confirm_findings(
 
     Args:
         cases: Cases whose variants have all been queried.
-        findings: Findings by position of their case.
+        findings: Findings by case index.
         answers: Answers of the model.
         confidence: 1 minus the false discovery rate.
 
@@ -309,11 +309,11 @@ def _measure_noise(
 ) -> dict[str, FlipNoise]:
     """Compare the flips of each category with the model's noise.
 
-    Up to ``MAX_REPEATED`` texts are queried again: each of their slots with the words of one random group, as often as
-    there are groups but one. Texts with equal variants share their answers, so they count once.
+    Up to ``MAX_REPEATED`` texts are queried again: each of their slots with the words of one random group, once per
+    other group. Texts with equal variants share their answers, so they count once.
 
     Args:
-        cases: Slots of texts whose variants have all been queried.
+        cases: Slots whose variants have all been queried.
         answers: Answers of the model.
         confidence: Confidence level of the intervals.
         rng: Draws texts and groups.

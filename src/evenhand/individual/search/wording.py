@@ -42,7 +42,7 @@ POPULATIONS = {
     "independent attributes, each as in the data": f"{SIMULATED} (product of marginals)",
     "everyone in the domain, uniformly": f"{SIMULATED} (uniform over the domain)",
 }
-"""Names of populations for readers. Others keep their name."""
+"""Names of populations as shown to readers. Other populations keep their name."""
 
 UNFOLDED_PAIRS = 4
 """Number of pairs that are not folded."""
@@ -108,7 +108,7 @@ def _cautions(result: SearchResult) -> Iterator[Block]:
 
 
 def search_answer(result: SearchResult, favourable: str | None = None) -> Metric:
-    """Build the answer: the number of profiles, its cost, and the protected value that is favoured most often."""
+    """Build the answer: the number of profiles, the queries used, and the protected value most often favoured."""
     test = result.noise_test
     notes = [test.sentence] if test is not None and test.repeated < test.differed else []
     notes.append(_describe_cost(result))

@@ -7,9 +7,9 @@ success increases the probability of its direction and attribute by a thousandth
 Source: Udeshi, Arora and Chattopadhyay, "Automated directed fairness testing" (ASE 2018), sections 3.2 and 3.3, with
 the variants "random", "semi-directed" and "fully-directed". Their program continues after a failure with the
 probability of basin hopping. The comparison in Wang et al. (MAFT, ICSE 2024) returned to the start, which finds about
-one and a half times as many profiles. Unlike both programs, this one does not change protected attributes, which finds
-the same profiles again, and learns nothing from a step without effect (at the end of the domain, or to an implausible
-profile).
+one and a half times as many profiles. Unlike both programs, this one does not change protected attributes, since that
+would find the same profiles again, and learns nothing from a step without effect (at the end of the domain, or to an
+implausible profile).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evenhand.individual.search.methods.choice import MethodOptions, cut_into_wa
 from evenhand.individual.search.oracle import Oracle
 
 LEARNING_RATE = 0.001
-"""Change of the probability of a direction or an attribute per step."""
+"""Change in the probability of a direction or an attribute per step."""
 
 
 def random_walk(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
@@ -80,7 +80,7 @@ class StepChances:
     """Probability of each attribute, and of each direction along it, learnt from all walks."""
 
     def __init__(self, width: int, *, directions: bool, attributes: bool) -> None:
-        """Start with equal probabilities. Those that are not learnt stay equal."""
+        """Start with equal probabilities. Probabilities that are not learnt remain equal."""
         self._down = np.full(width, 0.5)
         self._chance = np.full(width, 1 / width)
         self._directions, self._attributes = directions, attributes

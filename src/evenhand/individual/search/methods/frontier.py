@@ -6,8 +6,8 @@ flip is estimated without a query by a surrogate (see ``Surrogate``): the parent
 the move, compared with the errors of earlier estimates. Moves lead only to pairs of values that occur in the data, no
 individual is queried twice, and a fraction of the queries is for new people, so that other regions are found too. With
 three or more assignments, only the two with the most different estimates are queried first. If their labels differ,
-that is enough, and the others are queried at confirmation. For models that return labels only, the same formulas prefer
-moves that seldom change a label.
+that is enough, and the others are queried at confirmation. For models that return only labels, the same formulas prefer
+moves that rarely change a label.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LABEL_CLIP = 0.02
 """The same for models that return labels only, so that log-odds of labels are as large as other errors."""
 
 PRIOR_WEIGHT = 20.0
-"""Number of observations of a level that weighs as much as the spread over the whole attribute."""
+"""Number of observations of a level that has the same weight as the spread over the whole attribute."""
 
 RIDGE = 1.0
 """Penalty of the ridge regression."""
@@ -99,7 +99,7 @@ class NeighbourQueue:
     Attributes:
         chance: Probability of a flip.
         mark: Hash of the neighbour.
-        parent: Number of its parent.
+        parent: Index of its parent.
         level: Level that it moves to.
     """
 
@@ -255,7 +255,7 @@ class BoundarySearch:
         rows, codes = self._moves.move(parents.rows[picked.parent], codes, picked.level)
         self._queue = self._queue.without(picked)
         marks = self._hash_profiles(codes)
-        # With a dependent move, the neighbour has another mark than in the queue.
+        # After a dependent move, the neighbour's mark differs from its mark in the queue.
         selected = np.zeros(len(marks), dtype=np.bool_)
         selected[np.unique(marks, return_index=True)[1]] = True
         selected &= ~self._is_queried(marks)
@@ -371,7 +371,7 @@ class Surrogate:
         if self._width > 1:
             return odds.reshape(len(scores), -1)
         odds = odds[..., 1]
-        # The label may change at another score than one half.
+        # The label may change at a score other than one half.
         self._lowest = max(self._lowest, odds[labels == 0].max(initial=-np.inf))
         self._highest = min(self._highest, odds[labels == 1].min(initial=np.inf))
         return np.asarray(odds)
@@ -379,7 +379,7 @@ class Surrogate:
     def complete_answers(
         self, estimates: Floats, which: Integers, scores: Floats, labels: Integers
     ) -> tuple[Floats, Floats]:
-        """Replace estimates (n, outputs) under some assignments (n, k) by answers. Return them and the errors there.
+        """Replace estimates (n, outputs) under some assignments (n, k) by answers. Return the result and the errors.
 
         The estimates under other assignments are corrected by the mean error.
         """
@@ -445,7 +445,7 @@ class Surrogate:
 
     @staticmethod
     def chance(lowest: Floats, highest: Floats, spread: Floats) -> Floats:
-        """Compute the probability of different signs, if the common error is normal with this spread."""
+        """Compute the probability of different signs if the common error is normal with this standard deviation."""
         return _normal_cdf(-lowest / spread) - _normal_cdf(-highest / spread)
 
 

@@ -6,7 +6,7 @@ mutate. Parents and children compete for the next generation. The method needs n
 that were retrained to flatten them.
 
 Source: Fan et al., "Explanation-guided fairness testing through genetic algorithm" (ICSE 2022), which defines this
-fitness. Its explanations for the selection of seeds are omitted, and a generation is queried in one batch.
+fitness. The published selection of seeds by explanations is omitted, and a generation is queried in one batch.
 """
 
 from __future__ import annotations

@@ -33,13 +33,13 @@ Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
 """Function of profiles (n, U), their assignments (n,) and scores (n, classes): slopes of the attributes (n, U)."""
 
 EPSILON = 1e-6
-"""Keeps the weight of an attribute with slope 0 finite."""
+"""Constant that keeps the weight of an attribute with slope 0 finite."""
 
 DECAY = 0.5
 """Fraction of earlier slopes kept in the global phase of EIDIG and MAFT."""
 
 UPDATE = 5
-"""Consecutive successes after which EIDIG and MAFT compute new local weights."""
+"""Number of consecutive successes after which EIDIG and MAFT compute new local weights."""
 
 MAX_ENTRIES = 4_000_000
 """Maximum number of entries of the profiles queried for slopes at a time."""
@@ -53,7 +53,7 @@ class SlopePlan:
         slopes: Slopes of the predicted label's probability. Those of its loss have the opposite sign.
         cost: Queries for the slopes of one profile under one assignment.
         decay: Fraction of the sum of earlier slopes kept in the global phase (momentum).
-        update: Consecutive successes after which the local weights are recomputed. None keeps them.
+        update: Number of consecutive successes after which the local weights are recomputed. None: never.
     """
 
     slopes: Slopes
@@ -79,7 +79,7 @@ def move_to_boundary(
     """Run the global phase.
 
     Args:
-        oracle: Queries the model.
+        oracle: Oracle that queries the model.
         profiles: Seeds, shape (n, U).
         which: Assignment of each, shape (n,).
         rng: Source of randomness.
@@ -141,7 +141,8 @@ def move_along_boundary(
             weights[outdated] = _attribute_weights(plan, current[outdated], which[outdated], chosen)
             successes[outdated] = 0
         draw = rng.random((2, n))
-        # Weights are cumulative, so that a uniform number selects an attribute with probability by its weight.
+        # Weights are cumulative, so that a uniform number selects each attribute with probability proportional to its
+        # weight.
         attribute = (weights < (draw[0] * weights[:, -1])[:, None]).sum(axis=1)
         directions = np.zeros(current.shape)
         directions[rows, attribute] = np.where(draw[1] < 0.5, -1.0, 1.0)

@@ -26,17 +26,17 @@ from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
 TREE_QUERIES = 8
-"""Queries per tree. The published program uses 5,000, so that a budget covers hardly a tree. Among 8, 16, 32, 64 and
-128, this number finds most profiles with equal budgets, and no fewer per queried profile."""
+"""Queries per tree. The published program uses 5,000, so that a budget covers hardly one tree. Among 8, 16, 32, 64 and
+128, this number finds the most profiles for a given budget, and no fewer per queried profile."""
 
 BATCH = 16
-"""Profiles taken at a time, so that they are queried in one batch."""
+"""Number of profiles taken from the queue at a time, so that they are queried in one batch."""
 
 MIN_CERTAINTY = 0.3
 """Share of the label in the tree below which global search does not continue along a path."""
 
 CANDIDATES = 8
-"""Random profiles that are tried if the nearest one is already in the queue."""
+"""Number of random profiles that are tried if the nearest one is already in the queue."""
 
 LOCAL, SEED, GLOBAL = 1.0, 5.0, 10.0
 """Ranks of profiles in the queue."""
@@ -156,7 +156,7 @@ def _sample_around(
     n, u = profiles.shape
     samples = np.repeat(profiles, TREE_QUERIES, axis=0)
     redrawn = oracle.space.draw_anywhere(len(samples), rng)
-    # The number of redrawn attributes is random, so that samples are near and far.
+    # The number of redrawn attributes is random, so that some samples are near and others far.
     changed = rng.random(samples.shape) < rng.random((len(samples), 1))
     samples = np.where(changed, redrawn, samples)
     labels = np.argmax(oracle.scores_at(samples, np.repeat(which, TREE_QUERIES)), axis=1)

@@ -12,7 +12,7 @@ from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
 
 BATCH = 16_384
-"""Profiles drawn at a time."""
+"""Number of profiles drawn at a time."""
 
 MARGIN = 0.01
 """Half-width of the score's interval at which THEMIS stops."""
@@ -21,13 +21,13 @@ QUANTILE = 2.5758293035489004
 """Normal quantile of an interval with 99 % confidence."""
 
 THEMIS_BATCH = 256
-"""Profiles that THEMIS draws at a time."""
+"""Number of profiles that THEMIS draws at a time."""
 
 MIN_SAMPLE = 512
 """Minimum sample size of THEMIS."""
 
 PEOPLE_BATCH = 1024
-"""People whose neighbours are queried at a time."""
+"""Number of people whose neighbours are queried at a time."""
 
 
 def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
