@@ -7,7 +7,7 @@ import pytest
 from evenhand import auditing, view
 from evenhand.core.document import Metric
 from evenhand.errors import LimitError, OptionError
-from evenhand.groups.result import SMALL
+from evenhand.groups.breakdown import SMALL
 from evenhand.models import Subject
 from evenhand.schema.columns import ColumnRoles
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evenhand import groups
 from evenhand.errors import DataError, OptionError
 from evenhand.groups import GroupMetrics
-from evenhand.groups.result import SMALL
+from evenhand.groups.breakdown import SMALL
 from evenhand.groups.wording.rates import headline_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
 from evenhand.stats.metric_specs import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES

@@ -17,7 +17,7 @@ from evenhand import view
 from evenhand.auditing import AuditResult
 from evenhand.certification import Certificate
 from evenhand.certification.certificate.result import GOING_ON, REGIONS, STOPPED
-from evenhand.groups.result import SMALL
+from evenhand.groups.breakdown import SMALL
 from evenhand.stats import Estimated, Observed, Proved, Unknown
 
 HOSTILE = "<script>alert(1)</script> \"'&amp;{{ 7 * 7 }}"

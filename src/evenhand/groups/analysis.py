@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.arrays import read_flags, read_numbers
+from evenhand.groups.breakdown import SMALL
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import DecidedPeople, add_metrics
 from evenhand.groups.decisions import DecisionSample, tabulate
@@ -20,7 +21,7 @@ from evenhand.groups.engine import break_down, calibrate, describe_groups
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.membership import Membership, group_by_values, group_people
 from evenhand.groups.proxies.rates import measure_proxies
-from evenhand.groups.result import SMALL, GroupMetrics
+from evenhand.groups.result import GroupMetrics
 from evenhand.groups.threshold_rates import count_threshold_rates
 from evenhand.groups.thresholds import ScoredPeople, trace_curves
 from evenhand.models.ledger import ask_people

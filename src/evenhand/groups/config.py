@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import field_validator
 
 from evenhand.core.config import Assignments, Config, setting
-from evenhand.groups.result import SMALL
+from evenhand.groups.breakdown import SMALL
 from evenhand.schema.columns import list_names
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.breakdown import Breakdown, Group, describe_left_out
+from evenhand.groups.breakdown import SMALL, Breakdown, Group, describe_left_out
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.groups.proxies.result import ProxyRates
@@ -20,9 +20,6 @@ from evenhand.stats.quantity import Quantity, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SMALL = 30
-"""Default of the minimum group size for gaps."""
 
 
 class CalibrationBin(ResultPart):

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenhand import groups
 from evenhand.core.typing import Booleans, Integers
+from evenhand.groups.breakdown import SMALL
 from evenhand.groups.membership import Membership, group_by_attribute, number_combinations
-from evenhand.groups.result import SMALL
 from evenhand.mitigation.comparison_lines import ChangeAt, ComparisonSides, ModelDecisions, PendingComparison, pending
 from evenhand.mitigation.result import Change, ComparisonPart
 from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio, paired_contrast

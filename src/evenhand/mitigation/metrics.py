@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.core.typing import Booleans
+from evenhand.groups.breakdown import SMALL
 from evenhand.groups.membership import group_by_attribute, number_combinations
-from evenhand.groups.result import SMALL
 from evenhand.individual.flips import count_flips
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People

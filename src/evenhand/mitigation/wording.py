@@ -22,7 +22,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_level, format_percent
-from evenhand.groups.result import SMALL
+from evenhand.groups.breakdown import SMALL
 from evenhand.mitigation.result import (
     PART_TITLES,
     PUBLISHED,

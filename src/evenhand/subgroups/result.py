@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -253,9 +254,8 @@ class SubgroupResult(Result):
 
     def sentence(self, finding: Finding) -> str:
         """Describe a finding in one sentence."""
-        from evenhand.subgroups.wording import finding_sentence
-
-        return finding_sentence(self, finding)
+        sentence: str = importlib.import_module("evenhand.subgroups.wording").finding_sentence(self, finding)
+        return sentence
 
     def is_worse(self, finding: Finding) -> bool:
         """Check whether a subgroup is worse off than the others. By default, lower numbers are worse."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.groups.arrays import read_flags, read_numbers
+from evenhand.groups.breakdown import SMALL
 from evenhand.groups.gaps import describe_simultaneity
 from evenhand.groups.label_coverage import DECISIONS, count_labels, find_caution
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
@@ -22,7 +23,6 @@ from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.proportion import clopper_pearson, kish_size
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 
-SMALL = 30
 HALVES = 20_190_129
 """Second part of the random seed of the two halves."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
-from evenhand.mitigation.alternatives.choice import RULE, Ranking, find_baseline, rank_candidates
+from evenhand.mitigation.alternatives.choice import RULE, CandidateRanking, find_baseline, rank_candidates
 from evenhand.mitigation.alternatives.config import AlternativesConfig
 from evenhand.mitigation.alternatives.gaps import RateGap
 from evenhand.mitigation.alternatives.intervals import PairedChanges, compare_frontier
@@ -253,7 +253,7 @@ class _Search:
 
     def compare(
         self, recipes: Sequence[CandidateRecipe]
-    ) -> tuple[Ranking, PairedChanges, tuple[AlternativeCandidate, ...]]:
+    ) -> tuple[CandidateRanking, PairedChanges, tuple[AlternativeCandidate, ...]]:
         """Choose a candidate on the validation set, and compare it and the frontier on the test set."""
         inputs = [self.inputs[recipe.source] for recipe in recipes]
         accepted = (
@@ -316,7 +316,7 @@ class _Search:
         number: int,
         recipe: CandidateRecipe,
         measured: Sequence[AlternativeNumbers],
-        ranking: Ranking,
+        ranking: CandidateRanking,
         changes: PairedChanges,
     ) -> AlternativeCandidate:
         rule, gap_change = recipe.rule, changes.gap.get(number)
@@ -344,7 +344,7 @@ class _Search:
     def record(
         self,
         candidates: tuple[AlternativeCandidate, ...],
-        ranking: Ranking,
+        ranking: CandidateRanking,
         changes: PairedChanges,
         test_name: str,
         queries: int,

@@ -39,7 +39,7 @@ RULE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class CandidateRanking:
     """Comparison of all candidates on the validation set. Each array has one entry per candidate.
 
     Attributes:
@@ -68,7 +68,7 @@ def rank_candidates(
     allowed: float,
     new_people: int,
     parameters: Sequence[int],
-) -> Ranking:
+) -> CandidateRanking:
     """Rank candidates and choose one.
 
     Args:
@@ -92,7 +92,7 @@ def rank_candidates(
     feasible[0] = True
     gaps = np.array([float(gap.sizes(decisions.astype(np.float64))) for decisions in accepted])
     chosen = _choose(accepted, gap, gaps, losses, feasible, parameters)
-    return Ranking(losses, margins, gaps, feasible, find_frontier(losses, gaps), chosen)
+    return CandidateRanking(losses, margins, gaps, feasible, find_frontier(losses, gaps), chosen)
 
 
 def find_baseline(correct: Booleans, refit: int | None) -> int:
