@@ -145,7 +145,7 @@ def test_the_people_test_data_are_called_by_their_name(evenhand, found, tmp_path
     assert "Training set 600 people, validation set 200, test set 400 of aside.csv" in words
     assert "Observed on the test set of 400 people" in words
     assert "test set all 400 of aside.csv" in words
-    assert "400 of the 400 people of the test set are equal, label included, to people of the" in shown
+    assert "400 of the 400 people of the test set are identical, label included, to people of the" in shown
 
 
 def test_a_fit_of_ones_own(evenhand, found, tmp_path):

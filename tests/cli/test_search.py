@@ -202,7 +202,7 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
         (["--constraint", "grade >"], "grade"),
         (["--constraint", "height > 3"], "height"),
         (["--protected", "race"], "no attribute 'race'"),
-        (["--out", "pairs.xls"], "by the ending"),
+        (["--out", "pairs.xls"], "must end in"),
         (["--out", "absent/pairs.csv"], "no folder"),
         (["--save-tests", "tests.txt"], "Python file"),
         (["--html", "."], "a folder"),

@@ -229,7 +229,7 @@ def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch
         ([*SENSITIVE, "--judge", "height > 3"], "height"),
         ([*SENSITIVE, "--budget", "0"], "--budget: expected a whole number of at least 1, got 0"),
         ([*SENSITIVE, "--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
-        ([*SENSITIVE, "--out", "found.xls"], "by the ending"),
+        ([*SENSITIVE, "--out", "found.xls"], "must end in"),
         ([*SENSITIVE, "--out", "absent/found.csv"], "no folder"),
         ([*SENSITIVE, "--html", "."], "a folder"),
         ([*SENSITIVE, "--json", "absent/found.json"], "there is no folder"),

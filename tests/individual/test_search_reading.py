@@ -226,7 +226,7 @@ def test_what_cannot_be_saved(found, tmp_path):
         search.save_tests(SearchResult.from_json(found.to_json()), tmp_path / "test_x.py")
     with pytest.raises(OptionError, match="cannot be written"):
         search.save_tests(found, tmp_path / "absent" / "test_x.py")
-    with pytest.raises(OptionError, match="by the ending"):
+    with pytest.raises(OptionError, match="must end in"):
         search.save_table(found.to_frame(), tmp_path / "pairs.xls")
 
 

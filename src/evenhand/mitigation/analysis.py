@@ -67,23 +67,23 @@ def mitigate(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Mitigation:
-    """Mitigate the findings about a model.
+    """Mitigate the unfairness found in a model.
 
     Args:
         subject: Model, and people with true labels, who are split into training, validation and test sets.
         config: Settings.
         test: Separate test set. All people of the subject are then split into training and validation sets.
         test_name: Name of the separate test set.
-        out: File for the model of the first method. It is checked before any work.
+        out: File for the model of the first method. Whether it can be written is checked first.
         progress: Progress callback.
         settings: Fields of ``MitigationConfig``, which override those in ``config``.
 
     Returns:
-        The new models and the comparison. After an interrupt (Ctrl-C) or the time limit, the best models until then.
+        The new models and the comparison. After an interrupt (Ctrl-C) or the time limit, the best models so far.
 
     Raises:
         EvenhandError: The model, the people, the findings or a setting is invalid.
-        KeyboardInterrupt: An interrupt came before there was any model.
+        KeyboardInterrupt: The run was interrupted before any model was trained.
     """
     started = time.perf_counter()
     config = MitigationConfig.of(config, settings)
@@ -123,8 +123,9 @@ def mitigate(
 def forecast_queries(people: People, config: MitigationConfig, *, test: People | None = None) -> int:
     """Bound the number of distinct individuals that a mitigation without a budget queries a black box for.
 
-    It counts all people, all people and samples of the population under every protected assignment, repeated queries
-    that detect noise, and for retraining the findings, the profiles of further searches and neighbours of subgroups.
+    The bound includes all people; all people and the samples of the population under every protected assignment;
+    repeated queries that detect noise; and, for retraining, the findings, the profiles of further searches and the
+    neighbours of subgroups.
 
     Raises:
         DataError: The findings cannot be read.
@@ -137,7 +138,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     factor = 2 if schema.constrains_people else 1
     variants = factor * sum(len(schema.assignments(protected)) for protected in sets)
     size = len(people) + (0 if test is None else len(test))
-    # Some rows are queried twice, and a noisy model again for all people whose subgroups are searched.
+    # Some rows are queried twice. A noisy model is also queried again for all people among whom subgroups are searched.
     rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * (size + SAMPLES)
     if any(method in FROM_FINDINGS for method in config.methods):
         most = max(1, int(config.share * len(people)))
@@ -151,8 +152,9 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
 def select_metrics(findings: Findings, schema: Schema, config: MitigationConfig) -> tuple[FairnessMetric, ...]:
     """Select the metrics: one per set of protected attributes and per subgroup of the findings.
 
-    Methods that reduce gaps between groups are also measured by such gaps: those of the subgroups found, or else those
-    of the protected attributes. Without findings, all other methods are measured by counterfactual flips.
+    Methods that reduce gaps between groups are also measured by such gaps: those of the subgroups in the findings, or,
+    without any, those of the protected attributes. Without findings, all other methods are measured by counterfactual
+    flips.
     """
     flips = tuple(FlipMetric(found_set.protected) for found_set in findings.profiles)
     gaps: tuple[FairnessMetric, ...] = tuple(
@@ -239,7 +241,7 @@ class _Run:
         if out is not None:
             check_ending(next(iter(methods)), out, model, study.learner)
         require_budget(find_ledger(model), study.split)
-        share = accuracy(model, study.split.validation)  # before training, which a spent budget must not waste
+        share = accuracy(model, study.split.validation)  # before training, in case the budget is exhausted
         findings, leaking = drop_test_profiles(findings, study.split)
         task = MitigationTask(
             given=model,
@@ -328,12 +330,12 @@ class _Run:
 
 
 def _data_notes(study: Study, leaking: int) -> list[str]:
-    """Note an overlap of the sets, passthrough columns and findings of the test set."""
+    """Note overlapping sets, passthrough columns, and findings that occur in the test set."""
     notes = []
     passthrough, test = study.subject.people.schema.passthrough, study.split.test
     if study.test is not None and 2 * (overlap := count_overlap(study.split)) > len(test):
         notes.append(
-            f"{overlap:,} of the {len(test):,} people of the test set are equal, label included, to people of the "
+            f"{overlap:,} of the {len(test):,} people of the test set are identical, label included, to people of the "
             "training or validation set. If they are the same people, the test set is not held out."
         )
     if passthrough:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=Scorer)
 
 ROUNDING = 1e-9
-"""Tolerance of comparisons between accuracies."""
+"""Tolerance for comparisons between accuracies."""
 
 
 class Trial(ResultPart):

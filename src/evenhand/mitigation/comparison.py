@@ -145,7 +145,7 @@ class Baseline:
         return self.search(self.given, self.split.validation), self.search(self.given, self.split.test)
 
     def search(self, scorer: Scorer, people: People) -> SubgroupResult | None:
-        """Search subgroups, or note why this is impossible."""
+        """Search for subgroups, or note why this is impossible."""
         try:
             return subgroups.find_subgroups(scorer, people, seed=self.config.seed)
         except BudgetError:
@@ -299,7 +299,7 @@ class _Comparison:
         ]
 
     def _compare_subgroups(self) -> None:
-        """Compare subgroups that a search of the new model finds in the validation set, and the widest gaps."""
+        """Compare the subgroups that a search finds for the new model on the validation set, and the widest gaps."""
         baseline, sides = self._baseline, self._sides
         before, before_test = baseline.searches
         after, after_test = (baseline.search(self._new, people) for people in (sides.validation, sides.test))
@@ -347,7 +347,7 @@ def widened_findings(
 
 
 def widest_finding(result: SubgroupResult) -> Finding:
-    """Find the finding with the widest gap."""
+    """Select the finding with the widest gap."""
     return max(result.findings, key=lambda finding: abs(finding.gap))
 
 
@@ -368,9 +368,9 @@ def _are_similar(inside: Booleans, other: Booleans) -> bool:
 
 
 def find_regressions(lines: Sequence[ComparisonLine]) -> list[Regression]:
-    """Find numbers that are worse, other than performance and the metrics."""
-    # Some of the people compared as published cannot exist. If plausible counterparts are compared too, these do not
-    # count.
+    """Find the numbers that are worse, other than performance and the metrics."""
+    # The published comparison includes people who cannot exist. If plausible counterparts are compared too, these do
+    # not count.
     plausible = any(line.name == "counterfactual_flip_rate" for line in lines)
     return [
         Regression(

@@ -1,4 +1,4 @@
-"""Numbers before and after a mitigation, whose intervals are adjusted when all of them are known."""
+"""Numbers before and after a mitigation. Their intervals are adjusted once all numbers are known."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def merge_counterparts(schema: Schema, individuals: Floats, protected: tuple[str
 
 
 def count_overlap(split: Split) -> int:
-    """Count the people of the test set who are equal, label included, to people of the other sets."""
+    """Count the people of the test set who are identical, label included, to people of the other sets."""
     width = len(split.test.schema.attributes)
     train, validation, test = (
         np.column_stack([people.individuals[:, :width], np.asarray(people.labels, dtype=np.float64)])

@@ -43,7 +43,7 @@ class CertificateCache:
         sets: Sets of protected attributes that vary jointly.
         population: Population of the certificates.
         people: People on whom white box and model must agree.
-        effort: Work for all certificates of one model, in seconds of a processor core.
+        effort: Computing effort for all certificates of one model, in seconds of a processor core.
         seed: Random seed.
         suffix: Suffix of the descriptions.
     """

@@ -68,7 +68,7 @@ def build_document(result: MitigationResult) -> Document:
     )
     blocks: list[Block] = []
     if result.interrupted:
-        blocks.append(Note("The mitigation was interrupted. These are the best models until then.", "caution"))
+        blocks.append(Note("The mitigation was interrupted. These are the best models so far.", "caution"))
     blocks += _decision_blocks(result)
     blocks += headline_numbers(leading)
     blocks.append(Text(f"{describe_verdicts(leading)}."))
@@ -144,9 +144,9 @@ def show_number(line: ComparisonLine, quantity: Quantity, *, sign: str = "") -> 
     """Format a number: decimals for areas and for gaps between groups, otherwise percentages.
 
     Args:
-        line: Line of the number.
+        line: Line with the number.
         quantity: Number before or after.
-        sign: Mark behind the number.
+        sign: Mark after the number.
     """
     suffix = f"\N{NO-BREAK SPACE}{sign}" if sign else ""
     if line.name == "auc" and not isinstance(quantity, Unknown):
@@ -293,7 +293,7 @@ def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: i
     if candidate.rejected:
         yield Text(f"Not better than the original model: {candidate.rejected}.")
     if candidate.interrupted:
-        yield Note("The method was interrupted. This is its best model until then.", "caution")
+        yield Note("The method was interrupted. This is its best model so far.", "caution")
     yield from (Note(f"{note[:1].upper()}{note[1:].rstrip('.')}.") for note in candidate.notes)
     if i:
         yield from headline_numbers(candidate)

@@ -69,7 +69,7 @@ def check_table(path: Path) -> None:
         OptionError: The extension is unknown.
     """
     if not path.name.lower().endswith(TABLES):
-        raise OptionError(f"the file name of a table must end in {' or '.join(TABLES)}", location=str(path))
+        raise OptionError(f"the file name of a table must end in one of {', '.join(TABLES)}", location=str(path))
 
 
 def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> int:

@@ -91,7 +91,7 @@ def find_alternatives(
         config: Settings.
         test: Separate test set. All people of the subject are then used for the choice.
         test_name: Name of the separate test set.
-        out: File for the chosen model. It is checked before any work that all candidates can be written to it.
+        out: File for the chosen model. Whether all candidates can be written to it is checked first.
         progress: Progress callback.
         settings: Fields of ``AlternativesConfig``, which override those in ``config``.
 

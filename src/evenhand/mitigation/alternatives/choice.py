@@ -48,7 +48,7 @@ class CandidateRanking:
         gaps: Gaps.
         feasible: Whether the loss plus its margin is within the allowed loss.
         frontier: Whether no other candidate is better in both accuracy and gap.
-        chosen: Number of the chosen candidate.
+        chosen: Index of the chosen candidate.
     """
 
     losses: Floats
@@ -85,7 +85,7 @@ def rank_candidates(
     accuracy = correct.mean(axis=1)
     losses = accuracy[baselines] - accuracy
     errors = np.array([paired_error(correct[i], correct[baseline]) for i, baseline in enumerate(baselines)])
-    # The loss in a new sample varies by both samples: 1 + n / m times the variance seen here.
+    # The loss in a new sample varies with both samples: 1 + n / m times the variance seen here.
     ignored = np.clip(-losses, 0.0, GAIN_ERRORS * errors)
     margins = SURENESS * errors * math.sqrt(1 + n / new_people) + ignored
     feasible = losses + margins <= allowed + 1e-12
@@ -98,12 +98,12 @@ def rank_candidates(
 def find_baseline(correct: Booleans, refit: int | None) -> int:
     """Choose the baseline for losses of refitted models: the original model (0), or the one refitted without changes.
 
-    The latter is chosen if the original model is more accurate by over two standard errors. Then it was trained on
-    these people or on other data, and the difference is not a cost of fairness.
+    The latter is chosen if the original model is more accurate by over two standard errors. In this case, the original
+    model was trained on these people or on other data, and the difference is not a cost of fairness.
 
     Args:
         correct: Mask of correct decisions, shape (candidates, n).
-        refit: Number of the candidate refitted without changes, or None.
+        refit: Index of the candidate refitted without changes, or None.
     """
     if refit is None:
         return 0

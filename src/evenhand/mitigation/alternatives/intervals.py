@@ -48,7 +48,7 @@ def compare_frontier(
         accepted: Decisions of all candidates, shape (candidates, n), those of the original model first.
         favourable: True labels, shape (n,).
         gap: Gap between the groups of these people.
-        compared: Numbers of the compared candidates.
+        compared: Indices of the compared candidates.
         widest: For each candidate, the rows of ``gap.shares`` that are furthest apart in the validation set.
         confidence: Confidence level at which all intervals hold together.
         seed: Seed of the critical value.

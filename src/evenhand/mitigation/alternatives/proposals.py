@@ -135,7 +135,7 @@ class SearchSpace:
         return [(words, rule, [part[step][1] for part in parts]) for step, (words, rule) in enumerate(whole)]
 
     def _cross_fit(self, source: ScoreSource, rules: Sequence[AcceptanceRule]) -> Booleans:
-        """Decide about each person by the rule fitted without their fold, shape (n,)."""
+        """Decide about each person with the rule fitted without their fold, shape (n,)."""
         inputs = self._inputs(source)
         return np.stack([rule.accepts(inputs) for rule in rules])[self.fold, np.arange(len(self.fold))]
 

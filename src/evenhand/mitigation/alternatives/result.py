@@ -90,7 +90,7 @@ class AlternativesResult(ComparedResult):
         fits: Number of fitted models, folds included.
         validation, test: Sizes of the validation set (including training people) and of the test set.
         baseline: Candidate from which losses are counted.
-        rule: Rule of the choice.
+        rule: Rule by which the candidate was chosen.
         critical: Number of standard errors of all intervals.
         candidates: All candidates, the original model first.
         picked: Candidate chosen on the validation set.

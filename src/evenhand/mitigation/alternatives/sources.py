@@ -1,4 +1,4 @@
-"""Models whose scores the rules use: the original one, and its kind refitted with weights. All are cross-fitted."""
+"""Cross-fitted models whose scores the rules use: the original one, and its kind refitted with weights."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class CrossFitting:
         learner: Learner of its kind, or None.
         hidden: Attributes that the models must not use.
         seed: Random seed.
-        lot: Draw of each person.
+        lot: Fixed random draw of each person.
     """
 
     people: People
@@ -135,7 +135,7 @@ class CrossFitting:
         return sources
 
     def fitted_source(self, strength: float) -> ScoreSource:
-        """Refit the original model with weights of a strength."""
+        """Refit the original model with reweighing of the given strength."""
         learner = self.learner
         assert learner is not None, "models are refitted only with a learner"
         weights = reweighing_weights(self.group, self.people.favourable, strength)
@@ -186,7 +186,7 @@ class CrossFitting:
     def _cross_fit(
         self, fit: Callable[[Integers, People], Scorer], hidden: tuple[int, ...]
     ) -> tuple[Scorer, RuleInputs, Scorer]:
-        """Fit a model. Return it, its cross-fitted predictions, and the model before hiding attributes."""
+        """Fit a model. Return the model, its cross-fitted predictions, and the model before hiding attributes."""
         people = self.people
         entries = most_frequent_row(people.individuals[:, list(hidden)]) if hidden else np.empty(0)
         fixed = fix_people(people, hidden, entries) if hidden else people

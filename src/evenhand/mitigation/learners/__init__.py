@@ -1,1 +1,1 @@
-"""Models that can be trained again, one module per kind."""
+"""Models that can be retrained, one module per kind."""

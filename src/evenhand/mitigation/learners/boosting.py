@@ -29,7 +29,7 @@ NAMES = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
 
 @dataclass(frozen=True, eq=False)
 class BoosterLearner:
-    """Learner that trains as many rounds as the model has, with its parameters, on one processor.
+    """Learner that trains for as many rounds as the original model, with the same parameters, on one processor.
 
     LightGBM writes all parameters to its files. XGBoost keeps them in memory only: its files have the objective, the
     rounds and the depth, while the learning rate and L2 regularisation are inferred from the trees (see
@@ -40,7 +40,7 @@ class BoosterLearner:
         given: Original model.
         content: Model in the format of its library (XGBoost: UBJSON or JSON; LightGBM: text).
         library: Library of the model.
-        ending: Ending of its file, which is preferred for new files.
+        ending: Extension of its file, which is preferred for new files.
         settings: ``save_config`` of an XGBoost model in memory. None for a file.
         models: New boosters, kept for writing.
     """
@@ -93,7 +93,7 @@ class BoosterLearner:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of the files that its models can be written to."""
+        """File extensions that its models can be written to."""
         endings = [ending for ending, library in LIBRARIES.items() if library == self.library]
         return preferred_endings(endings, self.ending)
 
@@ -199,7 +199,7 @@ def stated_parameters(model: Any) -> dict[str, Any]:
 def _contradicts_model(parameters: Mapping[str, Any], inferred: Mapping[str, float]) -> bool:
     """Check whether settings in memory are defaults after loading a file, which did not grow these trees."""
     if float(parameters.get("alpha", 0)) or float(parameters.get("max_delta_step", 0)):
-        return False  # these were set explicitly, and the inference assumes 0
+        return False  # these were set explicitly, but the inference assumes 0
     depth = int(parameters.get("max_depth", 0))
     return 0 < depth < inferred.get("max_depth", 0) or any(
         not np.isclose(float(parameters[key]), inferred[key], rtol=0.05, atol=0.01)

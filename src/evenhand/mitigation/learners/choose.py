@@ -74,7 +74,7 @@ def find_learner(
         from evenhand.mitigation.learners.boosting import LIBRARIES, BoosterLearner
 
         trees = cast("TreeEnsemble", model)
-        # CatBoost's JSON has the same ending as XGBoost's, but only XGBoost adds up in float32.
+        # CatBoost and XGBoost use the same file extension for JSON, but only XGBoost sums in float32.
         if path is not None and ending in LIBRARIES and trees.single == (LIBRARIES[ending] == "xgboost"):
             return BoosterLearner.of_file(path, trees)
         if hasattr(source, "save_raw") or hasattr(source, "model_to_string"):

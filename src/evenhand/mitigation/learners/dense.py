@@ -63,7 +63,7 @@ class DenseLearner:
         """Create the learner of a network.
 
         Raises:
-            ModelError: The network reads an attribute in another way than by its encoding.
+            ModelError: The network reads an attribute differently from its encoding.
         """
         return cls(network, tuple(plain_layers(network)))
 
@@ -132,7 +132,7 @@ def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:
     """Compute the dense layers of a network that reads each attribute by its encoding.
 
     Raises:
-        ModelError: The network reads an attribute in another way.
+        ModelError: The network reads an attribute differently.
     """
     try:
         schema, layers = plain_dense_layers(network, SINGLE_PRECISION)
@@ -163,7 +163,7 @@ def plain_dense_layers(
     bias = network.bias.copy()
     attributes, blocks = [], []
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
-        if attribute.lacks_encoding:  # a reader of the file must not have to guess
+        if attribute.lacks_encoding:  # makes the encoding explicit for readers of the file
             attribute = attribute.model_copy(update={"encoding": "code"})
         weights = _input_weights(attribute, part, tolerance)
         if weights is None:
@@ -197,7 +197,7 @@ def _input_weights(attribute: Attribute, part: AttributeTerm, tolerance: float) 
         return (np.zeros((1, rows.shape[1])), rows[0]) if (rows == rows[0]).all() else None
     weights = (rows[high] - rows[low]) / (numbers[high] - numbers[low])
     offset = rows[low] - weights * numbers[low]
-    # Two values are always on a line. More values are on a line up to rounding.
+    # Two values are always on a line. More values are on a line, up to rounding.
     on_line = np.allclose(numbers[:, None] * weights + offset, rows, rtol=tolerance, atol=tolerance)
     return (weights[None], offset) if on_line else None
 

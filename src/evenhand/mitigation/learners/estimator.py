@@ -33,13 +33,13 @@ class EstimatorLearner:
     """Learner that fits a clone of an estimator with the same parameters and the same kind of input.
 
     An estimator that was fitted on a data frame gets the original rows, and added instances with the values of the
-    data. One that was fitted on an array gets words or numbers, as for predictions. Every ``random_state`` of None is
-    set from the seed. Encoders that learn their categories keep those of the original model, since a part of the data
-    may lack a rare category. Early stopping is replaced by the number of rounds that it found.
+    data. An estimator that was fitted on an array gets words or numbers, as for predictions. Every ``random_state`` of
+    None is set from the seed. Encoders that learn their categories keep those of the original model, since a part of
+    the data may lack a rare category. Early stopping is replaced by the number of rounds at which it stopped.
 
     Attributes:
         given: Fitted estimator.
-        ending: Ending of its file, which is preferred for new files.
+        ending: Extension of its file, which is preferred for new files.
     """
 
     given: EstimatorModel
@@ -57,7 +57,7 @@ class EstimatorLearner:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of the files that its models can be written to."""
+        """File extensions that its models can be written to."""
         return preferred_endings(ENDINGS, self.ending)
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
@@ -119,7 +119,7 @@ def weight_argument(model: Any) -> str | None:
 
 
 def write_object(model: Any, path: Path, endings: tuple[str, ...]) -> None:
-    """Write a Python object as ``.skops``, ``.joblib`` or ``.pkl``, chosen by the ending of the file."""
+    """Write a Python object as ``.skops``, ``.joblib`` or ``.pkl``, depending on the file extension."""
     ending = file_ending(path, endings)
     if ending == ".skops":
         try:
@@ -166,7 +166,7 @@ def _fix_randomness(model: Any, fitted: Any, seed: int) -> Callable[[], None]:
             for key, value in parameters.items()
             if key.endswith("random_state") and value is None
         }
-        # No rows are set aside for early stopping. The clone takes as many rounds as the fitted model used.
+        # No rows are set aside for early stopping. The clone is trained for as many rounds as the fitted model used.
         if parameters.get("early_stopping_rounds") is not None:
             best = getattr(originals.get(path), "best_iteration", None)
             permanent |= {"early_stopping_rounds": None} | ({} if best is None else {"n_estimators": int(best) + 1})

@@ -1,4 +1,4 @@
-"""Models trained by a function of the user."""
+"""Models trained by a user-defined function."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from evenhand.schema.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class FunctionLearner:
-    """Learner that calls a function of the user: ``fit(frame, labels)`` returns any model that ``models.load`` takes.
+    """Learner that calls a user-defined function: ``fit(frame, labels)`` returns any model that ``models.load`` takes.
 
     The frame has the attributes of the schema with the values of the data, then the passthrough columns. It has the
-    type of the user's data. The labels are an array of values of the target column. A function with a parameter
-    ``seed`` is called with ``seed=...``. Without it, a function that draws random numbers is not reproducible.
+    type of the user's data. The labels are an array with the values of the target column. A function with a parameter
+    ``seed`` is called with ``seed=...``. Without this parameter, a function that draws random numbers is not
+    reproducible.
 
     Attributes:
         function: Training function.
@@ -94,7 +95,8 @@ class FunctionLearner:
         if isinstance(model, str | Path) or model is None:
             raise ModelError(f"expected a model, got {model!r}", location=self.called, hint="return the model itself")
         scorer = load_model(model, self.schema, like=self.like)
-        # A network is written from its own numbers. A custom scorer may have no hash, and then has no file either.
+        # A network is written from its own numbers. A custom scorer may have no hash, in which case it has no file
+        # either.
         if not isinstance(scorer, AdditiveNetwork) and isinstance(scorer, Hashable):
             self.models[scorer] = model
         return scorer

@@ -1,4 +1,4 @@
-"""Protocol of learners, which train a kind of model again."""
+"""Protocol of learners, which retrain models of one kind."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OWN_FIT = "train it with your own function: `fit=module:function`"
 
 
 class Learner(Protocol):
-    """Model that can be trained again. Equal training sets and seeds give equal models, bit for bit.
+    """Model that can be retrained. Equal training sets and seeds give equal models, bit for bit.
 
     Attributes:
         name: Description of the model and its training: ``a scikit-learn Pipeline, refitted``.
-        endings: Endings of the files that its models can be written to.
+        endings: File extensions that its models can be written to.
         takes_weights: Whether it uses the weights of a training set.
     """
 
@@ -78,7 +78,7 @@ def target_labels(training_set: TrainingSet, scorer: Scorer) -> Integers:
 
 
 def file_ending(path: Path, endings: Sequence[str]) -> str:
-    """Return the ending of a file in lower case.
+    """Return the extension of a file in lower case.
 
     Raises:
         OptionError: A model of this kind cannot be written to such a file, or its folder does not exist.
@@ -96,7 +96,7 @@ def file_ending(path: Path, endings: Sequence[str]) -> str:
 
 
 def preferred_endings(endings: Sequence[str], ending: str) -> tuple[str, ...]:
-    """Sort endings, with the ending of the original file first."""
+    """Sort extensions, with the extension of the original file first."""
     return tuple(sorted(endings, key=lambda other: other != ending))
 
 

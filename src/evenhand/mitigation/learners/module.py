@@ -30,7 +30,7 @@ class ModuleLearner:
 
     Attributes:
         given: Original model.
-        ending: Ending of its file, which is preferred for new files.
+        ending: Extension of its file, which is preferred for new files.
     """
 
     given: TorchModule
@@ -46,7 +46,7 @@ class ModuleLearner:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of the files that its models can be written to."""
+        """File extensions that its models can be written to."""
         if _is_program(self.given.source):
             return (".pt2",)
         return preferred_endings((".pt2", ".pt", ".pth"), self.ending)
@@ -141,7 +141,7 @@ def _copy_network(source: Any) -> Any:
 
     if not _is_program(source):
         return copy.deepcopy(source).to("cpu")
-    buffer = io.BytesIO()  # a deep copy of a program cannot be saved again
+    buffer = io.BytesIO()  # a deep copy of an exported program cannot be saved
     torch.export.save(source, buffer)
     buffer.seek(0)
     return torch.export.load(buffer)

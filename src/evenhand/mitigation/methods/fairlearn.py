@@ -175,7 +175,7 @@ def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
     from evenhand.models.blackbox.estimator import EstimatorModel
 
     model, schema = task.given, task.split.train.schema
-    # The file of a mixture contains no data, and so nothing that individuals refer to.
+    # The file of a mixture contains no data, so individuals cannot refer to rows of a table.
     if isinstance(model, EstimatorModel) and isinstance(model.model, BaseEstimator) and not schema.carries_rows:
         weights = weight_argument(model.model)
         if weights is not None:

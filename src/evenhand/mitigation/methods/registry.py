@@ -40,14 +40,14 @@ _NETWORK = (".npz",)
 ENDINGS: Mapping[str, tuple[str, ...]] = dict.fromkeys(TRAINED, _NETWORK) | dict.fromkeys(
     FAIRLEARN, (".joblib", ".pkl")
 )
-"""Endings of the files of a method's models. All others have those of the learner."""
+"""File extensions of a method's models. All others have those of the learner."""
 
 
 def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) -> None:
     """Check that a method's model can be written to a file.
 
     Raises:
-        OptionError: The ending is not supported.
+        OptionError: The extension is not supported.
     """
     blind_network = name == "blind" and isinstance(model, AdditiveNetwork)
     endings = _NETWORK if blind_network else ENDINGS.get(name) or (learner.endings if learner is not None else ())

@@ -41,12 +41,12 @@ MAX_ROWS = 200_000
 """Maximum number of rows of the training set and of profiles that are tested for flips."""
 
 PATIENCE = 3
-"""Number of amounts without improvement after which a round ends. It does not apply to subgroups, whose gap varies by
-chance with each training.
+"""Number of consecutive amounts without improvement after which a round ends. It does not apply to subgroups, whose gap
+varies by chance with each training.
 """
 
 HALVINGS = 2
-"""Number of times that the intervals next to the best amount are halved. The start may be too much for small data."""
+"""Number of times that the intervals around the best amount are halved. The start may be too much for small data."""
 
 Instances = tuple[Floats, Integers]
 """Added instances and their labels, as in ``TrainingSet``."""
@@ -171,7 +171,7 @@ class _Retraining:
             return harm[amount]
 
         idle = 0
-        # An amount that is small compared with the instances already added changes the model only by chance.
+        # An amount that is small compared with the instances already added only changes the model by chance.
         for n in doubling_amounts(max(self._task.config.start, count_instances(base) // 4), self._most):
             if self._task.is_late:
                 return False
@@ -192,7 +192,7 @@ class _Retraining:
         return True
 
     def _flips(self, model: Scorer, profile_set: FoundProfiles, number: int) -> Instances:
-        """Select one instance of each profile that the model decides against the majority, with the majority label.
+        """Select, for each profile, one instance that the model decides against the majority, with the majority label.
 
         Profiles come in turns from the findings, the training set and a new search. Without further rounds, only the
         findings are used.
@@ -283,7 +283,7 @@ class _Retraining:
 
 
 DRAWS = 20
-"""Number of perturbed people drawn for each instance needed, since most are decided like the rest of the subgroup."""
+"""Number of perturbed people drawn per instance, since most get the same decision as the rest of the subgroup."""
 
 MIN_DRAWS = 2000
 """Minimum number of perturbed people drawn."""
@@ -297,7 +297,7 @@ def relabel_profiles(model: Scorer, individuals: Floats, protected: Sequence[str
 
     A tie goes to the label with the higher mean score. Profiles that agree on all unprotected attributes are merged. If
     the schema has rules, a profile consists of plausible counterparts: profiles without counterparts are left out, and
-    an implausible assignment is replaced by a copy of another one, which has no vote.
+    an implausible assignment is replaced by a copy of a plausible one, which has no vote.
 
     Args:
         model: Model that decides about the profiles.
@@ -319,7 +319,7 @@ def relabel_profiles(model: Scorer, individuals: Floats, protected: Sequence[str
     scores = _class_scores(model, added).reshape(n, m, len(model.classes))
     counts = (predict_labels(model, added).reshape(n, m, 1) == np.arange(len(model.classes))) & votes[:, :, None]
     means = (scores * votes[:, :, None]).sum(axis=1) / np.maximum(votes.sum(axis=1), 1)[:, None]
-    # A mean score is at most 1 and a vote counts 2, so scores decide only between equal votes.
+    # A mean score is at most 1 and a vote counts 2, so scores only break ties between votes.
     majority = np.argmax(2 * counts.sum(axis=1) + means, axis=1)
     return added, np.repeat(class_positions(model, schema)[majority], m)
 
@@ -341,11 +341,11 @@ def _find_orbits(schema: Schema, individuals: Floats, protected: Sequence[str]) 
 
 
 def sample_opposite(model: Scorer, train: People, rules: Rules, n: int, *, rng: np.random.Generator) -> Instances:
-    """Sample people like those of a subgroup, with the decision that the subgroup rarely gets.
+    """Sample people similar to a subgroup, with the decision that the subgroup rarely gets.
 
     Members of the subgroup are perturbed in one unprotected attribute that does not define the subgroup. If the
     subgroup is favoured less often than other people, favoured samples are kept; otherwise refused ones. If there are
-    too few, samples closest to the threshold get the opposite label.
+    too few, the samples closest to the threshold get the opposite label.
 
     Args:
         model: Model that decides.
@@ -391,11 +391,11 @@ def sample_levelling(model: Scorer, train: People, rules: Rules, n: int, *, rng:
 
     Returns:
         Distinct instances, closest first, shape (at most n, attributes), and their labels as positions in the values of
-        the target. None if the subgroup is empty or everyone.
+        the target. None if the subgroup is empty or contains everyone.
 
     References:
         Kamiran, Calders, "Data preprocessing techniques for classification without discrimination" (KAIS 2012),
-        massaging, which changes the labels of the original people. The weight by size is our addition.
+        massaging, which changes the labels of the original people. Weighting by size is our addition.
     """
     metric = SubgroupGapMetric(rules)
     inside = metric.inside(train)

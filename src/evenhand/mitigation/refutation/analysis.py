@@ -43,7 +43,7 @@ CURVE = 40
 """Number of floors of the curve."""
 
 EQUAL = 1e-6
-"""A bound this close to the gap of the witness is exact."""
+"""A bound this close to the gap of the witness counts as exact."""
 
 SMALL_GROUP = 100
 """Size of a group below which a gap is mostly chance."""
@@ -81,7 +81,7 @@ def refute_alternatives(
 ) -> RefutationResult:
     """Find the smallest gap in selection rates that rules of a family reach at an accuracy floor, or bound it.
 
-    Rules decide by binary features alone. The proof covers these people only, and can be checked in exact arithmetic
+    Rules use only binary features. The proof covers only these people, and can be checked in exact arithmetic
     (``evenhand check-certificate``). With several groups, the largest gap counts.
 
     Args:
@@ -120,7 +120,7 @@ def refute_alternatives(
             location="`features=`",
             hint="remove features, or use `family=any`",
         )
-    progress("bounding any decisions by the features", 0.0)
+    progress("bounding all decisions based on the features", 0.0)
     relaxation = Relaxation(table)
     anything = relaxation.solve([], table.full_range) if table.most_right >= table.need else None
     search = FamilyBound(2.0)
@@ -176,7 +176,7 @@ def refute_alternatives(
 
 
 def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxation, progress: Progress) -> FamilyBound:
-    """Search a family. Some decisions by the features reach the floor."""
+    """Search a family. Some decisions based on the features reach the floor."""
     if config.family == "any":
         return _search_any(table, relaxation)
     if config.family == "tree":
@@ -246,7 +246,7 @@ def _notes(people: People, file: FeatureFile, table: FeatureCells) -> tuple[str,
 
 
 def _reach_floor(table: FeatureCells, decisions: Floats) -> Floats:
-    """Adjust decisions of a linear program such that they reach the floor despite rounding."""
+    """Adjust the decisions of a linear program so that they reach the floor despite rounding."""
     decisions = np.where(np.abs(decisions - np.rint(decisions)) < 1e-9, np.rint(decisions), decisions)
     gains = table.gains
     improvement = np.where(gains > 0, 1 - decisions, decisions) * np.abs(gains)
@@ -279,7 +279,7 @@ def _evaluate_witness(
 
 
 def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
-    """Bound the gap of any decisions by the features at several floors. An interrupt keeps the complete bounds."""
+    """Bound the gap of all decisions based on the features at several floors, until an interrupt."""
     constant = max(table.base, table.people - table.base)
     if table.most_right <= constant:
         return ()

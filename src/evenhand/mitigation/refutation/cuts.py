@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """Maximum of the left side."""
+        """Maximum of the left-hand side."""
         return sum(factor for factor in self.factors if factor > 0) - min(map(abs, self.factors))
 
 

@@ -42,7 +42,7 @@ def read_features(source: FeatureSource, schema: Schema) -> FeatureFile:
 
     Args:
         source: File with the entry ``features``, a list of conditions or a mapping from names to conditions, and
-            optionally ``groups``, such a mapping. Or the content of such a file, or a list of conditions.
+            optionally ``groups``, such a mapping. Alternatively, the content of such a file, or a list of conditions.
         schema: Data schema.
 
     Raises:
@@ -112,7 +112,7 @@ def find_groups(people: People, groups: Mapping[str, Constraint]) -> tuple[Integ
         none = int((counts == 0).sum())
         number, word = (none, "none") if none else (int((counts > 1).sum()), "several")
         raise DataError(
-            f"expected each person in one group, got {number:,} people in {word} of: {', '.join(conditions)}",
+            f"expected each person in exactly one group, got {number:,} people in {word} of: {', '.join(conditions)}",
             hint="define the groups in the file of features, as `groups:` with names and conditions",
         )
     empty = [name for name, mask in zip(conditions, members, strict=True) if not mask.any()]
@@ -171,7 +171,7 @@ class FeatureCells:
     def of(
         cls, features: Integers, group: Integers, favourable: Booleans, groups: int, need: int
     ) -> tuple[FeatureCells, Integers]:
-        """Count people (n, ...), and return the table with the cell of each person, shape (n,)."""
+        """Count people (n, ...) by cell. Return the table, and the cell of each person, shape (n,)."""
         distinct, cell = np.unique(features, axis=0, return_inverse=True)
         cell = cell.reshape(-1).astype(np.int64)
         counts = np.zeros((len(distinct), groups, 2), dtype=np.int64)
@@ -200,7 +200,7 @@ class FeatureCells:
 
     @property
     def full_range(self) -> Floats:
-        """Lower and upper ends of all decisions, shape (2, cells)."""
+        """Lower and upper bounds of all decisions, shape (2, cells)."""
         return np.stack([np.zeros(len(self.features)), np.ones(len(self.features))])
 
     @cached_property

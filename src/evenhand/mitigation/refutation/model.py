@@ -1,4 +1,4 @@
-"""Witness of a refutation as a model, and records of searches that a refutation is added to."""
+"""Witness of a refutation as a model, and records of searches to which a refutation is added."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class GivenStanding(ResultPart):
 
 
 class FloorBound(ResultPart):
-    """Proved bound for all decisions by the features at one accuracy floor.
+    """Proved bound for all decisions based on the features at one accuracy floor.
 
     Attributes:
         accuracy: Floor.
@@ -81,7 +81,7 @@ class RefutationProof(ResultPart):
         parts: Parts of the proof, each before its halves. ``weight J AT`` is split into weights up to AT and above,
             ``cell C`` into refused and accepted. ``bound FLOOR; PAIRS; CUT:VALUE ...`` has its multipliers in units of
             10^-12. Without parts, all trees were enumerated, or no decisions reach the floor.
-        anything: Proof for any decisions by the features.
+        anything: Proof for all decisions based on the features.
     """
 
     cuts: tuple[str, ...] = ()
@@ -106,11 +106,12 @@ class RefutationResult(Result):
             ``infeasible``: no rule of the family reaches the floor, which is proved; ``open``: no rule was found, but
             one may exist, with a gap of at least ``bound``.
         bound: Lower bound of the gap of rules that reach the floor, for these people. None if infeasible.
-        any_bound: Lower bound for any decisions by the features, also randomised. None if these do not reach the floor.
-        most_accurate: Largest accuracy of any decisions by the features.
+        any_bound: Lower bound for all decisions based on the features, including randomised ones. None if these do not
+            reach the floor.
+        most_accurate: Largest accuracy of any decisions based on the features.
         witness: Best rule found.
         given: Accuracy and gap of the original model.
-        curve: Bounds for any decisions at other floors.
+        curve: Bounds for all decisions at other floors.
         proof: Proof.
         parts: Number of parts of the search.
         stopped: Whether a limit was reached.

@@ -51,7 +51,7 @@ COARSE, MANY_PARTS = 1e-4, 200
 """After ``MANY_PARTS`` parts, bounds this close to the best gap are not improved."""
 
 DEFAULT_WORK, MIN_PARTS = 60_000, 50
-"""Default maximum of parts times cells, and the number of parts that are always allowed."""
+"""Default limit on the number of parts times cells, and minimum limit on the number of parts."""
 
 NO_RULE = 2.0
 """Bound of a part without any rule, above any gap."""
@@ -92,7 +92,7 @@ class Relaxation:
         self._arrays: list[tuple[Integers, Floats, float]] = []
 
     def number(self, cut: Cut) -> int:
-        """Return the number of a cut, and add it if it is new."""
+        """Return the index of a cut, and add the cut if it is new."""
         if cut not in self._numbers:
             self._numbers[cut] = len(self.cuts)
             self.cuts.append(cut)
@@ -103,8 +103,8 @@ class Relaxation:
         """Solve the linear program, or prove that it is infeasible.
 
         Args:
-            rows: Numbers of cuts.
-            fixed: Lower and upper ends of the decisions, shape (2, cells).
+            rows: Indices of the cuts.
+            fixed: Lower and upper bounds of the decisions, shape (2, cells).
         """
         pairs, cells = self.differences.shape
         solution = self._optimise(rows, fixed, elastic=False)
@@ -161,7 +161,7 @@ class Relaxation:
 
     def bound(self, multipliers: Multipliers, fixed: Floats) -> float:
         """Compute the lower bound of the gap of decisions within ``fixed``, by weak duality."""
-        # The minimum of price * decision of each cell is at an end. SAFETY is subtracted for rounding.
+        # The minimum of price * decision of each cell is at an end of its range. SAFETY is subtracted for rounding.
         floor = multipliers.floor / SCALE
         price = np.array(multipliers.pairs, dtype=np.float64) / SCALE @ self.differences - floor * self.gains
         total = floor * self.need

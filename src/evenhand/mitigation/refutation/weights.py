@@ -1,4 +1,4 @@
-"""Local search for rules with weights. The best threshold of given weights is found by adding up cells in order."""
+"""Local search for rules with weights. The best threshold for given weights is found by adding up cells in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.mitigation.refutation.config import POINTS
 from evenhand.mitigation.refutation.features import FeatureCells
 
 SAME_SCORE = 1e-7
-"""Scores closer than this are equal."""
+"""Scores closer than this count as equal."""
 
 RESTARTS = 16
 """Number of scorecards from which a local search starts."""
@@ -21,7 +21,7 @@ PRICES = (3.0, 10.0, 30.0)
 """Penalties on the share of missing correct decisions in the search for scorecards."""
 
 MAX_INTEGER = 60
-"""Maximum absolute integer weight. Weights are written as integers up to this if the decisions are equal."""
+"""Maximum absolute integer weight. Weights are written as integers up to this value if the decisions are equal."""
 
 
 class WeightedRule(NamedTuple):
@@ -106,7 +106,7 @@ class WeightSearch:
         return np.asarray(self.rng.normal(size=width) if solution.x is None else solution.x[:width])
 
     def _climb(self, weights: Floats, rounds: int = 30) -> None:
-        """Change one weight at a time while this helps, and offer the rule."""
+        """Change one weight at a time while this improves the rule, and offer the rule."""
         best, _ = self.rate(weights)
         for _ in range(rounds):
             previous = best
@@ -123,7 +123,7 @@ class WeightSearch:
         self.offer(weights)
 
     def _climb_points(self, points: Integers) -> None:
-        """Move to the best scorecard that differs in one feature while this helps, then restart.
+        """Move to the best scorecard that differs in one feature while this improves the gap, then restart.
 
         A restart redraws a few points of the best rule.
         """
@@ -152,7 +152,7 @@ class WeightSearch:
         place = (self.table.features @ points.T + POINTS * width + levels * np.arange(m)).ravel()
 
         def above(amounts: Floats | Integers) -> Floats:
-            # Amounts of each number of points, then cumulated over the cells, from the highest down.
+            # Totals for each number of points, then accumulated over the cells, from the highest number down.
             spread = np.bincount(place, np.repeat(amounts, m), minlength=m * levels).reshape(m, levels)
             return np.asarray(np.cumsum(spread[:, ::-1], axis=1))
 

@@ -43,7 +43,7 @@ def build_document(result: RefutationResult) -> Document:
     )
     blocks: list[Block] = []
     if result.interrupted:
-        blocks.append(Note("Interrupted. This is the bound proved before.", "caution"))
+        blocks.append(Note("Interrupted. This is the bound proved so far.", "caution"))
     elif result.stopped:
         blocks.append(
             Note("A limit ended the proof. More parts (--max-parts) or more time may raise the bound.", "info")
@@ -53,9 +53,9 @@ def build_document(result: RefutationResult) -> Document:
         blocks.append(
             Figure(
                 "refutation",
-                "Steps: proved lower bound of the gap of any decisions by these features, also randomised, at each "
-                "accuracy. Bar: proved bound of the family at its floor, up to the rule found (filled). Square: the "
-                "original model.",
+                "Steps: proved lower bound of the gap of all decisions based on these features, including randomised "
+                "ones, at each accuracy. Bar: proved bound of the family at its floor, up to the rule found (filled). "
+                "Square: the original model.",
                 result,
             )
         )
@@ -218,5 +218,5 @@ def _number(value: float) -> str:
 
 
 def _down(bound: float) -> str:
-    """Round a bound down, so that the shown number is proved."""
+    """Round a bound down, so that the displayed number is proved."""
     return f"{math.floor((bound + 1e-8) * 10**4) / 10**4:.4f}"

@@ -35,10 +35,10 @@ CONTINUED_RATE = 0.005
 """Initial learning rate for training the original network further."""
 
 MAX_REFINEMENTS = 3
-"""Maximum number of strengths tried between the strongest affordable one and the next."""
+"""Maximum number of strengths tried between the strongest one that is affordable and the next."""
 
 WEAKER = 10.0
-"""Divisor of the weakest strength that gives the lower end of the refinement, if even the weakest is too expensive."""
+"""Divisor of the weakest strength, for the lower end of the refinement if even the weakest loses too much accuracy."""
 
 QUICK_BOXES = 2000
 """Number of boxes of the certificates that decide between equally good networks."""
@@ -88,8 +88,8 @@ def make_method(method: str) -> Callable[[MitigationTask], Candidate]:
     """Create the mitigation method that trains networks with a loss.
 
     The strength is that of the configuration, or else the one with the smallest metrics on the validation set within
-    the allowed loss of accuracy. Strength 0 is tried first, and remains if none is better. Further strengths are tried
-    between the strongest affordable one and the next, halving the logarithm of their ratio.
+    the allowed loss of accuracy. Strength 0 is tried first, and is kept if no other strength is better. Further
+    strengths are tried between the strongest affordable one and the next, halving the logarithm of their ratio.
     """
     return lambda task: _StrengthSweep(method, task).candidate()
 
@@ -209,7 +209,7 @@ class _StrengthSweep:
         return {}
 
     def _groups(self, people: People) -> Integers | None:
-        """Number the subgroups that are compared. Return None for the groups of the protected attributes."""
+        """Assign the subgroups that are compared as groups. Return None for the groups of the protected attributes."""
         gaps = [metric for metric in self._task.harms if isinstance(metric, SubgroupGapMetric)]
         if not gaps or not self._recipe.by_group:
             return None

@@ -131,7 +131,7 @@ class FeatureEncoding:
 
 
 MIN_GROUP_SIZE = 30
-"""Minimum size of a group. The mean of fewer people is mostly chance."""
+"""Minimum size of a group. The mean of a smaller group is mostly chance."""
 
 MIN_GROUP_SHARE = 0.01
 """Minimum share of a group in the training set. A smaller group is absent from many batches."""
@@ -174,7 +174,7 @@ def _comparable_groups(groups: Integers, sizes: Sequence[float]) -> Integers:
 
 
 def pool_small_groups(groups: Integers, size: float) -> Integers:
-    """Renumber groups from 0, and pool those smaller than ``size``, or set them to -1 if the pool is smaller."""
+    """Renumber the groups from 0, and pool groups smaller than ``size``, or set them to -1 if the pool is smaller."""
     large = np.bincount(groups) >= size
     pooled = np.where(large, np.cumsum(large) - 1, NO_GROUP)[groups]
     remainder = pooled == NO_GROUP

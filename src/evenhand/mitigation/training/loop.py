@@ -1,4 +1,4 @@
-"""Training loop with batches, Adam and a falling learning rate. Equal seeds give equal bits."""
+"""Training loop with batches, Adam and a decreasing learning rate. Equal seeds give bitwise equal results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 PHASES = 3
-"""Number of phases of a training. The learning rate is divided by 10 after each phase."""
+"""Number of phases of a training run. The learning rate is divided by 10 after each phase."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StepRecord:
 
 @dataclass(frozen=True, eq=False)
 class TrainingPlan:
-    """Data and parameters of a training.
+    """Data and parameters of a training run.
 
     Attributes:
         individuals: Training set, shape (n, attributes).
@@ -60,7 +60,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class TrainedLayers:
-    """Result of a training.
+    """Result of a training run.
 
     Attributes:
         layers: Weight and bias of each layer, in float64.

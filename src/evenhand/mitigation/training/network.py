@@ -103,7 +103,7 @@ def write_network(network: AdditiveNetwork, path: Path) -> tuple[Path, ...]:
         The files, the network first.
 
     Raises:
-        OptionError: The file has another ending, or its folder does not exist.
+        OptionError: The file has a different extension, or its folder does not exist.
     """
     file_ending(path, (".npz",))
     schema, layers = plain_dense_layers(network)

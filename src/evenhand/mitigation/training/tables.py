@@ -1,4 +1,4 @@
-"""Schemas of tables that have none, and conversion of later tables to them."""
+"""Schemas for tables that have none, and conversion of later tables to these schemas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_VALUES = 10
 
 
 def as_table(people: Any) -> Any:
-    """Convert an array of numbers (n, columns) to a data frame with the columns x0, x1, ... Frames are kept."""
+    """Convert an array of numbers (n, columns) to a data frame with columns x0, x1, ... Data frames are kept."""
     import pandas as pd
 
     if isinstance(people, pd.DataFrame):
@@ -56,7 +56,7 @@ def name_protected(protected: Sequence[str | int] | None, names: Sequence[str]) 
 def guess_schema(people: Any, labels: NDArray[Any], protected: Sequence[str | int] | None) -> Schema:
     """Infer a schema from people and their two labels, of which the greater is favourable.
 
-    The columns of a data frame are inferred by ``evenhand.schema.infer_schema``. Those of an array are numbers. A
+    The columns of a data frame are inferred by ``evenhand.schema.infer_schema``. The columns of an array are numbers. A
     protected column of an array is an integer if it has at most ten values, and otherwise divided at its median.
 
     Args:
@@ -101,7 +101,7 @@ def fit_into(schema: Schema, people: Any) -> Any:
 
 
 def accept_fractions(schema: Schema) -> Schema:
-    """Turn the integers of a schema into real numbers, which a network accepts too."""
+    """Convert the integers of a schema to real numbers, since a network accepts any real value."""
     attributes = tuple(
         attribute.model_copy(update={"kind": "real"}) if attribute.kind == "integer" else attribute
         for attribute in schema.attributes
@@ -113,7 +113,7 @@ def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
     """Number the joint groups of sensitive features, shape (n,).
 
     Raises:
-        DataError: The features have another number of rows.
+        DataError: The features have a different number of rows.
     """
     codes = []
     columns = read_columns("sensitive_features", sensitive_features)

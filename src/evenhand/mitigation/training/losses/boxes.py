@@ -77,7 +77,7 @@ class PairBounds:
 def bound_pair(layers: Layers, boxes: FeatureBoxes, protected: torch.Tensor) -> PairBounds:
     """Bound a network, and its difference between two assignments, layer by layer.
 
-    The difference of the first units is constant in the box. Through a ReLU it is bounded by ``bound_relu_change`` for
+    The difference of the first units is constant in the box. Through a ReLU, it is bounded by ``bound_relu_change`` for
     either assignment, and it tightens the bounds of the units in turn.
 
     Args:
@@ -128,7 +128,8 @@ def bound_affine(
 def bound_relu_change(low: torch.Tensor, high: torch.Tensor, least: torch.Tensor, greatest: torch.Tensor) -> Bounds:
     """Compute exact bounds of ``relu(z + d) - relu(z)`` for z in [low, high] and d in [least, greatest].
 
-    The function increases with d. It increases with z if d > 0, and decreases if d < 0. So the ends are at corners.
+    The function increases with d. It increases with z if d > 0, and decreases if d < 0. The extreme values are
+    therefore at the corners.
     """
     import torch
 
@@ -220,7 +221,7 @@ def assign_protected(individuals: torch.Tensor, positions: Sequence[int], assign
 
 
 def draw_people(schema: Schema, individuals: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
-    """Draw people like in certificates, shape (n, attributes).
+    """Draw people as in certificates, shape (n, attributes).
 
     One third are people of the batch. One third combine attributes of different people of the batch, as in the product
     of marginals. One third are uniform over the domain.

@@ -35,7 +35,7 @@ class _ProtectedPenalty:
     name: str
 
     def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
-        """Store the protected attributes. No further tensors are trained.
+        """Store the protected attributes. No additional tensors are trained.
 
         Raises:
             OptionError: No attribute is protected.
@@ -99,7 +99,7 @@ class Certified(_ProtectedPenalty):
     A person in a box is decided if the linear functions below and above the logit have the same sign under all
     assignments. This holds if the distance of the logit from 0 exceeds the bound on its difference between two
     assignments plus the gap between the functions. Both are minimised: the bound over the whole box, and the gap at one
-    person. Boxes are redrawn at each step around people like in certificates, and grow from single people
+    person. Boxes are redrawn at each step around people drawn as in certificates, and grow from single people
     to the whole domain.
 
     A network that ignores the protected attributes has only the gap as its penalty. The gap depends on the number of

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import torch
 
 GROUP_SCALE = 1 - math.exp(-1)
-"""Kernel distance of two different groups, the same for all pairs."""
+"""Kernel distance between two different groups, equal for all pairs."""
 
 SMALLEST = 1e-6
-"""Minimum distance of rates from 0 and 1, where the logarithm is unbounded."""
+"""Minimum distance of rates from 0 and 1, since the logarithm is unbounded there."""
 
 
 Measure: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
@@ -49,7 +49,7 @@ class GroupPenalty:
     sweep: tuple[float, ...]
 
     def prepare(self, task: TrainingTask, network: TrainableNetwork) -> list[torch.Tensor]:
-        """Check that there are two groups. No further tensors are trained.
+        """Check that there are two groups. No additional tensors are trained.
 
         Raises:
             OptionError: There are fewer than two groups.

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:
-    """Properties of a training that are known before the first step.
+    """Properties of a training run that are known before the first step.
 
     Attributes:
         schema: Data schema.
         protected: Names of the protected attributes.
         encoding: Encoding of individuals as features.
         groups: Number of groups.
-        generator: Random number generator of the training.
+        generator: Random number generator of the training run.
         steps: Number of steps, for penalties that grow.
     """
 
@@ -57,9 +57,9 @@ class TrainingBatch:
 
 
 class FairnessLoss(Protocol):
-    """Loss of a training, which minimises ``error + strength * penalty``.
+    """Loss of a training run, which minimises ``error + strength * penalty``.
 
-    Each training creates a loss, calls ``prepare`` once and ``penalty`` at each step. The penalty can use
+    Each training run creates a loss, calls ``prepare`` once and ``penalty`` at each step. The penalty can use
 
     - ``network.logits(features)`` and ``network.logits(network.encode(individuals))``, differentiable, shape (n,). The
       logits of the batch are passed in;
