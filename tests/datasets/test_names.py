@@ -219,7 +219,7 @@ def test_pronouns_of_ones_own(tmp_path):
     [
         ("groups: {a: {first: [A, B]}}", "expected at least two groups, got ['a']", "own.yaml"),
         ("people: {a: {first: [A, B]}}", "there is no entry 'people'", "own.yaml"),
-        ("groups: [a, b]", "expected groups with their people, got ['a', 'b']", "own.yaml, groups"),
+        ("groups: [a, b]", "expected a mapping from groups to people, got ['a', 'b']", "own.yaml, groups"),
         ("groups: {a: [A, B], b: [C]}", "expected entries such as first: and pronouns:, got ['A', 'B']", "groups.a"),
         ("groups: {a: {first: [A, B], last: [C]}, b: {}}", "first has 2, last has 1", "groups.a"),
         ("groups: {a: {first: [A, A]}, b: {first: B}}", "'A' occurs twice in group 'a'", "groups.a, person 2"),
@@ -252,7 +252,7 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path):
 def test_a_list_that_there_is_not():
     with pytest.raises(OptionError, match="no list of names called 'bertrand'") as caught:
         load_name_list("bertrand-mullainatan".removesuffix("-mullainatan"))
-    assert "or name a CSV or YAML file" in caught.value.hint
+    assert "or pass a CSV or YAML file" in caught.value.hint
     with pytest.raises(DataError, match="cannot be read"):
         load_name_list("absent.yaml")
 

@@ -82,7 +82,7 @@ def test_agrees_with_plain_arrays():
 def test_chosen_attributes_replace_the_schemas():
     found = groups.measure_groups(Threshold(), applicants(100), protected=["sex"])
     assert [breakdown.by for breakdown in found.breakdowns] == [("sex",)]
-    with pytest.raises(OptionError, match="different names"):
+    with pytest.raises(OptionError, match="distinct names"):
         groups.measure_groups(Threshold(), applicants(100), protected=["sex", "sex"])
 
 

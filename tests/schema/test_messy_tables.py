@@ -253,7 +253,7 @@ PLAIN = {
 # Tables that are wrong as a whole: the words of the one error.
 REFUSED = {
     "no rows": (lambda frame: frame.iloc[:0], "without rows"),
-    "names twice": (lambda frame: pd.concat([frame, frame[["city"]]], axis=1), "different column names"),
+    "names twice": (lambda frame: pd.concat([frame, frame[["city"]]], axis=1), "distinct column names"),
     "numbered columns": (
         lambda frame: frame.rename(columns={"city": 0}),
         "text as column names in `data=`",

@@ -108,7 +108,7 @@ def remove_thoughts(reply: str) -> str:
     at, thinking = 0, False
     for mark in _THOUGHTS.finditer(reply):
         if mark["start"] is None:
-            if not thinking:  # the text before it is a thought
+            if not thinking:  # the text before an unmatched end tag is reasoning
                 parts.clear()
             at, thinking = mark.end(), False
         elif not thinking:
@@ -370,7 +370,7 @@ def _last_statement(text: str, parse: Parser[T]) -> T | None:
 
 @cache
 def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
-    """Build a parser of choices. Exact matches take precedence, then case-folded ones, then those without punctuation.
+    """Build a parser for choices. Exact matches take precedence, then case-folded ones, then those without punctuation.
 
     Punctuation at the ends of a choice, such as ``>`` in ``>50K``, is part of the choice. It is stripped only if the
     choices remain distinct.
@@ -474,7 +474,7 @@ def _parse_digits(digits: str) -> set[float]:
 
 
 def number_parser(low: float, high: float) -> Parser[float]:
-    """Build a parser of numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10`` and ``7 out of 10``.
+    """Build a parser for numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10`` and ``7 out of 10``.
 
     Ranges, numbers outside the limits and ambiguous numbers are not parsed. The denominator of a fraction must be
     ``high``, and percentages require that ``high`` is 100. If the limits are 0 and 1, all fractions and percentages are
@@ -507,7 +507,7 @@ def number_parser(low: float, high: float) -> Parser[float]:
 
 
 def ranking_parser(candidates: int) -> Parser[tuple[int, ...]]:
-    """Build a parser of rankings of candidates numbered from 1, such as ``2, 1, 3`` and ``2 > 1 > 3``."""
+    """Build a parser for rankings of candidates numbered from 1, such as ``2, 1, 3`` and ``2 > 1 > 3``."""
 
     def parse(piece: str) -> tuple[int, ...] | None:
         text = _strip(_strip_label(_strip(re.sub(r"[*_`#\"]", "", fold(piece)))))

@@ -30,8 +30,8 @@ def setting(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
     Args:
         default: Default value.
         text: One-line description, shown in the help of the option and in the reference.
-        unit: Unit of a number, such as ``seconds``.
-        limits: Limits of a number: ``gt``, ``ge``, ``lt`` and ``le``.
+        unit: Unit of a numeric setting, such as ``seconds``.
+        limits: Limits of a numeric setting: ``gt``, ``ge``, ``lt`` and ``le``.
     """
     return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
 
@@ -67,7 +67,7 @@ class Config(FileModel):
 
     @classmethod
     def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
-        """Replace some settings of a configuration, or of the default configuration.
+        """Return a copy of a configuration, or of the default configuration, with the given settings replaced.
 
         Raises:
             OptionError: A setting is unknown, or its value is invalid.

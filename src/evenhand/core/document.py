@@ -33,7 +33,7 @@ class ReportedNumber:
         text: Number with its unit. A dash if the number is unknown.
         value: Value at full precision, in the unit used in JSON. None if the number is unknown.
         kind: Source of the number. None if the source is obvious, such as for the size of a file.
-        low, high: Ends of the interval. None without an interval.
+        low, high: Ends of the interval. None if there is no interval.
         ends: Formatted interval.
         confidence: Confidence level of the interval.
         basis: Sample or population, such as ``on 9,769 people``. If the number is unknown, the reason.

@@ -1,4 +1,7 @@
-"""Interrupts, and the clock of time limits. Ctrl-C and SIGTERM both stop an analysis and save its partial results."""
+"""Interrupt handling, and the clock for time limits.
+
+Ctrl-C and SIGTERM both stop an analysis and save its partial results.
+"""
 
 from __future__ import annotations
 
@@ -159,4 +162,4 @@ class Stopwatch:
 
 
 RUNNING_SECONDS = Stopwatch()
-"""Clock of time limits. It is paused while kernels are compiled, as in the first run on a machine."""
+"""Clock for time limits. It is paused while kernels are compiled, as in the first run on a machine."""

@@ -15,8 +15,8 @@ class OutcomeReading(ResultPart):
 
     Attributes:
         column: Column of the decisions or true labels.
-        favourable: Favourable values. For numbers: ``higher`` or ``lower``. Empty if no value is favourable.
-        unfavourable: All other values of the column. Empty for numbers.
+        favourable: Favourable values. For numeric columns: ``higher`` or ``lower``. Empty if no value is favourable.
+        unfavourable: All other values of the column. Empty for numeric columns.
         unknown: Labels that mark unknown values in the column. Rows with these labels have no decision or true label.
         how: Source of the favourable values, such as ``stated`` or ``proposed``.
     """

@@ -43,7 +43,7 @@ class ResultNumber(NamedTuple):
         quantity: Quantity of ``evenhand.stats``, or an exact float.
         note: Description, such as the groups compared by a gap.
         caution: Caution about selective true labels.
-        left_out: Groups that are too small for the number.
+        left_out: Groups that are excluded because they are too small.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Result(BaseModel):
         time_limited: Whether a time limit affected the result. If True, the result depends on the machine.
         people_left_out: Whether records of real people were removed (see ``hide_people``).
         table_reading: Description of how the table was read. None if no table was read.
-        test_reading: Description of how the test data were read. None without a separate table.
+        test_reading: Description of how the test data were read. None if there is no separate test table.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
@@ -100,8 +100,9 @@ class Result(BaseModel):
     def hide_people(self) -> Self:
         """Remove records of real people. Aggregates and synthetic profiles are kept.
 
-        Verbs and commands do this unless ``show_people`` is set. It removes rows of the data, profiles that differ from
-        a row only in protected attributes, and profiles with a value that only one person has.
+        The functions of ``evenhand.api`` and the CLI call this method unless ``show_people`` is set. It removes rows of
+        the data, profiles that differ from a row only in protected attributes, and profiles with a value that only one
+        person has.
         """
         parts = {name: _map_results(value, lambda part: part.hide_people()) for name, value in self}
         return self.model_copy(update={**parts, **self._records_hidden(), "people_left_out": True})

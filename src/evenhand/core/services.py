@@ -203,7 +203,7 @@ class ServiceConnection:
             raise OptionError(
                 f"the environment variable{name} for the key {problem}",
                 location="key",
-                hint="set it, or name another variable",
+                hint="set it, or specify another variable",
             )
         return secret
 

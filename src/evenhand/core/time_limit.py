@@ -13,7 +13,7 @@ from evenhand.errors import LimitError
 
 
 class Clock:
-    """Clock of an analysis. The compilation of kernels is not counted.
+    """Clock of an analysis. Time spent on compiling kernels is not counted.
 
     Attributes:
         start: Reading of ``RUNNING_SECONDS`` at the start.
@@ -30,7 +30,7 @@ class Clock:
         return RUNNING_SECONDS() - self.start
 
     def passed(self, moment: float | None, ahead: float = 0.0) -> bool:
-        """Check whether a time has passed, or will have passed in ``ahead`` seconds. None never passes."""
+        """Check whether a time has passed, or will have passed in ``ahead`` seconds. Always False for None."""
         passed = moment is not None and RUNNING_SECONDS() - self.start + ahead >= moment
         self.decided |= passed
         return passed
@@ -42,7 +42,7 @@ class TimeLimit:
 
     Attributes:
         clock: Clock of the analysis.
-        moment: Time limit in seconds of ``clock``. None never passes.
+        moment: Time limit in seconds of ``clock``. None disables the limit.
     """
 
     clock: Clock
@@ -63,7 +63,7 @@ class TimeLimit:
         return self.clock.passed(self.moment)
 
     def left(self, part: float = 1.0, minimum: float = 0.0) -> float | None:
-        """Return a share of the remaining seconds, but at least ``minimum``. None without a limit."""
+        """Return a share of the remaining seconds, but at least ``minimum``. None if there is no limit."""
         return None if self.moment is None else max(minimum, part * (self.moment - self.clock.now()))
 
     def share(self, part: float) -> TimeLimit:

@@ -1,4 +1,4 @@
-"""Cells of tables: number columns among strings, and columns with several types of cells."""
+"""Cells of tables: columns of numbers stored as text, and columns of mixed types."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class DatasetCard(BaseModel):
         check: Method by which the content is checked before use.
         sha256: SHA-256 of the prepared table written as CSV, if known.
         files: Recognised file names, each also with ``.gz``, ``.xz``, ``.bz2`` or ``.zst``.
-        urls: Download addresses, in the order of attempts.
+        urls: Download URLs, in the order of attempts.
         place: ``bundled`` with the package, ``here`` (at ``path``), or ``to be fetched``.
         path: Path of the file, or path for a manual download. None if bundled.
     """
@@ -95,10 +95,10 @@ class DatasetEntry:
         card: Description for users.
         schema: Attributes, target and favourable label.
         member: Name of the data file in a downloaded ``.zip`` file, at any depth.
-        bundled: Name of the file in this package. Bundled data sets have no files and addresses.
+        bundled: Name of the file in this package. Bundled data sets have no ``files`` and ``urls``.
         header: Column names of a published file that has no header line.
         numbers_repeated_names: Whether the second of two columns with the same name gets the suffix ``.1``.
-        renamed: Name in the published file of each column that is renamed.
+        renamed: Original name of each renamed column.
         used: Columns that are used only by the following entries.
         numbers: Columns that must hold numbers before the following entries are applied.
         words: Columns that are converted to strings; integral floats are written without a decimal point.

@@ -140,7 +140,7 @@ def list_files(text: str) -> list[str]:
 
 def _open_table(duckdb: Any, text: str) -> Any:
     hint = "for example duckdb:///people.duckdb?table=decisions, or duckdb:////data/people.duckdb?table=decisions"
-    # As in other database addresses, three slashes begin a relative path, and four an absolute path.
+    # As in other database URLs, a relative path follows three slashes, and an absolute path four.
     match = re.fullmatch(rf"{DATABASE}:///([^?#]+)\?table=([^&#]+)", text)
     if match is None:
         raise DataError("expected a file and a table", location=text, hint=hint)

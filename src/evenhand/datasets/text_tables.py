@@ -57,13 +57,13 @@ def require_encoding(encoding: str) -> None:
     """Check that Python supports an encoding.
 
     Raises:
-        OptionError: There is no such encoding.
+        OptionError: The encoding is unknown.
     """
     try:
         codecs.lookup(encoding)
     except LookupError:
         raise OptionError(
-            f"there is no encoding {encoding!r}",
+            f"unknown encoding {encoding!r}",
             hint="use utf-8, cp1252, latin-1 or utf-16, for example: `encoding=NAME`",
         ) from None
 

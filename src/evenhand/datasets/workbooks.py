@@ -102,15 +102,15 @@ def _find_header(cells: pd.DataFrame, location: str) -> int:
             break
         if place:
             warnings.warn(
-                f"{location}: the rows above the column names in row {number} are skipped, from row {top} on",
+                f"{location}: the header is in row {number} and the rows above it, from row {top}, are skipped",
                 TableWarning,
                 stacklevel=4,
             )
         return place
     empty = cells.columns[cells.loc[top].isna()]
-    problem = f"row {top} does not consist of words"
+    problem = f"row {top} has cells that are not text"
     if len(empty):
-        problem = f"{_cell_name(empty[0], top)} is empty, and no row below consists of words"
+        problem = f"{_cell_name(empty[0], top)} is empty, and no row below consists only of text"
     raise _header_error(problem, location)
 
 
@@ -122,7 +122,7 @@ def _cell_name(column: int, number: int) -> str:
 
 def _header_error(problem: str, location: str) -> DataError:
     return DataError(
-        f"the row of column names cannot be found: {problem}",
+        f"the header cannot be found: {problem}",
         location=location,
         hint="name every column, and delete title rows above the header and notes next to the table",
     )

@@ -43,8 +43,8 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         metric: ``demographic_parity_difference``, ``equal_opportunity_difference`` or ``equalized_odds_difference``.
             With several attributes, the largest gap is used.
         bound: Maximum gap, between 0 and 1.
-        protected: Columns of X with the groups, by name or position. None means that they are passed to ``fit``.
-            Numbers with more than ten values are divided at their median.
+        protected: Columns of X that contain the groups, by name or position. None means that the groups are passed to
+            ``fit``. Numeric columns with more than ten distinct values are split at the median.
         favourable: Favourable label. None means the larger one.
         cv: Number of folds.
         seed: Random seed of the folds.
@@ -199,7 +199,7 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         else:
             best = int(np.lexsort((-accuracy, gaps))[0])
             warnings.warn(
-                f"expected a threshold with a gap of at most {self.bound:g}, the smallest is {gaps[best]:.3g}",
+                f"no threshold has a gap of at most {self.bound:g}; the smallest gap is {gaps[best]:.3g}",
                 BoundNotMetWarning,
                 stacklevel=3,
             )
@@ -233,7 +233,7 @@ def _rate_gap(selected: Booleans, mask: Booleans, group: Integers) -> Floats:
 
 
 def _split_numbers(column: Any) -> Any:
-    """Convert a column to groups: numbers with more than ten values are divided at their median."""
+    """Split a numeric column with more than ten distinct values at the median; return other columns unchanged."""
     try:
         numbers = column.astype(float)
     except (TypeError, ValueError):

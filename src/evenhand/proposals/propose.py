@@ -77,8 +77,8 @@ def _is_in_schema(proposal: Proposal, schema: Schema) -> bool:
 def imply_pairs(columns: CodedColumns, pairs: ForbiddenPairs) -> list[Proposal]:
     """Convert forbidden pairs of values to a minimal set of implications.
 
-    Values with the same forbidden values are combined. The preferred direction has fewer implications, then more
-    implications with ``==`` as their conclusion, then a shorter text.
+    Values with the same forbidden values are combined. Of the two directions, the one with fewer implications
+    is used. Ties are broken by more conclusions with ``==``, then by a shorter text.
     """
     reverse = ForbiddenPairs(pairs.columns[::-1], pairs.forbidden.T, pairs.seen.T, pairs.expected.T)
 
@@ -126,7 +126,7 @@ MIN_IMPROVEMENT = 0.95
 """Minimum reduction of errors, compared with always predicting the most common value."""
 
 MIN_BASELINE_ERRORS = 30
-"""Minimum number of errors of the most common value."""
+"""Minimum number of errors when always predicting the most common value."""
 
 CONFIDENCE = 0.99
 """Simultaneous confidence level of the bounds."""
@@ -294,7 +294,7 @@ class CodedColumns:
 
         Args:
             i, j: Positions of the attributes.
-            mask: People to count, shape (n,). None counts all.
+            mask: People to count, shape (n,). Default: all.
         """
         rows, columns = self.codes[:, i], self.codes[:, j]
         used = (rows >= 0) & (columns >= 0) & (True if mask is None else mask)
@@ -332,7 +332,7 @@ RARE = 0.05
 """Largest ratio of the observed to the expected count of a forbidden pair."""
 
 LEVEL = 0.01
-"""Probability of any false rule."""
+"""Family-wise error rate: the probability of any false rule."""
 
 MAX_SEEN_SHARE = 1e-4
 """Maximum share of people with a forbidden pair."""

@@ -158,7 +158,7 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
     for name in names:
         if isinstance(name, tuple):
             raise DataError(
-                f"expected column names of one level in {_quote(argument)}, got {name!r}",
+                f"expected single-level column names in {_quote(argument)}, got {name!r}",
                 hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
             )
         if not isinstance(name, allowed) or isinstance(name, bool):
@@ -170,7 +170,7 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
     for name, count in Counter(texts).items():
         if count > 1:
             raise DataError(
-                f"expected different column names in {_quote(argument)}, got {name!r} {count} times",
+                f"expected distinct column names in {_quote(argument)}, got {name!r} {count} times",
                 hint="rename the columns, or drop the duplicates",
             )
     return texts

@@ -52,7 +52,7 @@ class PeopleWeights:
 
 
 def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
-    """Read the weights of some rows.
+    """Read the weights of the given rows.
 
     Args:
         frame: Any data frame that narwhals supports, or a table.
@@ -73,7 +73,7 @@ def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
 
 @dataclass(frozen=True)
 class SampleRoles:
-    """Roles of the columns of weights and group probabilities.
+    """Names of the columns that contain weights and group probabilities.
 
     Attributes:
         weight: Column of the sample weights.
@@ -100,7 +100,7 @@ class SampleRoles:
         return [name for _, name in pairs]
 
     def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
-        """Read the weights and probabilities of some rows of a data frame or table, such as ``People.rows``.
+        """Read the weights and probabilities of the given rows, such as ``People.rows``, from a data frame or table.
 
         Raises:
             EvenhandError: A column has invalid values.
@@ -122,7 +122,7 @@ class ColumnRoles:
         target: Column of the true label. Default: the target of the schema.
         protected: Attributes that decisions must not depend on. Default: the protected attributes of the schema.
         favourable: Favourable label. Default: proposed from labels such as ``1``, ``yes`` and ``approved``. For a
-            number, ``higher`` or ``lower``.
+            numeric target: ``higher`` or ``lower``.
         unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
         ignore: Columns that are not attributes, such as identifiers and weights, if the schema is inferred.
         schema: Schema of the columns. Default: inferred from the data.
@@ -150,7 +150,7 @@ class ColumnRoles:
         check_type("favourable", self.favourable, SCALARS, "a label")
 
     def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
-        """Read the people in a data frame.
+        """Encode the people in a data frame.
 
         Args:
             frame: Data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
@@ -226,7 +226,7 @@ class ColumnRoles:
         )
 
     def _check_unfavourable(self, target: Target) -> None:
-        """Check that the unfavourable labels are all other labels of the schema."""
+        """Check that ``unfavourable`` lists all labels of the schema except the favourable one."""
         others = [value for value in target.values or () if value != target.favourable]
         if self.unfavourable and others and set(self.unfavourable) != set(others):
             raise OptionError(
@@ -251,7 +251,7 @@ def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tu
 
 
 def check_roles(roles: Mapping[str, Sequence[str | None]], columns: Sequence[str]) -> None:
-    """Check that the column of every role exists, and that no column has two roles.
+    """Check that every column with a role exists, and that no column has two roles.
 
     Raises:
         DataError: There is no such column.
@@ -346,7 +346,7 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
         raise OptionError(f"expected a list of names as `{argument}=`, got {values}", hint=hint)
     for name, count in Counter(listed).items():
         if count > 1:
-            raise OptionError(f"expected different names as `{argument}=`, got {name!r} {count} times", hint=hint)
+            raise OptionError(f"expected distinct names as `{argument}=`, got {name!r} {count} times", hint=hint)
     return listed
 
 

@@ -36,7 +36,7 @@ def is_lazy(frame: Any) -> bool:
 
 
 def read_lazy(frame: Any, columns: Sequence[str], location: str = "data") -> Any:
-    """Read some columns of a lazy frame into memory, as a narwhals frame.
+    """Read columns of a lazy frame into memory, as a narwhals frame.
 
     Raises:
         DataError: There are no rows, or more than ``MOST_ROWS``.
@@ -56,7 +56,7 @@ def read_lazy(frame: Any, columns: Sequence[str], location: str = "data") -> Any
 
 
 def count_rows(frame: Any, columns: Sequence[str], location: str = "data") -> CodedTable:
-    """Count the rows of a lazy frame by the values of some columns.
+    """Count the rows of a lazy frame for each combination of values in the given columns.
 
     Args:
         frame: Lazy frame that narwhals supports (Polars, DuckDB, Spark, Ibis, ...).
@@ -133,7 +133,7 @@ def locate_value(frame: Any, column: str, value: Any) -> str:
 
 
 def _missing_cells(rows: Any, name: str) -> Any:
-    """Build the expression of the missing cells of a column: null, NaN, or blank."""
+    """Build the expression that selects the missing cells of a column: null, NaN, or blank."""
     import narwhals as nw
 
     kind, cell = rows.collect_schema()[name], nw.col(name)

@@ -59,13 +59,13 @@ class RecordedDecisions:
 
     Attributes:
         people: People with a decision. Their attributes define the groups, and their target is the decision.
-            ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
+            ``people.labels`` holds the true labels, -1 where unknown. None if there is no column of true labels.
         selected: Mask of favourable decisions, shape (n,).
         scores: Scores of the favourable decision, shape (n,); None if they are not known.
-        risks: Scores as recorded if low scores are favourable; ``scores`` are then 1 minus these, or their negatives if
-            they are not within [0, 1]. None if high scores are favourable.
+        risks: Recorded scores if low scores are favourable. ``scores`` are then ``1 - risks``, or ``-risks`` if the
+            recorded scores are not within [0, 1]. None if high scores are favourable.
         weights: Sample weights; None for equal weights.
-        truth: Column of the true labels; None without one.
+        truth: Column of the true labels. None if there is none.
         undecided: Number of excluded rows, which have no decision.
         thresholds: Thresholds that made the decisions; None if decisions were recorded.
         decided_by: Column of the decision, or of the score.
@@ -102,11 +102,11 @@ class RecordedNumbers:
     """Recorded numeric decisions about people, such as premiums.
 
     Attributes:
-        people: People with a decided number. Their attributes define the groups, and their target is the number.
-            ``people.numbers`` holds the true target values, NaN where unknown; None without a column of them.
-        decided: Decided numbers, shape (n,).
-        truth: Column of the true target values; None without one.
-        undecided: Number of excluded rows, which have no decided number.
+        people: People with a recorded number. Their attributes define the groups, and their target is the number.
+            ``people.numbers`` holds the true target values, NaN where unknown. None if there is no such column.
+        decided: Recorded numbers, shape (n,).
+        truth: Column of the true target values. None if there is none.
+        undecided: Number of excluded rows, which have no recorded number.
         weights: Sample weights; None for equal weights.
     """
 
@@ -122,11 +122,11 @@ class RecordedLabels:
     """Recorded decisions with several or ordinal labels.
 
     Attributes:
-        people: Rows with a decided label. The attributes define the groups, and the target is the decision.
-            ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
-        decided: Positions of the decided labels in the values of the target, shape (n,).
-        truth: Column of the true labels; None without one.
-        undecided: Number of excluded rows, which have no decided label.
+        people: Rows with a recorded label. The attributes define the groups, and the target is the decision.
+            ``people.labels`` holds the true labels, -1 where unknown. None if there is no column of true labels.
+        decided: Positions of the recorded labels in the values of the target, shape (n,).
+        truth: Column of the true labels. None if there is none.
+        undecided: Number of excluded rows, which have no recorded label.
     """
 
     people: People
@@ -145,8 +145,8 @@ class DecisionRoles:
         target: Column of the true label.
         score: Column of the score of the favourable decision.
         weight: Column of the sample weight.
-        favourable: Favourable decision. Default: proposed from labels such as ``1``, ``yes`` and ``approved``. For a
-            number, ``higher`` or ``lower``.
+        favourable: Favourable decision. Default: proposed from labels such as ``1``, ``yes`` and ``approved``. For
+            numeric decisions: ``higher`` or ``lower``.
         unfavourable: All other decisions. Required if there are several, unless ``outcome`` has kind ``label``.
         favourable_target: Favourable true label. Default: the favourable decision if both columns have the same labels.
             Otherwise it is proposed from labels, column names and the association with the decisions.
@@ -290,7 +290,7 @@ class DecisionRoles:
         decision: OutcomeReading | None = None,
         true_label: OutcomeReading | None = None,
     ) -> People:
-        """Read the people with a decision.
+        """Encode the rows that have a decision.
 
         Args:
             table: Table of the decisions.
@@ -329,7 +329,7 @@ class DecisionRoles:
     def _read_lazy(self, frame: Any, location: str) -> CodedTable:
         """Count the rows of a lazy frame by attributes, decision and true label.
 
-        With scores, weights or group probabilities, the columns with a role are read into memory instead.
+        If there are scores, weights or group probabilities, all required columns are read into memory instead.
         """
         names = [*list_protected(self.protected, self.schema), self.decision, self.target]
         numbers = [self.score, *(name for names in self._sample.by_role().values() for name in names)]
@@ -435,7 +435,7 @@ class DecisionRoles:
         return read_labels(column, favourable, unfavourable, complete=complete, basis=basis)
 
     def _check_columns(self, columns: list[str]) -> None:
-        """Check that the column of every role exists, and that no column has two roles."""
+        """Check that every column with a role exists, and that no column has two roles."""
         roles: dict[str, Sequence[str | None]] = {
             "decision": [self.decision],
             "target": [self.target],

@@ -154,7 +154,7 @@ def infer_schema(
         target: Column of the true label, or of the true target value.
         protected: Attributes that decisions must not depend on.
         favourable: Favourable label. Default: proposed from labels such as ``yes`` and ``approved``, and from the
-            column name. For a number, ``higher`` or ``lower``.
+            column name. For a numeric target: ``higher`` or ``lower``.
         unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
         ignore: Columns that are not attributes, such as identifiers and weights.
         outcome: Kind of the target. Default: ``number`` for many distinct numbers, otherwise labels.
@@ -295,7 +295,7 @@ class _ColumnReview:
             kind = type(value).__name__
             if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
                 return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
-            return self._passthrough(f"holds {kind} values, which are not supported", "convert it to numbers or words")
+            return self._passthrough(f"holds {kind} values, which are not supported", "convert it to numbers or text")
         if isinstance(self.dtype, nw.Enum):  # an ordered categorical of pandas, or an Enum of polars
             order = [plain_value(value) for value in self.dtype.categories]
             if all(isinstance(value, str | bool | int | float) for value in order):

@@ -35,7 +35,7 @@ NEITHER = "neither"
 """Favourable value of a target without a favourable label or direction."""
 
 DIRECTIONS = ("higher", "lower", NEITHER)
-"""Favourable directions of a number."""
+"""Favourable directions of a numeric target."""
 
 MOST_LABELS = 50
 """Maximum number of different labels in a column of decisions."""
@@ -63,7 +63,7 @@ class Target(BaseModel):
             ``neither``. For ``number``: ``higher``, ``lower`` or ``neither`` (unspecified).
         values: All labels; for ``ordinal`` worst first or best first. Default: ``favourable`` and all other labels in
             the data. Not allowed for ``number``.
-        unit: Unit of a number, such as ``EUR``.
+        unit: Unit of a numeric target, such as ``EUR``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,7 +77,7 @@ class Target(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_favourable(cls, data: Any) -> Any:
-        """Set ``favourable`` to ``neither`` by default for a number or several labels."""
+        """Set ``favourable`` to ``neither`` by default for kinds ``number`` and ``labels``."""
         if isinstance(data, dict) and data.get("kind") in ("number", "labels") and "favorable" not in data:
             return {"favourable": NEITHER} | data
         return data
@@ -86,9 +86,11 @@ class Target(BaseModel):
     def _check_consistency(self) -> Target:
         if self.kind == "number":
             if self.favourable not in DIRECTIONS:
-                raise ValueError(f"favourable of a number is {', '.join(DIRECTIONS)}, got {self.favourable!r}")
+                raise ValueError(
+                    f"favourable of kind number must be one of {', '.join(DIRECTIONS)}, got {self.favourable!r}"
+                )
             if self.values is not None:
-                raise ValueError("values require a target of labels, got kind number")
+                raise ValueError("values are not allowed for kind number")
             return self
         if self.unit is not None:
             raise ValueError("a unit requires `kind: number`")
@@ -146,7 +148,7 @@ class OutcomeRole:
     Attributes:
         kind: ``label``, ``labels``, ``ordinal`` or ``number``. Default: inferred, see ``infer_kind``.
         order: Labels of an ordinal outcome, worst first.
-        unit: Unit of a number.
+        unit: Unit of a numeric outcome.
     """
 
     kind: TargetKind | None = None
@@ -218,8 +220,8 @@ class OutcomeColumn:
         for label in labels:
             if not isinstance(label, str | bool | int | float):
                 raise DataError(
-                    f"expected words or numbers in column {coded.name!r}, got {type(label).__name__} values",
-                    hint="convert them to words or numbers",
+                    f"expected text or numbers in column {coded.name!r}, got {type(label).__name__} values",
+                    hint="convert them to text or numbers",
                 )
         spelling = outcome_key if coded.array is None else repr  # equal numbers of one type have one spelling
         words: dict[str, Value] = {}
@@ -230,13 +232,13 @@ class OutcomeColumn:
         return cls(name or coded.name, coded, tuple(words.values()), np.array(codes, dtype=np.int64)[coded.codes])
 
     def describe(self, chosen: Iterable[Value]) -> str:
-        """Describe some labels with their counts and first rows."""
+        """Describe the chosen labels with their counts and first rows."""
         positions = [self.words.index(word) for word in chosen]
         by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
         return by_word.describe(np.isin(self.positions, positions))
 
     def matches(self, values: Iterable[Value]) -> list[Value]:
-        """List the labels in the column that match some values, in any spelling."""
+        """List the labels in the column that match any of the values, in any spelling."""
         keys = set(map(outcome_key, values))
         return [word for word in self.words if outcome_key(word) in keys]
 
@@ -347,7 +349,7 @@ def read_labels(
     left = [word for word in known if word not in (match, *unfavourable)]
     if (left and unfavourable) or (len(left) > 1 and not complete):
         raise DataError(
-            f"column {column.name!r} has words that are neither favourable nor unfavourable: {column.describe(left)}",
+            f"column {column.name!r} has labels that are neither favourable nor unfavourable: {column.describe(left)}",
             hint=f"the favourable label is {(favourable if match is None else match)!r}; correct the data, or list all "
             f"unfavourable labels: `unfavourable={left[0]}`; or use `kind=label` if every other label is unfavourable",
         )

@@ -108,7 +108,7 @@ class People:
         return [table[name].to_list() for name in self.schema.passthrough]
 
     def first_carried(self) -> dict[str, Any]:
-        """Return the passthrough columns of the first row, which all individuals of a search carry, by name."""
+        """Return the passthrough values of the first row by column name; all individuals of a search have these."""
         import narwhals as nw
 
         table = nw.from_native(self.frame, eager_only=True) if self.schema.passthrough else {}
@@ -275,11 +275,11 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
 
     Args:
         schema: Schema of the individuals.
-        individuals: Encoded individuals, shape (n, attributes). If the schema carries rows, an additional entry is the
-            row of ``rows`` with the passthrough columns and strings for unknown values. Default: the first row.
+        individuals: Encoded individuals, shape (n, attributes). If ``schema.carries_rows``, an additional entry is
+            the position in ``rows`` of the passthrough values and strings for unknown values. Default: the first row.
         like: Data frame with the type and column types of the result.
-        rows: Data frame whose rows the individuals carry. Default: ``like``. Without either, only attributes are
-            returned.
+        rows: Data frame of the passthrough values and strings for unknown values. Default: ``like``. If both are None,
+            only attributes are returned.
     """
     import narwhals as nw
     import pandas as pd
@@ -311,7 +311,7 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
 
 
 def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
-    """Convert values to the spelling and type of a pandas column, unless values would be lost."""
+    """Convert values to the type and string format of a pandas column, unless values would be lost."""
     import pandas as pd
 
     format_, column = attribute.number_format, like[attribute.name]
@@ -326,9 +326,9 @@ def _cast_like(attribute: Attribute, values: NDArray[Any], like: Any) -> Any:
 
 
 def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
-    """Convert numbers and Booleans to the spelling of a pandas column, such as ``3.10`` for 3.1.
+    """Convert numbers and Booleans to the strings used in a pandas column, such as ``3.10`` for 3.1.
 
-    Values that do not occur in the column stay as they are.
+    Values that do not occur in the column are unchanged.
     """
     import pandas as pd
 

@@ -44,15 +44,15 @@ class GroupProbabilities:
         columns = read_group_columns(name, table)
         if len(columns) < 2:
             raise OptionError(
-                f"expected probabilities of at least two groups by {name}, got {len(columns)}",
+                f"expected probabilities of at least two groups of {name}, got {len(columns)}",
                 hint="pass one column per group; the probabilities of each row must sum to 1",
             )
         if not check_rows({f"membership[{name!r}][{group!r}]": column for group, column in columns.items()}):
-            raise DataError(f"expected at least one row of probabilities by {name}, got none")
+            raise DataError(f"expected at least one row of group probabilities for {name}, got none")
         try:
             numbers = [pd.to_numeric(pd.Series(column)) for column in columns.values()]
         except (TypeError, ValueError):
-            message = f"expected probabilities by {name}, got a column with other values"
+            message = f"expected group probabilities for {name}, got a column with other values"
             raise DataError(message, hint="leave unknown probabilities empty") from None
         values = np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for column in numbers])
         valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
@@ -61,8 +61,8 @@ class GroupProbabilities:
         if invalid.any():
             row = int(np.argmax(invalid))
             raise DataError(
-                f"expected probabilities by {name} that sum to 1 in each row, got {values[row].tolist()} in row "
-                f"{row + 1} ({int(invalid.sum()):,} such rows)",
+                f"expected group probabilities for {name} that sum to 1 in each row, got {values[row].tolist()} in "
+                f"row {row + 1} ({int(invalid.sum()):,} such rows)",
                 hint="divide each row by its sum; if the group of a row is unknown, leave its probabilities empty",
             )
         return cls(name, tuple(columns), np.asarray(values / values.sum(axis=1, keepdims=True)))

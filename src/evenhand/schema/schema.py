@@ -23,7 +23,7 @@ from evenhand.schema.outcome import Target
 from evenhand.schema.rules import Dependency, Link, Proposal, Relation, look_up, parse_dependencies, parse_links
 
 PASSTHROUGH = "passthrough"
-"""Kind, in a schema file, of a column that is passed to the model unchanged."""
+"""Kind of a passthrough column in a schema file."""
 
 MAX_ASSIGNMENTS = 10_000
 """Maximum number of joint values of the protected attributes."""
@@ -33,7 +33,7 @@ class Schema(BaseModel):
     """The attributes of an individual, in the order of the model's inputs.
 
     Attributes:
-        target: Decided label or number.
+        target: Target label or number.
         attributes: One ``Attribute`` per input column.
         passthrough: Columns that are passed to the model unchanged, such as identifiers, dates and texts. They have no
             domain and are never varied. In a file they are attributes of ``kind: passthrough``.
@@ -151,7 +151,7 @@ class Schema(BaseModel):
         return self._with_field("protected", {name: name in names for name in self.names})
 
     def with_encodings(self, encodings: Mapping[str, Encoding]) -> Schema:
-        """Return a copy with new encodings of some attributes.
+        """Return a copy with new encodings of the given attributes.
 
         Raises:
             SchemaError: A name is unknown, or an encoding is invalid for the attribute.
@@ -208,7 +208,7 @@ class Schema(BaseModel):
         return obeys
 
     def assignments(self, names: Sequence[str] | None = None, *, among: Mapping[str, Floats] | None = None) -> Floats:
-        """List all joint assignments of some attributes.
+        """List all combinations of values of the given attributes.
 
         Args:
             names: Attributes to assign values to. Default: the protected attributes.

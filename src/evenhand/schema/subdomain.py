@@ -105,7 +105,7 @@ class _Condition(NamedTuple):
 
 
 def parse_subdomain(schema: Schema, conditions: Sequence[str]) -> Subdomain | None:
-    """Parse conditions that must all hold; None without conditions.
+    """Parse conditions that must all hold. Return None if there are none.
 
     Raises:
         OptionError: A condition is invalid (the message marks the position), or no value of an attribute remains.

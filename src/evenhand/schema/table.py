@@ -18,7 +18,7 @@ from evenhand.schema.words import parse_number, read_number, word_of
 
 
 def count_people(rows: Booleans, counts: Integers | None) -> int:
-    """Count the people in some rows, shape (n,), each of one person or of ``counts`` people."""
+    """Count the people in the rows of a mask, shape (n,). Each row is one person, or ``counts`` people."""
     return int(rows.sum() if counts is None else counts[rows].sum())
 
 
@@ -159,11 +159,11 @@ class CodedColumn:
         return self.each(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
 
     def numbers(self, convert: Callable[[Any], float]) -> Floats:
-        """Convert the rows to numbers, shape (n,), unless the column holds numbers."""
+        """Return the value of each row as a number, shape (n,). Columns that are not numeric are converted."""
         return self.look_up(convert) if self.array is None else self.array.astype(np.float64)
 
     def finite_numbers(self, rows: Integers, role: str) -> Floats:
-        """Convert some rows to numbers, in any spelling, shape (rows,).
+        """Convert the given rows to numbers, in any spelling, shape (rows,).
 
         Raises:
             DataError: A cell is missing, or not a finite number.
@@ -184,7 +184,7 @@ class CodedColumn:
         return self.values[self.codes[row]] if self.array is None else self.array[row].item()
 
     def count_words(self, rows: Booleans) -> dict[str, int]:
-        """Count the strings in some rows, most frequent first. Empty cells count as the empty string."""
+        """Count the strings in the rows of a mask, most frequent first. Empty cells count as the empty string."""
         if not rows.any():
             return {}
         weights = None if self.counts is None else self.counts[rows]
@@ -195,7 +195,7 @@ class CodedColumn:
         return {word: size for word, size in sorted(words.items(), key=lambda item: (-item[1], item[0])) if size}
 
     def describe(self, rows: Booleans, most: int = 12) -> str:
-        """Describe the distinct values of some rows with their counts and first rows."""
+        """Describe the distinct values in the rows of a mask, with their counts and first rows."""
         codes = list(dict.fromkeys(self.codes[rows].tolist()))
         parts = []
         for code in codes[:most]:
@@ -224,7 +224,7 @@ class CodedColumn:
             )
 
     def _place(self, rows: Booleans) -> str:
-        """Describe the place of the first of some rows, with the number of equal rows where rows were counted."""
+        """Describe the location of the first row of a mask, with the number of equal rows if rows were counted."""
         first = int(np.argmax(rows))
         place = "" if self.locate is None else self.locate(self.at(first))
         if self.counts is None:

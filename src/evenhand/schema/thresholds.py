@@ -16,7 +16,7 @@ from evenhand.schema.schema import Schema
 from evenhand.schema.words import read_number
 
 PERCENT = 100.0
-"""Maximum of scores that look like percentages or points."""
+"""Maximum score on a scale of percentages or points."""
 
 MOST_VALUES = 100
 """Maximum number of values of an attribute with one threshold per value."""
@@ -29,7 +29,7 @@ class Thresholds(BaseModel):
 
     Attributes:
         default: Threshold of all values without their own. None if each value of the attribute has one.
-        attribute: Attribute with one threshold per value. None for a single threshold.
+        attribute: Attribute with one threshold per value. None if there is a single threshold.
         own: Thresholds by value of the attribute.
         low_is_good: Whether to select scores up to the threshold, as for risk scores, instead of from the threshold on.
     """

@@ -132,7 +132,7 @@ def _compare_means(
 
 
 def _compare_pronouns(people: Mapping[str, Sequence[Person]], first: str, second: str) -> str | None:
-    """Describe two groups that differ in the share of a gender, unless each group has a single gender."""
+    """Compare the gender ratios of two groups, unless each group has a single gender."""
     for gender in ("feminine", "masculine"):
         share, other = (
             statistics.fmean(person.pronouns.gender == gender for person in people[group]) for group in (first, second)

@@ -134,7 +134,7 @@ def load_name_list(name: str | Path) -> NameList:
             raise OptionError(
                 f"there is no list of names called {str(name)!r}",
                 hint=f"{suggest_name(str(name), name_lists())}there are: {', '.join(name_lists())}; "
-                "or name a CSV or YAML file",
+                "or pass a CSV or YAML file",
             )
         return _bundled_list(str(name))
     return _read_yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _read_table(path)
@@ -171,7 +171,9 @@ def _read_yaml(path: Path) -> NameList:
     _refuse_misspelt(fields, (*LIST_ENTRIES, "groups"), str(path), strict=True)
     groups = fields.get("groups")
     if not isinstance(groups, Mapping):
-        raise DataError(f"expected groups with their people, got {groups!r}", location=f"{path}, groups", hint=example)
+        raise DataError(
+            f"expected a mapping from groups to people, got {groups!r}", location=f"{path}, groups", hint=example
+        )
     rows: list[tuple[str, dict[str, Any]]] = []
     for group, entries in groups.items():
         place = f"{path}, groups.{group}"

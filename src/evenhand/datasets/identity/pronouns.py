@@ -26,7 +26,7 @@ class Pronouns:
 
     Attributes:
         language: Language code, such as ``en``.
-        gender: Form that ``agree`` selects.
+        gender: Grammatical gender of the form that ``agree`` returns.
         forms: Pronouns by role: ``they`` (subject), ``them`` (object), ``to_them`` (indirect object), ``with_them``
             (after a preposition), ``their`` (before a noun), ``theirs`` (without a noun) and ``themself`` (reflexive).
             Forms that the language lacks are omitted.
