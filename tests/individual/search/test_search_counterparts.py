@@ -142,7 +142,7 @@ def test_values_that_stand_for_each_other_have_one_name():
     ]
     assert result.reading.kinds[0].common["role"] == "wife or husband"
     summary = result.summary()
-    assert "when sex changes, and with it what the schema links to it?" in summary
+    assert "when sex and the attributes linked to it change?" in summary
     assert "sex = f, role = wife" in summary
 
 
