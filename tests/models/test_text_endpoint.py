@@ -104,7 +104,7 @@ def test_the_search_for_flips_takes_a_url():
         model = load_text_model(service.url)
         result = search.search_texts(model, ASKED, protected=["gender"])
         close(model)
-    assert result.counts[0].flips == 2
+    assert result.rates[0].flips == 2
     assert result.examples[0].gap == pytest.approx(0.8)
     assert set(seen) == {"he left", "she left"}
     assert np.isclose(result.examples[0].better.score, 0.9)
