@@ -211,7 +211,7 @@ def test_search_finds_only_what_the_model_confirms(audited):
     found = evenhand.search(model, frame, labels, protected=["gender"], **settings)
     profiles = found.to_frame()
     assert len(profiles) == found.profiles > 0
-    assert "has the passthrough columns (id, applied, text) of the first row" in found.to_markdown()
+    assert "have the passthrough columns (id, applied, text) of the first row" in found.to_markdown()
     first = frame.iloc[[0] * len(profiles)].reset_index(drop=True)
     asked = first.assign(**{name: profiles[name] for name in ("region", "points")})
     worse, better = (model.predict(asked.assign(gender=profiles[f"gender ({side})"])) for side in ("worse", "better"))

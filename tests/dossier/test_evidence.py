@@ -126,7 +126,7 @@ def test_the_frontier_by_hand():
 
 def test_alternatives_tell_every_candidate_and_the_choice():
     said = render_markdown(compiled(["alternatives"], [DONE]).document())
-    for words in ("given.npz", "The new model, retrain", "reweigh", "test set 400", "Made by reweigh", "1.0 %"):
+    for words in ("given.npz", "the new model, retrain", "reweigh", "test set 400", "Made by reweigh", "1.0 %"):
         assert words in said, words
     none = mitigation(candidate("retrain", 0.7, 0.1, rejected="accuracy is lost"), chosen=None)
     said = render_markdown(compiled(["alternatives"], [none]).document())
