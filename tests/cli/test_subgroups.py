@@ -287,7 +287,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
 def test_a_budget_that_does_not_pay_for_the_people_is_refused_before_they_are_asked_about(evenhand, command):
     ran = evenhand(*command, *SENSITIVE, "--budget", 100)
     assert ran.code == 3
-    assert "the budget of 100 rows does not pay for the 3,000 people who are compared" in ran.err
+    assert "the budget of 100 rows does not cover the 3,000 people who are compared" in ran.err
 
 
 @pytest.mark.parametrize(

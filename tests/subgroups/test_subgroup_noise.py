@@ -131,7 +131,7 @@ def test_repeats_within_a_budget():
     result = subgroups.find_subgroups(model, few(900, 1), permutations=100, repeats=5, budget=6000)
     assert result.queries == model.sent <= 6000
     short = CountedCoin(lambda rows: 0.5, 0, budget=4000)
-    with pytest.raises(BudgetError, match="does not pay for 5 answers about each of the 900 people"):
+    with pytest.raises(BudgetError, match="does not cover 5 answers about each of the 900 people"):
         subgroups.find_subgroups(short, few(900, 1), permutations=100, repeats=5, budget=4000)
     assert short.sent == 0
 

@@ -46,7 +46,7 @@ class AskedAnswers(NamedTuple):
         sweeps: Number of completed sweeps.
         looks: Number of times that the gaps were evaluated.
         levels: Confidence level of the interval of each gap.
-        stopped_by: Reason for the end.
+        stopped_by: Reason why the audit ended.
         templates: Results of fresh questions about templates.
         affordable: Whether fresh questions were asked.
         calls: Total number of questions.
@@ -101,7 +101,7 @@ def ask_sweeps(
     reason: StopReason = "sweeps" if max_sweeps == config.sweeps else "calls"
 
     def estimate() -> tuple[list[MultiwayMean | None], list[MultiwayMean]]:
-        """Estimate the current gaps, and return them again without None if none is unknown."""
+        """Estimate the current gaps, and repeat them as a list of estimates, empty if any gap is unknown."""
         table = tabulate(sweeps, again, respondent.names, plan.cluster)
         gaps = [estimate_gap(table.pair(pair)) for pair in plan.comparisons]
         estimates = [gap for gap in gaps if gap is not None]
@@ -146,7 +146,7 @@ def tabulate(
     names: tuple[int, ...],
     cluster: Integers | None = None,
 ) -> AnswerTable:
-    """Combine the answers of all sweeps into one table. For the arguments see ``AnswerTable``."""
+    """Combine the answers of all sweeps into one table. For the arguments, see ``AnswerTable``."""
     value, kind, name = (
         np.stack(parts, axis=2)
         for parts in zip(*((outcome.value, outcome.kind, trials.name) for trials, outcome in sweeps), strict=True)
@@ -155,7 +155,7 @@ def tabulate(
 
 
 class AffordedCalls(NamedTuple):
-    """Questions allowed by a limit of calls.
+    """Questions allowed by the limit on calls.
 
     Attributes:
         sweep: Number of questions per sweep.

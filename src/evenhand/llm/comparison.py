@@ -140,7 +140,7 @@ def compare_language_models(
     Args:
         before, after: Models, as for ``audit_language_model``. Both files must name the same groups.
         people: Data, as for ``audit_language_model``.
-        config: Settings of both audits. Limits of calls and money apply to each audit. Both models answer the larger
+        config: Settings of both audits. Limits on calls and money apply to each audit. Both models answer the larger
             of the two required numbers of sweeps. ``goal`` and ``findings`` are ignored.
         answers: File that stores the answers of both models.
         data_name: Name of the data.

@@ -261,7 +261,7 @@ class _Pairwise(NamedTuple):
 
     @classmethod
     def of(cls, products: Floats, count: Floats, present: Booleans) -> _Pairwise:
-        """Compute the means from sums over the unrelated pairs of each pair, and their numbers."""
+        """Compute the means from the sum over the unrelated pairs of each pair, and from their number."""
         total = np.where(present, count, 0.0).sum(axis=1)
         part = np.where(present, products, 0.0).sum(axis=1) / np.where(total > 0, total, np.nan)
         return cls(part, np.where(present, 2 * (products - count * part[:, None]) / total[:, None].clip(1), 0.0))
@@ -270,7 +270,7 @@ class _Pairwise(NamedTuple):
         return _Pairwise(self.part[rows], self.influence[rows])
 
     def estimate(self, pairs: PairedAnswers, confidence: float, n_pairs: int) -> Estimated:
-        """Estimate the mean over templates, at least 0, with the interval of a skewed mean."""
+        """Estimate the mean over templates, at least 0, with an interval corrected for skewness."""
         n = len(self.part)
         mean = float(self.part.mean())
         deviation = self.part - mean

@@ -117,9 +117,9 @@ class AnswerFormat(_Entries):
                 hint="range: [0, 10]",
             )
         elif self.favourable not in (None, "high", "low") or (self.read == "ranking" and self.favourable):
-            expected = "high or low" if self.read == "number" else "nothing: the first place is"
+            expected = "high or low" if self.read == "number" else "no value, since the first place is favourable"
             raise OptionError(
-                f"favourable is {expected}, not {self.favourable!r}", location="answers.favourable", hint="omit it"
+                f"expected {expected}, got {self.favourable!r}", location="answers.favourable", hint="omit it"
             )
         return self
 

@@ -32,12 +32,12 @@ class Suspect(NamedTuple):
 
 
 class Confirmation(NamedTuple):
-    """Fresh pairs about a suspect.
+    """Answers to fresh questions about a suspected template.
 
     Attributes:
         suspect: The template.
         trials, outcomes: Trials and their outcomes. The first side is group 1.
-        p: p-value of no difference, adjusted for all tests.
+        p: p-value of the sign test, adjusted for all tests.
     """
 
     suspect: Suspect
@@ -66,12 +66,12 @@ def suspect_templates(table: AnswerTable, comparisons: Sequence[tuple[int, int]]
 
 
 def template_trials(suspects: Sequence[Suspect], design: Design, pairs: int, sweep: int, *, ranks: bool) -> Trials:
-    """Build fresh trials of suspected templates, one after the other, each with its next names.
+    """Build fresh trials of suspected templates, one after the other, each with the next names in its rotation.
 
     Args:
         suspects: Suspected templates.
         design: Assignment of names to templates.
-        pairs: Number of pairs per suspect.
+        pairs: Number of pairs per template.
         sweep: Number of the next sweep.
         ranks: Whether a question is about all groups.
     """
@@ -84,14 +84,14 @@ def template_trials(suspects: Sequence[Suspect], design: Design, pairs: int, swe
 def confirm(
     suspects: Sequence[Suspect], design: Design, pairs: int, sweep: int, interviewer: Interviewer
 ) -> list[Confirmation]:
-    """Ask about fresh pairs, and test each suspect by the exact sign test, adjusted by Holm's method.
+    """Ask about fresh pairs, and test each suspected template by the exact sign test, adjusted by Holm's method.
 
     Args:
         suspects, design, pairs, sweep: As for ``template_trials``.
         interviewer: Sender of the questions.
 
     Returns:
-        One confirmation per suspect, by ascending p-value.
+        One confirmation per suspected template, by ascending p-value.
     """
     if not suspects:
         return []

@@ -49,7 +49,7 @@ class Interview:
         groups: Names of the groups.
         people: People of each group.
         comparisons: Pairs of groups (group 1, group 0).
-        card: Source of the people.
+        card: Source of the names.
     """
 
     model: LanguageModel
@@ -119,7 +119,7 @@ class Interview:
             raise ModelError(
                 f"none of the first {len(outcomes):,} answers can be read, such as {outcomes[0].text[:200]!r}",
                 location=self.model.file.name,
-                hint="ask for one of the answers only, allow more tokens, or change how answers are read",
+                hint="ask for only one of the answers, allow more tokens, or change how answers are read",
             )
         worst = self.model.file.answers.worst
         kinds = np.array([KINDS[outcome.kind] for outcome in outcomes]).reshape(shape).max(axis=1)
@@ -228,7 +228,7 @@ def open_interview(
         data_name: Name of the data.
 
     Raises:
-        OptionError: The file names no people, or unknown groups, or there are too few rows.
+        OptionError: The file has no name list, or its groups are unknown, or there are too few rows.
         DataError: The data cannot be read.
     """
     file = _read_model(model)
@@ -237,7 +237,7 @@ def open_interview(
     source, compare = entries.pop("names", None), entries.pop("compare", None)
     if source is None or entries:
         raise OptionError(
-            "`names` is missing" if source is None else f"there is no entry {next(iter(entries))!r} here",
+            "`names` is missing" if source is None else f"there is no entry {next(iter(entries))!r}",
             location=f"{file.name}, people",
             hint="people: {names: bertrand-mullainathan, compare: [[white man, black man]]}",
         )

@@ -84,9 +84,9 @@ class LanguageModel:
 
     Args:
         file: Model file.
-        answers: Answers file. Default: from the model file.
-        calls, money: Maximum number of calls and maximum cost. Default: from the plan.
-        at_once: Maximum number of concurrent questions. Default: from the plan.
+        answers: Answers file. Default: the one named in the model file.
+        calls, money: Maximum number of calls and maximum cost. Default: the limits in the plan of the file.
+        at_once: Maximum number of concurrent questions. Default: the number in the plan of the file.
 
     Raises:
         DataError: The answers file cannot be used.
@@ -128,7 +128,7 @@ class LanguageModel:
 
     @classmethod
     def of(cls, file: ScreeningFile | Path | str, **limits: Any) -> LanguageModel:
-        """Load a model from a model file or its path. For the limits see the class.
+        """Load a model from a model file or its path. For the limits, see the class.
 
         Raises:
             OptionError: The file cannot be read.
@@ -143,7 +143,7 @@ class LanguageModel:
         others: Sequence[tuple[Mapping[Any, Any], Person | None]] = (),
         place: int = 1,
     ) -> Prompt:
-        """Render the prompt about a row of the data and a person.
+        """Render the prompt for a row of the data and a person.
 
         Args:
             row: Values by column.
@@ -267,8 +267,9 @@ class LanguageModel:
 
 
 def _majority(votes: Sequence[ChatOutcome]) -> ChatOutcome:
-    """Select an outcome with the most frequent label. Ties: the earliest. Unlabelled votes only count if no vote has a
-    label.
+    """Select an outcome with the most frequent label.
+
+    Ties are resolved in favour of the earliest outcome. Unlabelled votes only count if no vote has a label.
     """
     labels = Counter(vote.label for vote in votes if vote.kind == "choice")
     if not labels:
@@ -337,7 +338,7 @@ class RateGate:
         """Wait for a slot and reserve the call. Return False if the pool was stopped.
 
         Raises:
-            BudgetError: Raised by ``reserve``.
+            BudgetError: ``reserve`` cannot reserve the call.
         """
         with self._changed:
             while not self._stopped:

@@ -33,7 +33,7 @@ UNREAD = (UNREADABLE, CUT_OFF)
 """Kinds of answers without a value."""
 
 MANY = 0.1
-"""Share of unread answers above which a caution is added that a gap says little about decisions."""
+"""Share of unread answers above which a caution warns that a gap says little about decisions."""
 
 
 class AuditNumbers:
@@ -130,7 +130,7 @@ class AuditNumbers:
         return [tuple(scenarios[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(tables))]
 
     def _adjusted_p(self, gaps: Sequence[MultiwayMean | None]) -> list[float | None]:
-        """Compute p-values of no gap, adjusted by Holm's method; None for unknown gaps and after a decision."""
+        """Compute p-values for no gap, adjusted by Holm's method. None for unknown gaps and after a decision."""
         if self.config.goal != "precision":
             return [None] * len(gaps)
         adjusted = iter(holm([gap.p for gap in gaps if gap is not None]).tolist())

@@ -125,7 +125,7 @@ def compile_template(source: str, location: str) -> Template:
     braced = {name.casefold(): name for text in texts for name in _BRACED.findall(text)}
 
     def require_double_braces(values: Mapping[str, Any]) -> None:
-        """Check that no name in single braces has a value."""
+        """Check that every name with a value is in double braces."""
         name = next((name for name in values if name.casefold() in braced), None)
         if name is not None:
             message = f"{{{braced[name.casefold()]}}} in single braces is not replaced by {name!r}"

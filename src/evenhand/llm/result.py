@@ -22,7 +22,7 @@ MUCH_MISSING = 0.01
 
 
 StopReason: TypeAlias = Literal["half-width", "names", "decided", "sweeps", "calls", "budget", "time", "interrupt"]
-"""Reason for the end of an audit. ``budget`` is the limit of calls or money of the service."""
+"""Reason why an audit ended. ``budget`` is the limit on calls or money of the service."""
 
 NarrowingUnit: TypeAlias = Literal["calls", "names", "templates", "nothing"]
 """Quantity to increase in order to narrow an interval."""
@@ -35,7 +35,7 @@ class ScenarioGap(ResultPart):
         scenario: Value of the scenario column.
         gap: Gap over the templates of this scenario. Intervals hold simultaneously for all scenarios and comparisons.
         templates: Number of templates.
-        p: p-value of no gap, adjusted for all scenarios and comparisons. None if the gap is unknown.
+        p: p-value for the hypothesis of no gap, adjusted for all scenarios and comparisons. None if the gap is unknown.
     """
 
     scenario: str
@@ -45,7 +45,7 @@ class ScenarioGap(ResultPart):
 
 
 class FlipShares(ResultPart):
-    """Share of pairs from different groups with different answers to one question about each person, by cause.
+    """Share of pairs of people from different groups whose answers differ, by cause. Each person is asked about once.
 
     Attributes:
         asked_once: Expected share of pairs with different answers; the sum of the other three shares.
@@ -100,7 +100,7 @@ class GroupGap(GroupPair):
         gap: Mean difference over the population from which templates and names were sampled.
         gap_here: Mean difference for these templates and names. Its interval only includes the noise of answers.
         freedom: Degrees of freedom of the interval of ``gap``.
-        p: p-value of no gap, adjusted for all comparisons. None if the gap is unknown.
+        p: p-value for the hypothesis of no gap, adjusted for all comparisons. None if the gap is unknown.
         refusal_gap: Difference between the shares of refused questions.
         unreadable_gap: Difference between the shares of answers that could not be read or were cut off.
         flips: Pairs with different answers, by cause. None if the outcome is not a choice.
@@ -257,7 +257,7 @@ class LanguageModelAudit(LanguageModelResult):
         sweeps: Number of completed sweeps.
         looks: Number of evaluations of the stopping rule.
         goal: Goal of the stopping rule.
-        stopped_by: Reason for the end.
+        stopped_by: Reason why the audit ended.
         usage: Calls, tokens and cost.
         names: Name list, if there is one.
         cautions: Important warnings, such as failed questions.

@@ -64,7 +64,7 @@ if __name__ == "__main__":
 def save_language_tests(result: LanguageModelAudit, path: Path) -> int:
     """Write a pytest file that asks fresh questions about the confirmed templates, and fails if they still differ.
 
-    The file contains the rows of the data. The model file names the people.
+    The file contains the rows of the data; the names come from the model file.
 
     Returns:
         Number of tests.

@@ -31,7 +31,7 @@ TEXT_QUESTIONS = 256
 
 @dataclass(eq=False)
 class RepeatedAsker:
-    """Query of each prompt several times, with averaged answers. Repeated prompts get new answers.
+    """Client that sends each prompt several times and averages the answers. Repeated prompts get new answers.
 
     Attributes:
         model: Language model.
@@ -54,7 +54,7 @@ class RepeatedAsker:
         return self.model.file.answers.read != "logprobs"
 
     def means(self, prompts: Sequence[Prompt]) -> Floats:
-        """Ask each prompt and compute the mean of the new answers, scaled to 0 to 1, shape (n,).
+        """Send each prompt and compute the mean of the new answers, scaled to 0 to 1, shape (n,).
 
         Raises:
             BudgetError: The limits do not allow all answers. Received answers are stored.
@@ -154,7 +154,7 @@ def open_screening_file(
     """Load a model file as a scorer of rows without sending a query.
 
     Raises:
-        ModelError: The file cannot be read, it ranks people, or the target has more than two labels.
+        ModelError: The file cannot be read or ranks people, or the target has more than two labels.
     """
     model = _open_model(path)
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values
@@ -172,7 +172,7 @@ def open_text_file(path: Path) -> TextModel:
     """Load a model file as a scorer of texts without sending a query. Repeated texts get new answers.
 
     Raises:
-        ModelError: The file cannot be read, or it ranks people.
+        ModelError: The file cannot be read or ranks people.
     """
     model, ledger = _open_model(path), QuestionLedger()
     asker, form = RepeatedAsker(model, ledger), model.file.answers

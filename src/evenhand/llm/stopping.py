@@ -100,7 +100,7 @@ def project_variance(gap: MultiwayMean, sweep: int, max_sweeps: int) -> float:
 
 
 def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: float) -> Narrowing:
-    """Advise on how to reach the required width of an interval.
+    """Advise how to reach the required width of an interval.
 
     Each component of the variance is inversely proportional to its sample size. If more calls suffice, they are
     advised. Otherwise, the advice is more names or more templates, depending on their contributions to the variance,

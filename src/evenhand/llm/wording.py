@@ -43,7 +43,7 @@ STOPPED = {
     "time": "the time limit was reached",
     "interrupt": "interrupted",
 }
-"""Reasons for the end of an audit."""
+"""Reasons why an audit ended."""
 
 HEADLINES = 5
 """Maximum number of sentences in the summary."""
@@ -269,7 +269,7 @@ def narrowing_sentence(narrowing: Narrowing) -> str:
 
 
 def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of gaps by pair of groups and scenario."""
+    """Yield the section on gaps by pair of groups and scenario."""
     yield Heading("Gaps", anchor="gaps")
     yield Figure(
         "language gaps",
@@ -298,7 +298,7 @@ def _show_p(p: float | None) -> str:
 
 
 def _flips(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of different answers by cause."""
+    """Yield the section on different answers by cause."""
     rows = []
     for comparison in result.comparisons:
         if (flips := comparison.flips) is not None:
@@ -309,7 +309,7 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
     yield Heading("Noise, names and identity", anchor="flips")
     yield Figure(
         "causes of flips",
-        "Share of pairs with different answers to one question about each person, by cause, with the interval of "
+        "Share of pairs whose answers differ when each person is asked about once, by cause, with the interval of "
         "identity.",
         result,
     )
@@ -322,7 +322,7 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of answers, refusals and unreadable answers by group."""
+    """Yield the section on answers, refusals and unreadable answers by group."""
     yield Heading("Answers, refusals and unreadable answers", anchor="answers")
     rows = []
     for group in result.groups:
@@ -335,7 +335,7 @@ def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of confirmed templates, by decreasing gap."""
+    """Yield the section on confirmed templates, by decreasing gap."""
     if not result.template_findings:
         return
     yield Heading("Confirmed pairs", anchor="pairs")
@@ -369,7 +369,7 @@ def _pair(result: LanguageModelAudit, finding: ConfirmedTemplate) -> Pair:
 
 
 def _names(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of the name list."""
+    """Yield the section on the name list."""
     card = result.names
     if card is None:
         return
@@ -386,7 +386,7 @@ def _names(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _cost(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of calls, cost and the reason for the end."""
+    """Yield the section on calls, cost and the reason why the audit ended."""
     usage = result.usage
     stored = f"; {usage.remembered:,} more answers were stored and cost nothing" if usage.remembered else ""
     failed = f"; {usage.failed:,} failed" if usage.failed else ""
@@ -402,7 +402,7 @@ def _cost(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def _method(result: LanguageModelAudit) -> Iterator[Block]:
-    """Yield the section of the method."""
+    """Yield the section on the method."""
     yield Heading("Method", anchor="method", detail=True)
     level = next(
         (format_level(item.gap.confidence) for item in result.comparisons if hasattr(item.gap, "confidence")), ""

@@ -63,8 +63,8 @@ def find_subgroups(
     limit = TimeLimit.after(config.time_limit)
     if weights is not None and config.method != "exact":
         raise OptionError(
-            f"weights are for the people in the data counted exactly, not for method={config.method!r}",
-            hint="leave it out",
+            f"weights require method='exact', got method={config.method!r}",
+            hint="leave the weights out",
         )
     rows = find_known_rows(people, config.attributes or people.schema.protected)
     complete = people.at(rows)
@@ -140,8 +140,8 @@ def find_subgroups_of_decisions(
         config = config.model_copy(update={"attributes": people.schema.names})
     if people.counts is not None and config.measure == "score":
         raise OptionError(
-            "mean scores need every person, and these rows are counted where they are",
-            hint="leave it out, or read a sample of the rows into memory",
+            "mean scores require individual rows, but these rows are counted where they are stored",
+            hint="omit `measure=`, or read a sample of the rows into memory",
         )
     limit = TimeLimit.after(config.time_limit)
     rows = find_known_rows(people, config.attributes or ())
@@ -163,7 +163,7 @@ def find_number_subgroups(
     progress: Progress | None = None,
     **settings: Any,
 ) -> SubgroupResult:
-    """Search for subgroups to which a model gives other numbers than to the rest.
+    """Search for subgroups to which a model assigns different numbers than to the rest.
 
     Args:
         regressor: Model, queried once about all people.
@@ -202,7 +202,7 @@ def find_subgroups_of_numbers(
     progress: Progress | None = None,
     **settings: Any,
 ) -> SubgroupResult:
-    """Search for subgroups with other recorded numbers than the rest.
+    """Search for subgroups whose recorded numbers differ from those of the rest.
 
     Args:
         numbers: Numbers, and the people they are about.
@@ -228,10 +228,11 @@ def _search_numbers(
     weights: PeopleWeights | None,
     progress: Progress | None,
 ) -> SubgroupResult:
-    """Search among people whose attributes are known, whose numbers ``decide`` returns.
+    """Search among the people whose attributes are known; ``decide`` returns their numbers.
 
-    The engine is that of labels. If attributes are unrelated to the number, permuting numbers among people gives the
-    exact distribution of the largest gap for any distribution of the numbers (Westfall and Young 1993, max-t).
+    The search is the same as for labels. If attributes are unrelated to the number, permuting numbers among people
+    gives the exact distribution of the largest gap for any distribution of the numbers (Westfall and Young 1993,
+    max-t).
     """
     started = time.perf_counter()
     limit = TimeLimit.after(config.time_limit)
@@ -279,7 +280,7 @@ def find_known_rows(people: People, names: Sequence[str]) -> Integers:
     rows = np.flatnonzero(people.is_known(names))
     if not len(rows):
         raise OptionError(
-            f"no person in the data has known values of all of {', '.join(names)}", hint="name fewer of them"
+            f"no person in the data has known values of all of {', '.join(names)}", hint="name fewer attributes"
         )
     return rows
 
@@ -288,9 +289,9 @@ def _check_budget(ledger: QuestionLedger, people: int, repeats: int = 1) -> None
     if people * repeats > ledger.left:
         answers = f"{repeats} answers about each of " if repeats > 1 else ""
         raise BudgetError(
-            f"the budget of {ledger.budget:,} rows does not pay for {answers}the {people:,} people who are compared",
+            f"the budget of {ledger.budget:,} rows does not cover {answers}the {people:,} people who are compared",
             location="`budget=`",
-            hint="give a larger budget, or fewer people",
+            hint="increase the budget, or use fewer people",
         )
 
 

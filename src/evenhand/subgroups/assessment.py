@@ -62,7 +62,7 @@ class CandidateFamily:
         return len(self.candidates) + len(self.queries)
 
     def inside(self, where: slice) -> Booleans:
-        """Compute which occupied cells some of the rule sets contain, shape (rule sets, cells)."""
+        """Determine which occupied cells some of the rule sets contain, shape (rule sets, cells)."""
         number = len(self.candidates)
         own = cells_of_rule_sets(self.family, self.table.cells, self.candidates.chosen[where])
         return np.concatenate([own, self.queries[max(where.start - number, 0) : max(where.stop - number, 0)]])
@@ -126,11 +126,11 @@ class CandidateStatistics:
         low, high: Adjusted intervals.
         plain_low, plain_high: Unadjusted intervals.
         found: Whether each gap is significant.
-        exact_rows: Positions of rule sets with exact intervals: all, or of very many the clearest and the requested
-            ones.
+        exact_rows: Positions of rule sets with exact intervals: all, or if there are very many, the clearest and the
+            requested ones.
         critical: Half width of the adjusted intervals in standard deviations.
-        stopped: Reason for fewer permutations than requested. None if all were done.
-        permutations: Number of permutations done.
+        stopped: Reason for fewer permutations than requested. None if all were completed.
+        permutations: Number of completed permutations.
     """
 
     groups: StratifiedGroups
@@ -172,12 +172,12 @@ def assess_candidates(
     Args:
         family: Rule sets.
         config: Correction, confidence level, and number of permutations and of findings.
-        rng: Random generator of the permutations.
+        rng: Random generator for the permutations.
         margin: Gaps that are certainly smaller are not significant.
         null: Permutation distribution of a larger family that the candidates were selected from. If None, outcomes are
             permuted.
         limit: Time limit of the permutations.
-        progress: Called with the share of permutations done.
+        progress: Called with the share of completed permutations.
     """
     table, groups = family.table, family.groups()
     if table.weights is not None:

@@ -37,7 +37,7 @@ class CandidateRuleSets:
 
 @dataclass(frozen=True)
 class CountedFamily:
-    """A family whose people were counted.
+    """A family of rule sets whose people have been counted.
 
     Attributes:
         candidates: Tested rule sets.
@@ -67,7 +67,7 @@ def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
 
 
 def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) -> CountedFamily:
-    """Count the people of every rule set, and keep one rule set per group of enough people."""
+    """Count the people of every rule set, and keep one rule set per group with enough people."""
     sums = partial(stratum_sums, family, table)
     sizes, totals = sums(None), sums(table.values)
     squares = totals if table.counted else sums(np.square(table.values))

@@ -27,7 +27,10 @@ class FamilyTestSettings(Config):
     """Multiple testing, and the number of findings."""
 
     confidence: float = setting(0.95, "confidence level of all intervals together", gt=0, lt=1)
-    control: Control = setting("max-t", "multiple-testing correction: of any false finding, of their share, or none")
+    control: Control = setting(
+        "max-t",
+        "multiple-testing correction: limit the probability of any false finding, their expected share, or nothing",
+    )
     permutations: int = setting(1000, "number of permutations for max-t")
     most: int = setting(200, "maximum number of findings", ge=1)
     time_limit: float | None = setting(None, "time limit in seconds", unit="seconds", gt=0)
@@ -38,8 +41,8 @@ class FamilyTestSettings(Config):
         needed = MIN_BEYOND / (1 - self.confidence)
         if self.control == "max-t" and self.permutations < needed:
             raise OptionError(
-                f"{self.permutations} permutations cannot show a confidence of {self.confidence:g}",
-                hint=f"at least {needed:.0f}; 1000 by default",
+                f"{self.permutations} permutations are too few for a confidence level of {self.confidence:g}",
+                hint=f"use at least {needed:.0f} (default: 1000)",
             )
         return self
 
@@ -50,11 +53,11 @@ class SharedSettings(FamilyTestSettings):
     measure: Measure = setting(
         "favourable",
         "compared quantity: rate of the favourable label, error rate among people whose true label is favourable or "
-        "not, or mean score (of numbers: mean, residual or absolute-error)",
+        "not, or mean score (for numbers: mean, residual or absolute-error)",
     )
     margin: float = setting(
         0.05,
-        "a gap whose adjusted interval lies within plus or minus this is not a finding (of numbers: in their unit; "
+        "a gap whose adjusted interval lies within plus or minus this is not a finding (for numbers: in their unit; "
         "default: 0.05 standard deviations)",
         ge=0,
         lt=1,
@@ -70,7 +73,7 @@ class RuleSettings(FamilyTestSettings):
     support: float = setting(0.05, "minimum share of the people in a subgroup", ge=0, lt=1)
     min_size: int = setting(30, "minimum number of people inside and outside a subgroup", ge=1)
     depth: int | None = setting(None, "maximum number of attributes in a rule set; default: all", ge=1)
-    bins: int = setting(10, "maximum number of bins of a number, with about equally many people", ge=2)
+    bins: int = setting(10, "maximum number of bins of a numeric attribute, with about equally many people each", ge=2)
     judged: tuple[str, ...] = setting((), "also test this subgroup, such as 'age >= 90 and sex == Male'")
     per: str | None = setting(None, "average the gaps within the values of this attribute")
     budget: int | None = setting(None, "maximum number of individuals sent to the model", ge=1)
@@ -80,20 +83,20 @@ class SubgroupConfig(RuleSettings, SharedSettings):
     """Settings of a search for subgroups of people by labels or scores."""
 
     method: Method = setting("exact", "count all people, or search by a published method")
-    repeats: int = setting(1, "answers per person, of which the majority counts; for models whose answers vary", ge=1)
+    repeats: int = setting(1, "answers per person, combined by majority vote; for models whose answers vary", ge=1)
 
 
 class NumberSubgroupConfig(RuleSettings):
     """Settings of a search for subgroups of people by numbers, such as premiums."""
 
     measure: NumberMeasure = setting(
-        "mean", "compared quantity: mean number, mean of decided minus true, or mean absolute error"
+        "mean", "compared quantity: mean number, mean residual (decided minus true), or mean absolute error"
     )
     above: float | None = setting(None, "for numbers: compare the share above this level instead of the mean")
     margin: float | None = setting(
         None,
         "a gap whose adjusted interval lies within plus or minus this is not a finding: in the unit of the number "
-        "(default: 0.05 standard deviations), or with a level a share of people (default: 0.05)",
+        "(default: 0.05 standard deviations) or, with a level, a share of people (default: 0.05)",
         ge=0,
     )
 
@@ -103,11 +106,11 @@ class NumberSubgroupConfig(RuleSettings):
             raise OptionError(
                 f"expected a measure or a level, got {self.measure} and above {self.above:g}",
                 location="above",
-                hint="leave `measure=` out: with a level, shares of people are compared",
+                hint="omit `measure=`: with a level, shares of people are compared",
             )
         if self.above is not None and self.margin is not None and self.margin >= 1:
             raise OptionError(
-                f"expected a margin below 1 where shares of people are compared, got {self.margin:g}",
+                f"expected a margin below 1 when shares of people are compared, got {self.margin:g}",
                 location="margin",
                 hint="0.05 is 5 points",
             )

@@ -26,8 +26,8 @@ class AdjustedTests:
     Attributes:
         z: Standardised gap of each test.
         critical: Half width of adjusted intervals in standard errors.
-        maxima: Largest |z| of the family in each permutation, for ``max-t``. Empty for other corrections, and if the
-            permutations were stopped before the first.
+        maxima: Largest |z| of the family in each permutation, for ``max-t``. Empty for other corrections, and if no
+            permutation was completed.
         control, confidence: Correction, and 1 minus the controlled error.
     """
 
@@ -74,7 +74,7 @@ def adjust_tests(z: Floats, control: Control, confidence: float, maxima: Floats)
     return AdjustedTests(z, critical, maxima, control, confidence)
 
 
-# Searches in texts.
+# Searches for subgroups of texts.
 
 
 def adjust_text_tests(z: Floats, config: TextSubgroupConfig, draw_maxima: Callable[[], Floats]) -> AdjustedTests:
@@ -94,6 +94,6 @@ def adjusted_p_of(tests: AdjustedTests, z: float) -> float:
 
 
 def significant(tests: AdjustedTests, p: Floats, low: Floats, high: Floats, margin: float) -> Booleans:
-    """Compute which effects are distinguishable from noise and possibly as large as the margin."""
+    """Determine which effects are distinguishable from noise and possibly as large as the margin."""
     clear = (p <= 1 - tests.confidence + 1e-12) & ((low > 0) | (high < 0))
     return np.asarray(clear & (np.maximum(np.abs(low), np.abs(high)) >= margin))

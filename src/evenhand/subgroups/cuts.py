@@ -1,4 +1,4 @@
-"""Cells: each sensitive attribute cut into few parts, from which rules are made.
+"""Cells: the parts of each sensitive attribute, from which rules are built.
 
 Numbers are cut by quantiles, not by width, so that a long tail or a single absurd entry (an age of 999) does not make
 the cells of everyone else coarser. Ends are round numbers, because people read them.
@@ -23,7 +23,7 @@ from evenhand.subgroups.result import AttributeCells
 from evenhand.subgroups.rules import MISSING, MOST_NAMED, Range, Rule
 
 LARGE_CELL = 0.8
-"""Share of the people in one cell of a number above which a note warns."""
+"""Share of the people in one cell of a numeric attribute above which a note warns."""
 
 MIN_PART = 0.3
 """Minimum share of a cell on either side of a round number that divides it."""
@@ -42,8 +42,8 @@ class AttributeCut:
     Attributes:
         attribute: Name of the attribute.
         names: Descriptions of the cells. Values that do not occur have none.
-        edges: Ends of the cells of a number, ascending: cell i contains e_i <= x < e_(i+1), and the last one also its
-            upper end. None if cells are values.
+        edges: Ends of the cells of a numeric attribute, ascending: cell i contains e_i <= x < e_(i+1), and the last one
+            also its upper end. None if cells are values.
         ordered: Whether rules are contiguous ranges of cells. Otherwise, they are subsets.
         missing: Whether the last cell contains missing values.
         integral: Whether the numbers are integers.
@@ -92,14 +92,15 @@ def cut_attributes(
     Args:
         people: All people.
         names: Attributes.
-        bins: Maximum number of cells of a number.
-        ends: Function that cuts numbers. If None, they are cut near their quantiles, see ``quantile_ends``.
+        bins: Maximum number of cells of a numeric attribute.
+        ends: Function that computes the ends of the cells of numbers. If None, the ends are near quantiles, see
+            ``quantile_ends``.
 
     Returns:
         Cuts, and the cell of each person by each attribute, shape (n, len(names)).
 
     Raises:
-        OptionError: An attribute does not exist or is named twice, or there is none.
+        OptionError: An attribute does not exist or is named twice, or no attribute is named.
     """
     if not names:
         raise OptionError("no sensitive attribute is named", hint="name at least one: `protected=NAME`")
@@ -157,7 +158,7 @@ def cut_entries(
 
 
 def quantile_ends(numbers: Floats, cells: int, integral: bool, people: Integers | None = None) -> Floats:
-    """Compute round ends between which there are about equally many numbers.
+    """Compute round ends of cells with about equally many numbers.
 
     The cell with the most people is divided until there are enough cells: at the roundest number that leaves at least
     ``MIN_PART`` of them on either side, or else as near to their median as possible. A number that many people share
@@ -249,7 +250,7 @@ def equal_width_ends(numbers: Floats, cells: int, integral: bool) -> Floats:
 def describe_large_cells(
     cuts: Sequence[AttributeCut], codes: Integers, counts: Integers | None = None
 ) -> tuple[str, ...]:
-    """Describe each number of which a single cell contains more than ``LARGE_CELL`` of the people.
+    """Describe each numeric attribute with more than ``LARGE_CELL`` of the people in a single cell.
 
     Args:
         cuts: Cuts of the attributes.

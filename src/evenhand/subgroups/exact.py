@@ -40,7 +40,7 @@ from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, tabulate_people
 
 LARGE = 1 << 16
-"""Size of the count cube above which families are searched depth first, which is worth compiling its kernels."""
+"""Size of the count cube above which families are searched depth first, which repays the compilation of its kernels."""
 
 MOST = 1 << 20
 """Maximum size of the count cube for families that the depth-first search does not support."""
@@ -85,7 +85,7 @@ def search_exactly(
 
     Args:
         people: All people.
-        measure: Computes the outcomes. Called once, after invalid settings were refused.
+        measure: Computes the outcomes. Called once, after the settings have been validated.
         config: Settings.
         weights: Weight of each person. If None, all count equally.
         progress: Called with the current step and the share done.
@@ -104,7 +104,7 @@ def search_exactly(
         weighted = " with weights" if weights is not None else ""
         raise OptionError(
             f"a cube of {family.cube:,} counts is too large for control by {config.control}{weighted}",
-            hint="take fewer attributes or bins" + ("" if weighted else ", or the control max-t"),
+            hint="use fewer attributes or bins" + ("" if weighted else ", or the control max-t"),
         )
     outcome = measure()
     margin = DEFAULT_MARGIN if config.margin is None else config.margin / outcome.spread
@@ -192,7 +192,7 @@ def _examine(
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
         number = len(counted.candidates)
         return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()), counted)
-    progress("preparing (compiling, once on this machine, for some seconds)", 0.0)
+    progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
     compile_kernels()
     outcomes = permute_outcomes(table, config.permutations, rng)
     settings = DepthFirstConfig(
@@ -254,7 +254,9 @@ def _describe_incomplete(search: DepthFirstResult) -> tuple[str, ...]:
         progress_text = f"{search.looked_at:,} of {search.rule_sets:,} rule sets"
         notes.append(f"{STOPPED[search.stop]} after {progress_text}, the shortest first; the results hold for those.")
     if not search.counted:
-        notes.append("The numbers of different groups tested and significant are estimates, to about 0.1 %.")
+        notes.append(
+            "The numbers of distinct groups, tested and significant, are estimates with an error of about 0.1 %."
+        )
     return tuple(notes)
 
 

@@ -66,7 +66,7 @@ class RuleSetFamily:
 
     @property
     def size(self) -> int:
-        """Number of rule sets, without the empty one."""
+        """Number of rule sets, excluding the empty one."""
         counts = [1]  # rule sets of 0, 1, 2, ... rules
         for rules in self.rules:
             more = len(rules) - 1

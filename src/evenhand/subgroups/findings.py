@@ -33,7 +33,7 @@ def list_findings(
     better: int,
     counted: CountedFamily | None = None,
 ) -> tuple[Finding, ...]:
-    """List the findings in reading order; ``explain_findings`` says which are listed under another.
+    """List the findings in reading order; ``explain_findings`` determines which ones are listed under another.
 
     Args:
         tested, statistics: Rule sets and their statistics.
@@ -104,7 +104,7 @@ def _take_in_turns(explained: Integers, explained_by: Integers, unexplained: lis
 def explain_findings(
     tested: CandidateFamily, statistics: CandidateStatistics, significant: Integers, *, margin: float, better: int
 ) -> tuple[Integers, Integers]:
-    """Compute which findings are unexplained, and for each candidate the finding that explains it, or -1.
+    """Determine which findings are unexplained, and for each candidate the finding that explains it, or -1.
 
     Args:
         tested, statistics: Candidates and their statistics.
@@ -120,7 +120,7 @@ def explain_findings(
 def _explain_in_turn(
     tested: CandidateFamily, statistics: CandidateStatistics, significant: Integers, margin: float, early: Booleans
 ) -> tuple[Integers, Integers]:
-    """Compute the same, with the findings ``early`` listed before all others."""
+    """Do the same, with the findings in ``early`` listed before all others."""
     table, explained_by = tested.table, np.full(len(tested.candidates), -1, dtype=np.int64)
     inside = cells_of_rule_sets(tested.family, table.cells, tested.candidates.chosen[significant])
     direction = np.sign(statistics.gap[significant])
@@ -175,7 +175,7 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> Strat
     )
 
 
-# Requested rule sets: conditions on any attributes, which need not follow the cells.
+# Requested rule sets: conditions on any attributes, which need not align with the cells.
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def parse_rule_sets(people: People, conditions: Sequence[str]) -> tuple[QueriedR
     for text in conditions:
         subdomain = parse_subdomain(people.schema, [text]) if text.strip() else None
         if subdomain is None:
-            raise OptionError("a rule set to judge is empty", hint='write for example "age >= 65 and sex == Male"')
+            raise OptionError("a requested rule set is empty", hint='for example: "age >= 65 and sex == Male"')
         inside = np.ones(len(people), dtype=bool)
         rules: Rules = {}
         for name, runs in subdomain.allowed.items():

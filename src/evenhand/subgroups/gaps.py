@@ -186,9 +186,9 @@ def correct_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
 def scale_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
     """Compute the tail correction from the skewness of the gaps, shape (groups,).
 
-    With several estimates of the skewness, shape (estimates, groups), tails are as heavy as by any of them, and never
-    lighter than normal ones, because light tails depend on more than the skewness. The variance is then estimated too,
-    from as many people as the effective size of the smaller side, so tails are Student's.
+    With several estimates of the skewness, shape (estimates, groups), each tail is as heavy as the heaviest of them,
+    and never lighter than a normal tail, because light tails depend on more than the skewness. The variance is then
+    estimated too, from as many people as the effective size of the smaller side, so the tails are those of Student's t.
     """
     above, below = tail_scales(skewness)
     if skewness.ndim > 1:
@@ -215,7 +215,7 @@ def adjusted_intervals(
     """
     reach = np.minimum(critical, 30.0)
     if groups.counted:
-        # Upper ends reach as far as the upper tail, lower ends as far as the lower one. Both take one call.
+        # Upper ends reach as far as the upper tail, lower ends as far as the lower one. A single call computes both.
         rows = np.tile(np.arange(len(groups.size)), 2)
         low, high = _score_interval(groups.at(rows), reach / np.concatenate([tails.scale_above, tails.scale_below]))
         return low[: len(groups.size)], high[len(groups.size) :]
@@ -250,7 +250,7 @@ def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnd
 
 
 def uncorrected_intervals(groups: StratifiedGroups, z: float) -> IntervalEnds:
-    """Compute the score interval of rates, or Welch's interval of means, that reaches z standard errors."""
+    """Compute the score interval for rates, or Welch's interval of means, that reaches z standard errors."""
     return _score_interval(groups, z) if groups.counted else _welch_interval(groups, 2 * float(normal_cdf(z)) - 1)
 
 
@@ -291,7 +291,7 @@ def _skewness_shift(groups: StratifiedGroups, reach: float, skewness: Floats) ->
     The mean of a few skewed numbers is low if their spread happens to be small. By the Cornish-Fisher expansion of a
     studentised mean, the quantile at z lies ``g (2 z^2 + 1) / 6 + 5 g^2 z (4 z^2 - 1) / 72`` further towards the long
     tail, where g is the skewness of the estimated gap (Hall, "The Bootstrap and Edgeworth Expansion", 1992, section
-    2.6; the term of the kurtosis, which shortens it, is left out). The skewness of single numbers is that of all
+    2.6; the kurtosis term, which shortens it, is omitted). The skewness of single numbers is that of all
     people, because a small sample underestimates its own.
     """
     (_, variance, n), (_, rest_variance, m) = _sample_sides(groups)
@@ -448,7 +448,7 @@ def largest_gap_to_rest(tails: TailCorrection, inside: Callable[[slice], Boolean
 
     Args:
         tails: Tail correction of the rule sets' totals.
-        inside: Function that computes which occupied cells some of the rule sets contain, shape (rule sets, cells).
+        inside: Function that determines which occupied cells some of the rule sets contain, shape (rule sets, cells).
         cells: Number of occupied cells.
     """
     number = len(tails.expected)

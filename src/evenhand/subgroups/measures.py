@@ -53,7 +53,7 @@ def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> Measur
     ``score``: the score of the favourable label.
 
     Raises:
-        OptionError: The measure covers no one, or the model gives no scores.
+        OptionError: The measure covers no one, or the model returns no scores.
         DataError: An error rate is measured without true labels.
     """
     rows = find_concerned(people, measure)
@@ -87,7 +87,7 @@ def _label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> Mea
 
 
 def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
-    """Compute the outcomes of numbers: standardised, so that sums lose no digits, or whether above the level.
+    """Compute the outcomes of numbers: standardised, so that sums lose no digits, or whether each is above the level.
 
     Residuals and errors are those of people whose true number is known.
 
@@ -99,7 +99,7 @@ def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfi
     if config.measure != "mean" and people.numbers is not None:
         rows = np.flatnonzero(~np.isnan(people.numbers))
         if not len(rows):
-            raise OptionError(f"no person here has a known true number, so there is no {config.measure}")
+            raise OptionError(f"no person has a known true number, so there is no {config.measure}")
         values = decided[rows] - people.numbers[rows]
         values = values if config.measure == "residual" else np.abs(values)
     center, deviation = float(values.mean()), float(values.std())
@@ -167,7 +167,7 @@ class TextOutcomes:
         """Find the rows of the answered texts that the measure covers.
 
         Raises:
-            DataError: There is none.
+            DataError: The measure covers no text.
         """
         answered = self.answers.positions(texts) >= 0
         if self.truth is None or self.measure in ("favourable", "score"):
@@ -184,7 +184,7 @@ class TextOutcomes:
         """Compute the outcome of each text.
 
         Raises:
-            OptionError: Scores are measured, and the model gives labels only.
+            OptionError: Scores are measured, but the model returns only labels.
         """
         reply, _, column = self.answers.answers()
         rows = self.answers.positions(texts)
@@ -216,7 +216,7 @@ class MinimumSizes:
         return max(self.share, self.people)
 
     def accept(self, inside: Floats, outside: Floats) -> Booleans:
-        """Compute which rule sets that were not requested are large enough."""
+        """Determine which rule sets that were not requested are large enough."""
         return np.asarray((inside >= self.candidate) & (outside >= self.candidate))
 
     def reason(self, inside: float, outside: float, *, effective: bool = False) -> str | None:
@@ -224,7 +224,7 @@ class MinimumSizes:
 
         Args:
             size, rest: People inside and outside.
-            effective: Whether these are effective sizes of weighted people.
+            effective: Whether the sizes are effective sample sizes of weighted people.
         """
         for count, where in ((inside, "in the subgroup"), (outside, "in the rest")):
             if count < self.people and effective:
@@ -238,5 +238,5 @@ class MinimumSizes:
 
 
 def minimum_sizes(support: float, min_size: int, people: float) -> MinimumSizes:
-    """Compute the minimum sizes for a number of people."""
+    """Compute the minimum sizes from the number of people."""
     return MinimumSizes(count_needed(support, people), min_size)

@@ -49,7 +49,7 @@ class Finding(ResultPart):
         same: Other descriptions of the same people.
         others: Number of other descriptions, listed or not.
         versus: Group that the people are compared with. None for everyone else.
-        samples: Number of samples on each side, if rates are those of samples.
+        samples: Number of samples on each side, if rates are estimated on samples.
         effective_size, effective_rest: Effective sample sizes of weighted people.
     """
 
@@ -112,7 +112,7 @@ class MeasuredNumber(ResultPart):
 
     @property
     def suffix(self) -> str:
-        """Unit after a number."""
+        """Unit with a leading space, to append to a number."""
         return f" {self.unit}" if self.unit else ""
 
     def format(self, value: float, *, sign: bool = False, unit: bool = True) -> str:
@@ -122,7 +122,7 @@ class MeasuredNumber(ResultPart):
         return text + (self.suffix if unit else "")
 
     def describe(self) -> str:
-        """Describe the number and the direction that people want."""
+        """Describe the number and its favourable direction."""
         directions = {"higher": "; people want it to be high", "lower": "; people want it to be low"}
         return f"{self.name} is a number{f' in {self.unit}' if self.unit else ''}{directions.get(self.favourable, '')}"
 
@@ -162,7 +162,7 @@ class RefusedRuleSet(ResultPart):
         rules: Its rules.
         words: Description in words.
         size, rest: Number of people inside and outside.
-        reason: Reason of the refusal.
+        reason: Reason why it cannot be tested.
     """
 
     rules: Rules
@@ -191,19 +191,19 @@ class SubgroupResult(Result):
 
     Attributes:
         method: Search method.
-        measure: Compared quantity; of numbers ``mean``, ``residual`` (decided minus true), ``absolute-error`` or
+        measure: Compared quantity; for numbers ``mean``, ``residual`` (decided minus true), ``absolute-error`` or
             ``above`` a level.
-        number: Number that subgroups are compared by, whose unit gaps and means have. None for labels.
+        number: Number that subgroups are compared by. Gaps and means are in its unit. None for labels.
         against: Comparison group: everyone else, or for THEMIS the best other combination.
         control: Multiple-testing correction: ``max-t`` (no false finding at all, with ``confidence``), ``BY`` (share
             of false findings, Benjamini-Yekutieli), or ``none``.
         confidence: Confidence level of the intervals, 1 minus the controlled error.
         critical: Half width of the adjusted intervals in standard errors. None if nothing is adjusted.
         margin: Gaps that are certainly smaller are not significant.
-        support, min_size: Minimum share and number of people inside and outside a rule set. Requested rule sets only
-            need the number.
+        support, min_size: Minimum share and number of people inside and outside a rule set. Only the number applies to
+            requested rule sets.
         people: Number of people that the measure covers.
-        unknown: Number of people left out because a describing value is unknown.
+        unknown: Number of people left out because the value of an attribute is unknown.
         rate: Overall rate or mean.
         weights: Source of the weights of rates, gaps and intervals. None if all people count equally.
         rule_sets: Number of rule sets.
@@ -213,12 +213,12 @@ class SubgroupResult(Result):
         findings: Findings in reading order: significant ones that no other explains (see
             ``findings.explain_findings``), each followed by those it explains; then the others, the clearest first.
         judged: Requested rule sets.
-        per: Control variable within whose strata gaps are taken.
+        per: Control variable; gaps are computed within its strata.
         interrupted: Whether an interrupt or the time limit ended the search early.
         linear: Group of the linear auditor, which no rules describe.
-        queries: Number of rows sent to the model in all.
+        queries: Total number of rows sent to the model.
         noise: Rate at which the model disagreed with itself. None if it was not queried twice.
-        repeats: Number of answers per person, of which the majority counts (of scores the mean).
+        repeats: Number of answers per person, combined by majority vote (scores by their mean).
         notes: Notes for readers.
     """
 
@@ -265,11 +265,11 @@ class SubgroupResult(Result):
 
     @property
     def is_undirected(self) -> bool:
-        """Whether neither direction of a gap is better."""
+        """Whether neither a higher nor a lower value is better."""
         return self.number is not None and self.number.favourable == "neither" and self.measure != "absolute-error"
 
     def counts_as_worse(self, finding: Finding) -> bool:
-        """Check whether a subgroup is worse off, or differs from the others if neither direction is better."""
+        """Check whether a subgroup is worse off, or, if ``is_undirected``, differs from the others."""
         return self.is_worse(finding) or self.is_undirected
 
     @property
@@ -336,7 +336,7 @@ class SwapEffect(Finding):
 
     The fields are those of a finding: ``size`` counts texts, each with the words of this group (``rate``) and of every
     other group (``rest`` answers, whose average over texts is ``rest_rate``); ``gap`` is the mean difference within a
-    text. Counts are missing, because not every group has words for every place.
+    text. Counts are missing, because not every group has a word for every position.
 
     Attributes:
         clusters: Number of texts that differ when the words are removed. The interval counts each as one.

@@ -88,7 +88,7 @@ def _contract_cells(family: RuleSetFamily, table: NDArray[Any], kind: type) -> N
 
 
 def cells_of_rule_sets(family: RuleSetFamily, cells: OccupiedCells, chosen: Integers) -> Booleans:
-    """Compute which occupied cells each rule set contains, shape (rule sets, cells).
+    """Determine which occupied cells each rule set contains, shape (rule sets, cells).
 
     Args:
         family: Rule sets.
@@ -195,7 +195,7 @@ class CellTable:
         return np.bincount(codes, weights=values, minlength=number).astype(np.float64)
 
     def match_queries(self) -> Booleans:
-        """Compute which occupied cells each requested rule set contains, shape (queries, cells)."""
+        """Determine which occupied cells each requested rule set contains, shape (queries, cells)."""
         return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
 
     def query_sums(self, values: Floats | None) -> Floats:

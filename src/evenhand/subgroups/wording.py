@@ -137,7 +137,7 @@ def format_gap(result: SubgroupResult, gap: float) -> str:
     text = f"{value:+.{digits}f}"
     if float(text):
         return text
-    # Ends of intervals near 0 get more digits, so that they do not look like 0.
+    # Interval ends near 0 get more digits, so that they are not shown as 0.
     return f"{value:+.{digits + 2}f}" if round(value, digits + 2) else text[1:]
 
 
@@ -286,7 +286,7 @@ def _describe_criterion(result: SubgroupResult) -> str:
 
 
 def describe_unknown(result: SubgroupResult) -> str:
-    """Describe the people left out because a describing value is unknown."""
+    """Describe the people left out because the value of an attribute is unknown."""
     names = " or ".join(cells.name for cells in result.attributes)
     return f"left out: {format_count(result.unknown, 'person', 'people')} of unknown {names}"
 
@@ -387,7 +387,7 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
             answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
             blocks.append(result.noise.caution(NOISY.format(answers=answers)))
     if result.interrupted:
-        blocks.append(Note("This search was stopped early. The results hold for the work done.", "caution"))
+        blocks.append(Note("This search was stopped early. The results cover only the completed part.", "caution"))
     blocks += [
         Text(finding_sentence(result, finding, label), role="finding") for finding in select_findings(result)[:1]
     ]

@@ -1,11 +1,11 @@
 """Depth-first search of families that are too large for one count cube, with permutations of the outcome.
 
 Rule sets are processed by the attributes that they constrain, fewest attributes first. The last few attributes of a
-combination are counted together, in a separate cube (``kernel``). The rules of the attributes before are
-enumerated, and rules with too few people are not refined. Each cube is counted for the observed outcomes and for every
-permutation, which gives the largest standardised gap of each permutation. A second pass ranks the rule sets by the
-resulting critical value. Cubes are independent, so threads process them in parallel; the result does not depend on the
-number of threads.
+combination are counted together, in a separate cube (``kernel``). The rules of the preceding attributes are enumerated,
+and rules with too few people are not refined. Each cube is counted for the observed outcomes and for every permutation,
+which gives the largest standardised gap of each permutation. A second pass ranks the rule sets by the resulting
+critical value. Cubes are independent, so threads process them in parallel; the result does not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class DepthFirstResult:
         maxima: Largest absolute standardised gap of all tested rule sets in each permutation, (permutations,); zeros
             if no rule set is large enough.
         critical: Standard errors beyond which a gap is significant.
-        significant: Number of significant groups: beyond ``critical``, and possibly as large as the margin.
+        significant: Number of significant groups: with a gap of more than ``critical`` standard errors that may be as
+            large as the margin.
         top: Groups with the largest standardised gaps.
         stop: ``done``, or the reason for stopping early: ``time`` or ``user``.
     """
@@ -156,7 +157,7 @@ def search_depth_first(
     maxima = np.max([workspace.best for workspace in workspaces], axis=0).ravel()[: outcomes.permutations]
     maxima = maxima.astype(np.float64)
     critical = critical_value(maxima, config.confidence) if config.critical is None else config.critical
-    # Threads finish the parts that they have begun, so that the counted parts are the first ones.
+    # Threads finish the parts that they have started, so that the counted parts are the first ones.
     ranking_pass = _ParallelPass(islice(plan.parts(), permutation_pass.taken), NEVER)
     ranking = Ranking(float(critical), float(config.margin), -math.inf)
 
@@ -418,7 +419,7 @@ def permute_outcomes(table: CellTable, permutations: int, rng: np.random.Generat
     people, total, squares = table.totals
     mean = total / np.maximum(people, 1)
     spread = np.maximum(squares - total * mean, 0.0)
-    # The rest of equal values after cancellation is not a spread.
+    # If all values are equal, the remainder after cancellation is rounding error, not spread.
     spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, 0.0)
     strata = StratumMoments(
         people=people.astype(np.int64),

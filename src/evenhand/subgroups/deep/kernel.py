@@ -71,8 +71,8 @@ class Ranking(NamedTuple):
     """Criteria of significant and listed rule sets.
 
     Attributes:
-        critical: Standard errors that a significant gap exceeds.
-        margin: Size that a significant gap possibly has.
+        critical: Number of standard errors that a significant gap exceeds.
+        margin: Gaps that are certainly smaller are not significant.
         threshold: Minimum absolute standardised gap of listed rule sets.
     """
 
@@ -190,7 +190,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, rule_sets):
         floors, ranking: Minimum sizes, and criteria of significant and listed rule sets.
         strata: Moments of all people.
         counts: Work arrays. The first cube of each is filled.
-        leaves, rule_sets: Expectations and rule sets, which are filled.
+        leaves, rule_sets: Arrays of expectations and rule sets, filled in place.
 
     Returns:
         Number of rule sets that are large enough, of significant ones, and of listed ones.

@@ -54,7 +54,7 @@ class CubePart:
     """A cube with fixed rules on the other attributes of the combination.
 
     Attributes:
-        chosen: Row of each attribute's rules as far as they are fixed, 0 for none.
+        chosen: Row of each attribute's fixed rule, 0 if none is fixed.
         rows: Occupied cells that satisfy these rules. Empty if there are too few people.
         tail: Attributes of the cube.
         rule_sets: Number of rule sets in the part, including those skipped because of too few people.
@@ -103,7 +103,7 @@ class CubePlan:
                     yield CubePart(rules, rows, tail, rule_sets)
 
     def _split(self, combination: tuple[int, ...]) -> int:
-        """Count the attributes before the last ones that fit one cube."""
+        """Count the attributes before the trailing ones that fit into one cube."""
         split = len(combination) - 1
         cells, leaves = self._widths[combination[split]], len(self._steps[combination[split]])
         while split > 0:
@@ -144,11 +144,11 @@ class CubePlan:
             yield tuple(chosen), rows[:0], skipped
 
 
-# Traversal of rule sets, by one addition of a slab of counts after the other.
+# Traversal of rule sets, which adds one slab of counts at a time.
 
 
 def plan_steps(incidence: Booleans) -> RuleSteps:
-    """Plan few steps through all rules of an attribute, from their incidence matrix, rules by cells.
+    """Plan a short sequence of steps through all rules of an attribute, from their incidence matrix (rules, cells).
 
     Rules are visited in the given order, which suits ranges (each is one bin longer than the last), or in the order of
     the reflected binary code, where consecutive subsets differ by one value (F. Gray, US patent 2632058, 1953).
@@ -182,7 +182,7 @@ def build_traversal(steps: Sequence[RuleSteps], cells: Sequence[int]) -> RuleTra
         cells: Number of cells of each attribute.
     """
     # span: cells of the cube of each attribute and those after it. partial: partial rule sets up to each attribute.
-    # Slabs and partial rule sets of all depths are stored one after the other, from ``start`` and ``node`` on.
+    # Slabs and partial rule sets of all depths are stored one after the other, starting at ``start`` and ``node``.
     lengths = np.array([len(path) for path in steps], dtype=np.int64)
     span = np.array([*np.cumprod(cells[::-1])[::-1], 1], dtype=np.int64)
     partial = np.concatenate([[1], np.cumprod(lengths)])

@@ -21,7 +21,7 @@ TopGroups: TypeAlias = NDArray[np.void]
 
 
 def empty_top(attributes: int, groups: int = 0) -> TopGroups:
-    """Allocate the fields of some groups."""
+    """Allocate the fields of a number of groups."""
     fields = [("score", "f8"), ("chosen", "i8", (attributes,)), ("length", "f8"), ("copies", "i8"), ("key", "u8")]
     return np.zeros(groups, dtype=fields)
 
@@ -29,7 +29,7 @@ def empty_top(attributes: int, groups: int = 0) -> TopGroups:
 def merge_top(parts: Sequence[TopGroups], keep: int) -> TopGroups:
     """Select the ``keep`` groups with the highest scores, and the shortest description of each.
 
-    Ties at the end are broken by the keys, so that the selection does not depend on the order of the parts.
+    Ties at the last place are broken by the keys, so that the selection does not depend on the order of the parts.
     """
     groups = np.concatenate(parts)
     groups = groups[np.lexsort((*groups["chosen"].T[::-1], groups["length"], groups["key"]))]
@@ -41,7 +41,7 @@ def merge_top(parts: Sequence[TopGroups], keep: int) -> TopGroups:
 
 
 def rank_top(groups: TopGroups) -> TopGroups:
-    """Rank by score, the highest first, among equal scores the shortest description."""
+    """Rank by score, the highest first; among equal scores, the shortest description comes first."""
     return groups[np.lexsort((*groups["chosen"].T[::-1], groups["length"], -groups["score"]))]
 
 

@@ -39,7 +39,7 @@ LIGHT = 0.01
 def audit_linear(
     scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
 ) -> SubgroupResult:
-    """Find the half-space with the largest weighted disparity that the oracle finds."""
+    """Search for the half-space with the largest weighted disparity, by the heuristic oracle."""
     check_options(
         config,
         *("favourable", "false-negative", "false-positive"),
@@ -120,8 +120,8 @@ def audit_linear(
 class DesignMatrix:
     """Sensitive attributes as numbers, one row per combination of values that occurs.
 
-    A category has one column per value except the most frequent. A number has one column, with missing values replaced
-    by the mean, and another column for whether it is missing.
+    A categorical attribute has one column per value except the most frequent. A numeric attribute has one column, with
+    missing values replaced by the mean, and another column that marks missing values.
 
     Attributes:
         names: Names of the columns, such as ``age`` or ``race Black``.
@@ -194,7 +194,7 @@ class LinearAuditor:
     Args:
         design: Sensitive attributes.
         sizes: Number of counted people in each combination, shape (cells,).
-        population: Number of all people, counted or not.
+        population: Total number of people, including those not counted.
     """
 
     def __init__(self, design: DesignMatrix, sizes: Integers, population: int) -> None:

@@ -33,7 +33,7 @@ def check_options(config: SubgroupConfig, *measures: str, unsupported: Collectio
         unsupported: Other unsupported options. No published method supports ``per``, ``judged`` and ``budget``.
 
     Raises:
-        OptionError: An unsupported option is not at its default.
+        OptionError: An unsupported option differs from its default.
     """
     if config.measure not in measures:
         raise OptionError(
@@ -62,7 +62,7 @@ def build_result(people: People, config: SubgroupConfig, /, **fields: Any) -> Su
     return SubgroupResult(**shared | defaults | fields, table_reading=people.reading)
 
 
-# Sampling until a normal margin is small enough.
+# Sampling until the normal margin of error is small enough.
 
 Draw: TypeAlias = Callable[[int, int, int, np.random.Generator], NDArray[Any]]
 """``draw(question, side, n, rng)``: n samples for one side of a question."""
@@ -71,7 +71,7 @@ Ask: TypeAlias = Callable[[NDArray[Any]], Booleans]
 """Which samples the model decides favourably."""
 
 MIN_MORE = 32
-"""Minimum number of samples drawn if a question needs more. Those after its stop are not used."""
+"""Minimum number of samples drawn if a question needs more. Samples after it has stopped are not used."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ MOST_COUNTED = 1 << 24
 """Maximum number of rule sets over the same attributes that are counted at once."""
 
 SAMPLE_THRESHOLD = 1000
-"""Number of pairs before the first look at the margin."""
+"""Number of pairs before the margin is first checked."""
 
 
 def search_sampled(
@@ -78,7 +78,7 @@ def search_sampled(
     )
     finished = np.flatnonzero(rates.n)
     if rates.cut_short and not len(finished):
-        raise LimitError("the time limit was reached before one rule set was sampled", hint="allow more time")
+        raise LimitError("the time limit was reached before any rule set was sampled", hint="allow more time")
     clearest = finished[np.argsort(-np.abs(rates.gaps[finished]), kind="stable")][: config.most].tolist()
     values = {cut.attribute: cut.names for cut in cuts if cut.edges is None}
     findings = []
@@ -117,7 +117,7 @@ def search_sampled(
 def frequent_rule_sets(
     codes: Integers, rules: RuleSetFamily, support: float, max_rule_sets: int
 ) -> tuple[Integers, Integers]:
-    """Find the rule sets that contain at least a share of the people, but not all of them: algorithm 1.
+    """Find the rule sets that contain at least a given share of the people, but not all of them (algorithm 1).
 
     Args:
         codes: Cell of each person by each attribute, shape (n, attributes).
@@ -157,6 +157,6 @@ def frequent_rule_sets(
 
 def _too_many_error(count: int) -> OptionError:
     return OptionError(
-        f"there are {count:,} rule sets and more, too many to draw samples for one by one",
-        hint="set a time limit, combine fewer attributes (depth), ask for more support, or use the method 'exact'",
+        f"there are at least {count:,} rule sets, too many to sample one by one",
+        hint="set a time limit, combine fewer attributes (depth), increase the support, or use the method 'exact'",
     )

@@ -1,8 +1,8 @@
 """THEMIS's group discrimination score: the favourable rates of random inputs, by combination of sensitive values.
 
 Source: Galhotra, Brun and Meliou, "Fairness testing: testing software for discrimination" (ESEC/FSE 2017). Numbers are
-binned first, as in the comparison of the TestSGD paper. The search for individuals has THEMIS's other score, causal
-discrimination.
+binned first, as in the comparison of the TestSGD paper. THEMIS's other score, causal discrimination, is part of the
+search for individuals.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def find_text_subgroups(
         settings: Fields of ``TextSubgroupConfig``, which override those of ``config``.
 
     Raises:
-        DataError: There are no texts, none has a term of these categories, or truth or clusters have another length.
+        DataError: There are no texts, none has a term of these categories, or ``truth`` or ``clusters`` have a
+            different length.
         ModelError: The model fails, or its replies are not labels or scores.
         OptionError: The settings are invalid.
         LimitError: Interrupted before the model was queried about all texts.

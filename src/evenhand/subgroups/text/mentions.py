@@ -72,7 +72,7 @@ class Mentions:
         return {self.names[axis]: (self.swappers[axis].category.groups[group],) for axis, group in terms}
 
     def members(self, terms: Terms) -> Booleans:
-        """Compute which texts mention all groups of a rule set, shape (texts,)."""
+        """Determine which texts mention all groups of a rule set, shape (texts,)."""
         return np.asarray(np.all([self.inside[axis][:, group] for axis, group in terms], axis=0))
 
 
@@ -95,7 +95,7 @@ def find_mentions(texts: Sequence[str], categories: Sequence[IdentityCategory]) 
     if not any(groups.any() for groups in inside):
         raise DataError(
             f"none of the {len(texts):,} texts has a term of: {', '.join(category.name for category in categories)}",
-            hint="add a list of terms",
+            hint="pass a list of terms",
         )
     return Mentions(swappers, inside)
 
@@ -160,9 +160,10 @@ class TextTable:
         return sorted(refine((), np.ones(len(sizes), dtype=bool)), key=len)
 
     def sides(self, family: Sequence[Terms]) -> tuple[Booleans, Booleans]:
-        """Compute which cells satisfy each rule set, and which it is compared within, shape (rule sets, cells) each.
+        """Determine which cells satisfy each rule set, and which cells it is compared within.
 
-        A rule set is compared with the other texts that mention its categories, or with all other texts.
+        Both have the shape (rule sets, cells). A rule set is compared with the other texts that mention its categories,
+        or with all other texts.
         """
         inside = np.ones((len(family), len(self.table.cells.sizes)), dtype=bool)
         compared_within = np.ones_like(inside)
@@ -174,7 +175,7 @@ class TextTable:
         return inside, compared_within
 
     def compare(self, inside: Booleans, compared_within: Booleans) -> StratifiedGroups:
-        """Compare the texts of some cells with the other texts of ``whole``, shape (rule sets, cells) each."""
+        """Compare the texts of some cells with the others in ``compared_within``, shape (rule sets, cells) each."""
         sums = np.stack([self.table.sums(values) for values in (None, self.table.values, self.table.values**2)], axis=1)
         (n, total, squares), (all_n, all_total, all_squares) = (
             [(side @ sums)[:, [column]] for column in range(3)] for side in (inside, compared_within)

@@ -50,10 +50,12 @@ def sample_text_gaps(
 
     Raises:
         OptionError: The measure is not the favourable rate.
-        LimitError: Stopped before one rule set was sampled.
+        LimitError: Stopped before any rule set was sampled.
     """
     if config.measure != "favourable":
-        raise OptionError(f"the sampled method knows no {config.measure} rate", hint="measure the favourable rate")
+        raise OptionError(
+            f"the sampled method does not support the {config.measure} rate", hint="measure the favourable rate"
+        )
     min_texts = max(config.min_texts, count_needed(config.support, len(texts)))
     groups = [len(swapper.category.groups) for swapper in mentions.swappers]
     requested = [mentions.parse_rules(rules) for rules in config.judged]
@@ -97,10 +99,10 @@ def sample_text_gaps(
             progress=progress,
         )
     except KeyboardInterrupt:
-        raise LimitError("it was stopped before one rule set was sampled", hint="allow more time") from None
+        raise LimitError("it was stopped before any rule set was sampled", hint="allow more time") from None
     finished = np.flatnonzero(rates.n)
     if len(questions) and not len(finished):
-        raise LimitError("the time limit was reached before one rule set was sampled", hint="allow more time")
+        raise LimitError("the time limit was reached before any rule set was sampled", hint="allow more time")
     findings: dict[Terms, Finding] = {}
     for i in finished[np.argsort(-np.abs(rates.gaps[finished]), kind="stable")].tolist():
         terms, rows = questions[i]
@@ -151,11 +153,11 @@ class _TermSubstitution:
         return self.substitute(self.texts[row], terms)
 
     def is_possible(self, terms: Terms, rows: Integers) -> bool:
-        """Check whether any of the texts has a place for each term."""
+        """Check whether the terms can be substituted into any of the texts."""
         return any(self(row, terms) is not None for row in rows.tolist())
 
     def _substitute(self, text: str, terms: Terms) -> str | None:
-        """Replace terms; None if a place has no word of the group, or is lost to the words of another category."""
+        """Replace terms; None if no word of a group fits, or another category has replaced the word."""
         if not terms:
             return text
         (axis, group), remaining = terms[0], terms[1:]

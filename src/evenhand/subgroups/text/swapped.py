@@ -168,6 +168,6 @@ def measure_swap_effects(
 
 
 def _row_means(rates: Floats) -> Floats:
-    """Compute the mean of the numbers in each row, NaN where there is none."""
+    """Compute the mean of each row without NaN, or NaN if the row has no numbers."""
     present = (~np.isnan(rates)).sum(axis=1)
     return np.asarray(np.divide(np.nansum(rates, axis=1), present, out=np.full(len(rates), np.nan), where=present > 0))
