@@ -15,7 +15,7 @@ Tokens: TypeAlias = tuple[int, int]
 
 
 class ModelReply(NamedTuple):
-    """Reply of a service in its stored form.
+    """Stored reply of a service.
 
     Attributes:
         text: Text of the answer or of the refusal.
@@ -133,7 +133,7 @@ class AnswerStore:
                 and not all(line.startswith(_BEGINS[: len(line)]) for line in lines)
             ):
                 raise DataError(
-                    "this is not an answers file", location=str(path), hint="choose a file that Evenhand may write"
+                    "this is not an answers file", location=str(path), hint="choose a file that can be written"
                 )
             self._file, self._lines = path.open("ab"), len(lines)
             if lines[-1]:

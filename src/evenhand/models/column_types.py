@@ -1,4 +1,4 @@
-"""Column types that a model expects of a text table.
+"""Column types that a model expects in a text table.
 
 A text table, such as a CSV file, has no column types. Columns of canonical numbers are read as numbers and all others
 as strings

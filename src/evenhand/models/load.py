@@ -526,4 +526,4 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
 """Loaders of model files, by suffix."""
 
 NUMBER_LOADERS = (_load_npz, _load_xgboost, _load_lightgbm, _load_stored)
-"""Loaders of files that may hold a regressor."""
+"""Loaders of files that may contain a regressor."""

@@ -177,7 +177,7 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
 
 class FreshScorer(ReplyingScorer, WrappedScorer):
     """Wrapper of a model whose answers vary. Answers are not cached. Several answers are combined by majority vote
-    (ties: the earliest answer), and scores are averaged.
+    (ties are resolved in favour of the earliest answer), and scores are averaged.
 
     Attributes:
         model: The model.
@@ -203,7 +203,7 @@ class FreshScorer(ReplyingScorer, WrappedScorer):
 
 
 class RepeatedAnswers(NamedTuple):
-    """Several answers about each individual.
+    """Combined answers about each individual.
 
     Attributes:
         reply: Mean scores and majority labels.
@@ -217,7 +217,7 @@ class RepeatedAnswers(NamedTuple):
 def repeat_questions(
     scorer: Scorer, individuals: Floats, answers: int, ledger: QuestionLedger | None = None
 ) -> RepeatedAnswers:
-    """Query a model with each individual (n, attributes) several times. For the arguments see ``ask_again``."""
+    """Query a model with each individual (n, attributes) several times. For the arguments, see ``ask_again``."""
     reply = ask_again(scorer, np.repeat(individuals, answers, axis=0), ledger)
     scores = reply.scores.reshape(len(individuals), answers, len(scorer.classes)).mean(axis=1)
     labels = reply.labels.reshape(len(individuals), answers)
@@ -226,7 +226,9 @@ def repeat_questions(
 
 
 def majority(labels: Integers, counts: Integers) -> Integers:
-    """Return the most frequent label of each row of answers (n, answers), shape (n,). Ties: the earliest answer.
+    """Return the most frequent label of each row of answers (n, answers), shape (n,).
+
+    Ties are resolved in favour of the earliest answer.
 
     Args:
         labels: The answers.

@@ -105,7 +105,7 @@ class OutputReading:
             location: Name of the model in messages.
 
         Raises:
-            ModelError: An output is not of this kind.
+            ModelError: An output does not fit its interpretation.
         """
         if outputs.shape[1] == 1 and self.kind == "labels":
             labels = replies.read_labels(outputs[:, 0], len(outputs), classes, position, location=location)
@@ -118,7 +118,7 @@ class OutputReading:
         if self.kind == "probability" and not _are_probabilities(values):
             wrong = values[(values < -ROUNDING) | (values > 1 + ROUNDING)][0]
             raise ModelError(
-                f"the model gave {wrong:g}, but its output was interpreted as a probability: {self.evidence}",
+                f"the model returned {wrong:g}, but its output was interpreted as a probability: {self.evidence}",
                 location=location,
                 hint=ASK,
             )
@@ -232,7 +232,7 @@ def read_outputs(
         classes: Labels in the order of several outputs.
         position: Class of a single output.
         favourable: Position of the favourable label in ``classes``.
-        stated: Meaning that the caller states.
+        stated: Meaning stated by the caller.
         location: Name of the model in messages.
         hint: Hint for errors about ambiguous outputs.
 
@@ -280,7 +280,7 @@ def check_output(stated: str | None) -> None:
 
 
 def refuse_stated(output: OutputKind | None, location: str) -> None:
-    """Check that no meaning of outputs is stated for a model that returns labels or numbers itself.
+    """Check that no meaning of outputs is stated for a model that already returns labels or numbers.
 
     Raises:
         ModelError: A meaning is stated.

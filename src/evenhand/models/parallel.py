@@ -61,7 +61,7 @@ class ParallelScorer(ReplyingScorer, WrappedScorer):
         calls = (joblib.delayed(_answer_rows)(self._key, self._packed, piece) for piece in pieces)
         try:
             replies: list[Reply] = self._pool(calls)
-        except BrokenExecutor:  # a worker was lost, for instance because memory is short
+        except BrokenExecutor:  # a worker was lost, for example because memory ran out
             replies = [_answer_rows(self._key, self._packed, piece) for piece in pieces]
         return join_replies(self, replies)
 

@@ -53,11 +53,11 @@ class ReplyingScorer(ABC):
         """
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return the scores of individuals, shape (n, classes). Errors are as for ``reply``."""
+        """Return the scores of individuals, shape (n, classes). Errors are those of ``reply``."""
         return self.reply(individuals).scores
 
     def predict(self, individuals: Floats) -> Integers:
-        """Return the labels of individuals as positions in ``classes``, shape (n,). Errors are as for ``reply``."""
+        """Return the labels of individuals as positions in ``classes``, shape (n,). Errors are those of ``reply``."""
         return self.reply(individuals).labels
 
 
@@ -212,7 +212,9 @@ def label_reply(labels: Integers, classes: int) -> Reply:
 
 
 def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
-    """Build a reply from probabilities (n, classes). The label is the most probable one; ties: the first.
+    """Build a reply from probabilities (n, classes).
+
+    The label is the most probable one; ties are resolved in favour of the first.
 
     Raises:
         ModelError: The shape is wrong, or a row is not a probability distribution.

@@ -131,7 +131,7 @@ def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
 
     Args:
         part: A model, or an object made of models.
-        change: Function that returns the new frame for the current one.
+        change: Function that maps the current frame to the new one.
     """
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part

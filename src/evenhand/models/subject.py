@@ -63,7 +63,7 @@ class Subject:
 
     @cached_property
     def regressor(self) -> Regressor:
-        """The model of a numeric target, loaded on first access.
+        """The model for a numeric target, loaded on first access.
 
         Raises:
             EvenhandError: The model does not exist, or it returns no numbers for these rows.

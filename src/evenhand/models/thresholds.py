@@ -1,4 +1,4 @@
-"""A model with other decision thresholds."""
+"""Models with changed decision thresholds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         """Wrap a model.
 
         Raises:
-            OptionError: The model returns only labels, or the thresholds refer to values that the schema lacks.
+            OptionError: The model returns only labels, or the thresholds refer to values that are not in the schema.
         """
         if model.label_only:
             raise OptionError(
@@ -45,7 +45,7 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
         self.model, self.thresholds = model, thresholds
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels with one query."""
+        """Return the scores and labels from a single query."""
         scores = ask_model(self.model, individuals).scores
         selected = self.thresholds.select(scores[:, self.favourable], self.schema, individuals)
         unfavourable = scores.copy()

@@ -103,7 +103,9 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
 
 
 def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
-    """Check that the white box decides like the model, except where single-precision rounding changes a close decision.
+    """Check that the white box makes the same decisions as the model.
+
+    Close decisions may differ by single-precision rounding.
 
     Raises:
         NotAdditiveError: too many decisions differ.

@@ -28,12 +28,13 @@ MAX_LISTED = 4096
 
 @dataclass(frozen=True, eq=False)
 class ListedCell:
-    """One value for each entry of a finite domain or each bin of a number. A constant has a single value.
+    """One value for each entry of a finite domain or each bin of a numeric attribute. A constant has a single value.
 
     Attributes:
         attribute: Position in the schema, None for a constant.
         values: Values in the model's dtype, shape (domain size,), (bins,) or (1,).
-        cuts: Cuts between the bins of a number, shape (bins - 1,); bin i is ``cuts[i-1] <= entry < cuts[i]``.
+        cuts: Cuts between the bins of a numeric attribute, shape (bins - 1,); bin i is
+            ``cuts[i-1] <= entry < cuts[i]``.
     """
 
     attribute: int | None
@@ -302,10 +303,10 @@ def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCe
 
 
 def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> Floats:
-    """Find the smallest float64 in each [low, high] with a true flag by exact bisection.
+    """Find, by exact bisection, the smallest float64 in each [low, high] with a true flag.
 
     Args:
-        flag: Monotone function of one number per interval, shape (k,), to flags (k,).
+        flag: Monotone function from one number per interval, shape (k,), to flags (k,).
         low: Lower ends of the intervals, where the flag is false.
         high: Upper ends of the intervals, where the flag is true.
     """

@@ -123,8 +123,8 @@ class AdditiveNetwork:
 
     The parts contain the preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings).
     Without ``layers`` it is a (logistic) linear model, and z are the logits. A single logit predicts ``classes[1]`` if
-    it is > 0, else ``classes[0]``. With one logit per class the largest wins; ties: the first. A regressor has no
-    ``classes``, and its single output is the number.
+    it is > 0, else ``classes[0]``. With one logit per class, the largest wins; ties are resolved in favour of the
+    first. A regressor has no ``classes``, and its single output is the number.
 
     Attributes:
         schema: Schema of the inputs.

@@ -272,7 +272,7 @@ def lookup_rows(table: Values, places: Any) -> Tensor:
     if table.ndim == 1:
         return cell.apply_elementwise(lambda values: table[values.astype(np.int64)], cells)
     if table.ndim != 2:
-        raise NotAdditiveError(f"it looks up in a table of shape {table.shape}")
+        raise NotAdditiveError(f"it looks up rows in a table of shape {table.shape}")
     return cell.expand_cells(lambda values: tuple(table[values.astype(np.int64)].T), cells)
 
 
@@ -330,7 +330,7 @@ def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
 
 
 def argmax(value: Any, axis: int | None = None) -> Tensor:
-    """Find the position of the largest score. Ties: the first."""
+    """Find the position of the largest score, or of the first if there are ties."""
     if axis not in (1, -1):
         raise NotAdditiveError("it operates across rows")
     return answers.argmax_output(value if isinstance(value, OutputTensor) else lin.as_linear(require_features(value)))

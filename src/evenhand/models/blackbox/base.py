@@ -282,7 +282,7 @@ def model_input(
         individuals: The individuals.
         form: Form of the rows.
         like: Template for the form ``frame``.
-        columns: Columns of the frame or string array, in order. Default: all attributes.
+        columns: Columns of the data frame or string array, in order. Default: all attributes.
         types: Column types that the model expects, for text tables.
         location: Name of the model in messages.
 
@@ -431,7 +431,7 @@ def _describe_retry(form: InputForm, likeliest: InputForm, error: ModelError) ->
 
 
 def _describe_guess(model: RowModel, other: InputForm) -> str:
-    """Describe that another form changes a model's answers. Empty if not, or if the model rejects that form."""
+    """Describe how another form changes a model's answers. Empty if it does not, or if the model rejects that form."""
     people = probe_individuals(model.schema)
     try:
         differs = _differ(model.answer(people)[:, 0], replace(model, form=other).answer(people)[:, 0])
@@ -520,7 +520,7 @@ def settle_outputs(model: LabelT, outputs: Floats, truth: Integers, stated: Outp
         model: The model.
         outputs: Outputs for individuals, shape (n, k).
         truth: Their true labels (see ``ReferencePeople``), shape (n,).
-        stated: Meaning that the caller states. None to infer it from values and true labels.
+        stated: Meaning stated by the caller. None to infer it from values and true labels.
 
     Raises:
         ModelError: As ``read_outputs``.

@@ -193,8 +193,8 @@ def wrap_estimator(source: Any, request: LoadRequest) -> EstimatorModel | Number
 
     An estimator fitted on a data frame receives its training columns as a data frame of the data's values. An estimator
     fitted on an array receives the values in the schema's order or encoded numbers, whichever its encoders were fitted
-    on; otherwise the values if it accepts them. If the form is ambiguous and the answers differ, ``caution`` states
-    it. Encoding by the schema must not change the decisions.
+    on; otherwise the values if it accepts them. If the form is ambiguous and the answers differ, ``caution``
+    contains a note. Encoding by the schema must not change the decisions.
 
     Args:
         source: Classifier with ``predict`` and ``classes_``, whose scores come from ``predict_proba`` or

@@ -448,7 +448,7 @@ def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, bac
     """Connect to a text model behind an ``http://`` or ``https://`` URL.
 
     Args:
-        url: URL of the model. It may hold a user and a password.
+        url: URL of the model. It may contain a user name and a password.
         timeout, retries, backoff: See ``ModelConnection``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Column types that a black box expects of a text table: declared by schema or model, or inferred by queries.
+"""Column types that a black box expects in a text table: declared by schema or model, or inferred by queries.
 
 A model may raise an exception for a wrong type. A comparison such as ``level == "2"`` raises none but is never true for
 numbers, so the model ignores the column until it contains strings.
@@ -52,7 +52,7 @@ MAX_CELLS = 10_000_000
 """Maximum number of cells in queries that check reactions."""
 
 MAX_QUESTIONS = 40
-"""Calls for each of the three checks."""
+"""Number of calls for each of the three checks."""
 
 MAX_COMPARED = 16
 """Maximum number of columns compared with both types."""
@@ -239,15 +239,16 @@ class _TypeSearch:
                 size //= 2
 
     def find_used(self) -> Any:
-        """Return the model with the types on which its answers depend. A column that it ignores gets its alternative
-        type if the model accepts that type and depends on it.
+        """Return the model with the column types that influence its answers.
+
+        A column that it ignores gets its alternative type if the model accepts that type and depends on it.
         """
         rows = self._sample_rows()
         if rows is None:
             return replace(
                 self.model,
                 caution=f"The types of {', '.join(self.others)} were taken from the table: the budget is too small, "
-                "or the table too wide, to check them with the model.",
+                "or the table is too wide, to check them with the model.",
             )
         reactions = _Reactions(rows)
         depends = reactions.measure(self.model, list(self.others), confirm=False)

@@ -189,7 +189,7 @@ def _lists_words(attribute: Attribute) -> bool:
 
 
 def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
-    """Return the attributes that the model receives encoded rather than as values of the data."""
+    """Return the attributes that the model receives as encoded numbers, not as data values."""
     numeric = [item.name for item in session.get_inputs() if item.type != TEXT_TYPE]
     attributes = [attribute_for_input(name, schema) for name in numeric]
     if attributes == [None]:
@@ -223,7 +223,7 @@ def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
     """Find the label and score outputs of a graph and the label names.
 
     Raises:
-        ModelError: there are several candidates for either.
+        ModelError: there are several candidates for the label or the score output.
     """
     labels = [out.name for out in session.get_outputs() if not out.type.startswith(SCORES)]
     scores = [out.name for out in session.get_outputs() if out.type.startswith(SCORES)]

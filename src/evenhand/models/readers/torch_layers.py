@@ -19,9 +19,10 @@ from evenhand.schema.schema import Schema
 
 
 def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind: str | None = None) -> AdditiveNetwork:
-    """Convert a PyTorch module to an additive network that computes what the module does in evaluation mode. The input
-    is one tensor (n, inputs) of encoded attributes. A single output refers to the favourable label; several outputs
-    follow the order of the target's labels.
+    """Convert a PyTorch module to an additive network with the same outputs in evaluation mode.
+
+    The input is one tensor (n, inputs) of encoded attributes. A single output refers to the favourable label; several
+    outputs follow the order of the target's labels.
 
     Args:
         model: ``nn.Sequential`` (nested) of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, Identity, BatchNorm1d

@@ -168,7 +168,7 @@ def _tree_count(model: Fields, best: int, outputs: int) -> int:
     else:
         end = (best + 1) * outputs * model.part("gbtree_model_param").integer("num_parallel_tree")
     if not 0 < end <= len(model.items("trees")):
-        raise model.error(f"the model does not have its best iteration {best}")
+        raise model.error(f"the model does not contain its best iteration {best}")
     return end
 
 

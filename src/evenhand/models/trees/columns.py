@@ -160,8 +160,8 @@ def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by
         schema: Schema of the inputs.
         column: The input column.
         categories: Categories with the model's codes 0, 1, ...
-        by_name: Whether they are data values (of a model trained on a data frame). If not, or if none is, they are
-            input numbers.
+        by_name: Whether the categories are data values, as in a model trained on a data frame. If not, or if none of
+            them is a value, they are input numbers.
         location: Name of the model.
 
     Returns:

@@ -137,7 +137,9 @@ class TreeEnsemble:
     - ``one-vs-rest``: the logistic of each output, divided by their sum; the largest raw output is the label.
     - ``frequency``: raw outputs are probabilities (class frequencies in the leaves, averaged over the trees); the
       largest is the label.
-    - ``identity``: one output, the predicted number; there are no labels. Ties: the first label.
+    - ``identity``: one output, the predicted number; there are no labels.
+
+    Ties are resolved in favour of the first label.
 
     Attributes:
         schema: Schema of the inputs.

@@ -55,8 +55,8 @@ class TreeNodes(NamedTuple):
     """Nodes of all trees in read-only arrays, one tree after another.
 
     Tree t has the nodes ``offsets[t]`` to ``offsets[t + 1]`` (exclusive), the first of which is its root. Children are
-    positions in the same arrays, and a child comes after its parent in the same tree. So every path ends, and a reverse
-    loop over the nodes visits children before parents.
+    positions in the same arrays, and a child comes after its parent in the same tree. Every path therefore ends, and a
+    reverse loop over the nodes visits children before parents.
 
     An inner node sends the entry x of its input column
 
