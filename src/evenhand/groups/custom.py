@@ -86,7 +86,11 @@ class DecidedPeople(NamedTuple):
 
 
 def add_metrics(
-    result: GroupMetrics, metrics: Mapping[str, Callable[..., Any]], people: DecidedPeople, config: GroupConfig
+    result: GroupMetrics,
+    metrics: Mapping[str, Callable[..., Any]],
+    people: DecidedPeople,
+    config: GroupConfig | None = None,
+    **settings: Any,
 ) -> GroupMetrics:
     """Add custom metrics to group metrics: overall, by group, and the gap between groups, ``NAME_difference``.
 
@@ -101,10 +105,12 @@ def add_metrics(
             of ``sample_weight`` if people have weights.
         people: Columns of the functions.
         config: Confidence level, minimum size of a compared group, and random seed.
+        settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
         OptionError: A name is reserved, or a column of a function is unknown.
     """
+    config = GroupConfig.of(config, settings)
     rng = np.random.default_rng(config.seed)
     overall, breakdowns = dict(result.overall), list(result.breakdowns)
     for name, function in metrics.items():
