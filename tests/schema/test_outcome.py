@@ -37,7 +37,8 @@ def test_no_word_of_an_outcome_is_counted_without_a_statement(words):
     try:
         decisions = read(words, favourable="hired")
     except EvenhandError:
-        assert {"Hired", "hired "} & set(words) or {"rejected", "pending"} <= set(words)
+        one_label = set(words) == {"hired", "NA"} and words.count("NA") > words.count("hired")
+        assert {"Hired", "hired "} & set(words) or {"rejected", "pending"} <= set(words) or one_label
     else:
         known = [word for word in words if word != "NA"]
         assert decisions.undecided == words.count("NA")
