@@ -272,7 +272,7 @@ def test_requests_at_a_time_take_no_thread() -> None:
         before = threading.active_count()
         tasks = [asyncio.create_task(guard.answer_async("a tree")) for _ in range(200)]
         await until(lambda: len(generator.open) == 200)
-        assert threading.active_count() == before
+        assert threading.active_count() < before + 10  # one per request would be 200 more
         for one in generator.open:
             one.set_result(Item.of_text("v0"))
         assert {answer.status for answer in await asyncio.gather(*tasks)} == {"ok"}
