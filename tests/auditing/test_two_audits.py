@@ -141,7 +141,7 @@ def test_what_only_one_audit_has_is_named():
     )
     found = compare_audits(audit(BEFORE, SEX, TRUTH), more)
     assert "accuracy: only one audit has true labels" in found.left_out
-    assert "race: only in the audit after" in found.left_out
+    assert "race: only in the second audit" in found.left_out
     small = audit(AFTER[:100] + AFTER[100:110], SEX[:100] + SEX[100:110])
     found = compare_audits(audit(BEFORE, SEX), small)
     assert "sex M: too few people" in found.left_out

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 Metrics: TypeAlias = Mapping[str, Callable[..., Any]] | None
 
 FLIP_SHARE, WHITE_FLIP_SHARE = 0.8, 0.4
-"""Share of the remaining time and budget for flip rates, without and with a white box, which is also certified."""
+"""Shares of the remaining time and budget for flip rates, without and with a white box (which is also certified)."""
 
 SEARCH_SHARE = 0.25
 """Maximum share of the remaining time for the searches for individuals."""
@@ -113,7 +113,7 @@ def audit(
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     if not schema.target.is_number:
-        # Too many assignments are an error that is better raised now than after minutes of work.
+        # Raise the error for too many assignments now instead of after minutes of work.
         for name in schema.protected:
             schema.assignments([name])
         _require_two_classes(subject.people)
@@ -130,11 +130,11 @@ def audit(
 
 
 def forecast_queries(people: People, config: AuditConfig) -> int:
-    """Compute an upper bound of the number of individuals that an audit without a budget queries a black box about.
+    """Compute an upper bound on the number of individuals for which an audit without a budget queries a black box.
 
     The bound includes all people once, or twice for numbers; for flip rates, all people and the sample under each
-    assignment of each set of protected attributes, twice if rules make counterparts differ from these; both sides of
-    each flip again; subgroups; and searches. With a time limit, there are fewer.
+    assignment of each set of protected attributes, twice if counterparts differ from these because of rules; repeated
+    queries of both sides of each flip; subgroups; and searches. With a time limit, fewer individuals are queried.
     """
     from evenhand.individual.analysis import RESERVED_ROUNDS
     from evenhand.individual.search import SearchConfig
@@ -159,12 +159,12 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
 def _audit_labels(
     subject: Subject, config: AuditConfig, metrics: Metrics, progress: Progress, ledger: QuestionLedger
 ) -> AuditResult:
-    importlib.import_module("sklearn.cluster")  # takes seconds at the first use, outside the time limit
+    importlib.import_module("sklearn.cluster")  # the first import takes seconds: keep it outside the time limit
     parts = AuditParts(TimeLimit.after(config.time_limit))
     described = subject.people
     several = described.schema.target.kind == "labels"
     subject = select_any_favourable(subject) if several else subject
-    # The reading of the table is part of the audit, so it is removed from the results of its parts.
+    # The audit describes how the table was read, so this description is removed from the results of its parts.
     subject = replace(subject, people=replace(subject.people, reading=None))
     people, schema = subject.people, subject.people.schema
     progress("loading the model", 0.02)
@@ -175,7 +175,7 @@ def _audit_labels(
             location="`budget=`",
             hint="raise the budget, or pass fewer people",
         )
-    progress("querying the model about all people", 0.05)
+    progress("querying the model for all people", 0.05)
     reply = ask_people(scorer, people.individuals)
     parts.not_run += list_skipped(scorer) if several else []
     by_group = _measure_groups(subject, config, metrics, reply, parts, several=several)
@@ -298,8 +298,8 @@ def _measure_groups(
         several: Whether the model has several labels, none of which is favourable.
 
     Raises:
-        EvenhandError: The settings do not fit the data, or a custom metric fails.
-        KeyboardInterrupt: The audit was interrupted before there was a result.
+        EvenhandError: The settings do not match the data, or a custom metric fails.
+        KeyboardInterrupt: The audit was interrupted before the first result.
     """
     scorer, people = subject.scorer, subject.people
     try:
@@ -398,7 +398,7 @@ def _search_individuals(
     progress: Progress,
     parts: AuditParts,
 ) -> list[SearchResult]:
-    """Search for individuals briefly, for each protected attribute."""
+    """Run a short search for individuals for each protected attribute."""
     from threadpoolctl import threadpool_limits
 
     from evenhand.individual import search
@@ -410,7 +410,7 @@ def _search_individuals(
 
     def run(name: str, share: float) -> SearchResult:
         left = None if ledger.budget is None else int(ledger.left * share)
-        with ledger.within(left), threadpool_limits(1):  # more threads mostly wait, because the arrays are small
+        with ledger.within(left), threadpool_limits(1):  # the arrays are small, so more threads would mostly wait
             return search.search(
                 scorer,
                 people,

@@ -24,7 +24,7 @@ def make_data_card(
     Args:
         people: People in the data.
         name: Name of the data in reports.
-        contents: Arrays and bytes that the fingerprint is computed from. None is ignored.
+        contents: Arrays and bytes from which the fingerprint is computed. None entries are ignored.
         recorded: Whether recorded decisions are audited. Their groups are defined by all attributes.
         dropped: Number of excluded rows.
         base_rate: Share of favourable true labels.

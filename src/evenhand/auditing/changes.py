@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Pairing = Literal["paired", "same people", "unpaired"]
-"""Relation of the people of two audits: the same, with or without their decisions; or not known to be the same."""
+"""Relation between the people of two audits: the same, with or without decisions; or not known to be the same."""
 
 Verdict = Literal["better", "worse", "higher", "lower", "no clear change", "not comparable"]
 
@@ -45,7 +45,7 @@ class ChangeLine(ResultPart):
         before, after: Number in each audit.
         change: Difference, after minus before, with an interval that is simultaneous over all lines. The change of a
             proved number is exact, without an interval. Unknown if there is no interval.
-        pairing: Relation of the people that the interval is based on.
+        pairing: Assumed relation between the people of both audits, on which the interval is based.
         verdict: Whether the interval excludes 0, and on which side.
         caution: Caution about the number, such as selective true labels. Empty if there is none.
     """
@@ -83,11 +83,11 @@ class AuditComparison(Result):
 
     Attributes:
         before, after: Audits.
-        pairing: Relation of their people.
+        pairing: Relation between their people.
         confidence: Simultaneous confidence level of the intervals of all changes.
         comparisons: Number of changes with an interval. Each has the level ``1 - (1 - confidence) / comparisons``.
         lines: Numbers that both audits contain.
-        left_out: Numbers that only one audit contains or that are not compared, with the reasons.
+        left_out: Numbers that are in only one audit or that are not compared, with the reasons.
         unit: Unit of a numeric target. Empty if there is none.
     """
 
@@ -171,7 +171,7 @@ class PendingChange(NamedTuple):
     Attributes:
         pair: Number in both audits.
         interval: Function that computes the interval of the change at a level. None if there is no interval.
-        pairing: Relation of the people that the interval is based on.
+        pairing: Assumed relation between the people of both audits, on which the interval is based.
         method: Method of the interval, or the reason why there is none.
         exact: Change and verdict, if both numbers are proved.
     """
@@ -195,7 +195,7 @@ class PairedPeople:
         self._true = np.array(labels)[self._cells]
 
     def auc_change(self) -> Callable[[float], tuple[float, float]] | None:
-        """Return the interval of the change of the area under the ROC curve. None if scores are not stored."""
+        """Return the interval of the change in the area under the ROC curve. None if scores are not stored."""
         scores, labelled = self._numbers("mean_score"), ~np.isnan(self._true)
         if scores is None:
             return None
@@ -207,7 +207,7 @@ class PairedPeople:
         return interval
 
     def mean_change(self, metric: str, cells: Integers | None) -> Callable[[float], tuple[float, float]] | None:
-        """Return the interval of the change of a mean, over the people in some cells or over all people."""
+        """Return the interval of the change in a mean, over the people in some cells or over all people."""
         numbers = self._numbers(metric)
         if numbers is None:
             return None
@@ -221,12 +221,12 @@ class PairedPeople:
         return interval
 
     def gap_change(self, metric: str, groups: list[Integers]) -> Callable[[float], tuple[float, float]] | None:
-        """Return the interval of the change of the largest difference of means between groups of cells."""
+        """Return the interval of the change in the largest difference of means between groups of cells."""
         numbers = self._numbers(metric)
         return None if numbers is None else self._moments(numbers, self._group(groups), len(groups)).change_of_gap
 
     def _numbers(self, metric: str) -> tuple[Floats, Floats] | None:
-        """Return the number of each person in both audits, whose mean is the metric. None if it is not stored."""
+        """Return the numbers of each person, whose means are the metric in both audits. None if they are not stored."""
         stored = {"calibration_gap": "mean_score", "mean_absolute_error": "mean_residual"}.get(metric, metric)
         first, second = (side.number(stored) for side in self._sides)
         if first is None or second is None:
@@ -249,7 +249,7 @@ class PairedPeople:
 
 
 def bound_by_intervals(pair: NumberPair, pairing: Pairing) -> PendingChange:
-    """Bound the change of a number by its intervals in both audits, which are stretched like normal quantiles."""
+    """Bound the change in a number by its intervals in both audits, which are stretched like normal quantiles."""
     baseline, current = pair.before, pair.after
     if not isinstance(baseline, Observed) or not isinstance(current, Observed):
         pairing = "unpaired" if pairing == "unpaired" else "same people"
@@ -276,23 +276,24 @@ QUESTIONS = {
     "tolerance": "tolerances",
     "bands": "bands",
 }
-"""Fields of a certificate that must be equal in both audits, with their names in messages."""
+"""Fields of a certificate that must be equal in both audits, and their names in messages."""
 
 ROUNDING = 1e-12
-"""Rounding error of sums of proved shares."""
+"""Tolerance for rounding errors in sums of proved shares."""
 
 
 def compare_proofs(baseline: AuditResult, current: AuditResult, left_out: list[str]) -> Iterator[PendingChange]:
-    """Yield the exact changes of shares that both audits prove about the same question.
+    """Yield the exact changes in shares that both audits prove for the same question.
 
     The proved shares also depend on the effort of the proofs. A change is only better if the maximum share of people
-    who may be treated unfairly is now below the share proved to be treated unfairly before. The opposite is worse.
+    who may be treated unfairly is now below the share previously proved to be treated unfairly. It is worse in the
+    opposite case.
     """
     remaining = {certificate.protected: certificate for certificate in current.certificates}
     for certificate in baseline.certificates:
         other, proof = remaining.pop(certificate.protected, None), f"proof by {' x '.join(certificate.protected)}"
         if other is None:
-            left_out.append(f"{proof}: only in the audit before")
+            left_out.append(f"{proof}: only in the first audit")
             continue
         reason = _find_difference(baseline, certificate, current, other)
         if reason:
@@ -307,12 +308,12 @@ def compare_proofs(baseline: AuditResult, current: AuditResult, left_out: list[s
                 Proved(value=getattr(audited, name), how=f"for the population {audited.population}")
                 for audited in (certificate, other)
             ]
-            change = Proved(value=shares[1].value - shares[0].value, how="difference of two proofs")
+            change = Proved(value=shares[1].value - shares[0].value, how="difference between two proofs")
             side: Verdict = "higher" if change.value > 0 else "lower" if change.value < 0 else "no clear change"
             pair = NumberPair(name, "_x_".join(certificate.protected), "", *shares)
             exact = change, verdict if verdict and name != "undecided" else side
             yield PendingChange(pair, None, "same people", "exact: both are proved", exact)
-    left_out += [f"proof by {' x '.join(protected)}: only in the audit after" for protected in remaining]
+    left_out += [f"proof by {' x '.join(protected)}: only in the second audit" for protected in remaining]
 
 
 def _find_difference(baseline: AuditResult, certificate: Certificate, current: AuditResult, other: Certificate) -> str:

@@ -77,7 +77,7 @@ def compare_audits(
         settings: Fields of ``CompareConfig``. They override those of ``config``.
 
     Raises:
-        OptionError: The audits have no common number, have different targets, or have weights.
+        OptionError: The audits have no number in common, different targets, or weights.
     """
     started = time.perf_counter()
     config = CompareConfig.of(config, settings)
@@ -87,7 +87,7 @@ def compare_audits(
     pending = list(_PendingChanges(before, after, pairing, left_out))
     bounded = sum(change.interval is not None for change in pending)
     if not pending:
-        raise OptionError("the two audits have no common number", hint="audit both by the same protected attributes")
+        raise OptionError("the two audits have no number in common", hint="audit both by the same protected attributes")
     level = bonferroni(config.confidence, max(bounded, 1))
     return AuditComparison(
         before=_describe_audit(before),
@@ -252,16 +252,16 @@ class _PendingChanges:
         others = {breakdown.by: breakdown for breakdown in current.breakdowns}
         for breakdown in baseline.breakdowns:
             if breakdown.by not in others:
-                self.left_out.append(f"{' x '.join(breakdown.by)}: only in the audit before")
+                self.left_out.append(f"{' x '.join(breakdown.by)}: only in the first audit")
                 continue
             yield from self._breakdown((breakdown, others.pop(breakdown.by)), custom)
-        self.left_out += [f"{' x '.join(by)}: only in the audit after" for by in others]
+        self.left_out += [f"{' x '.join(by)}: only in the second audit" for by in others]
         yield from self._flips()
         yield from compare_proofs(self.before, self.after, self.left_out)
         self._list_left_out()
 
     def _list_left_out(self) -> None:
-        """Add the numbers that both audits contain, but that are not compared, with the reasons."""
+        """Record the numbers that both audits contain but that are not compared, with the reasons."""
         audits = self.before, self.after
         if any(audit.groups.labels is not None for audit in audits):
             self.left_out.append("gaps of each label or grade: the label of each person is not stored")
@@ -305,7 +305,7 @@ class _PendingChanges:
                     yield self._number(NumberPair(name, by, group.label, ends[0], ends[1]), cells)
 
     def _flips(self) -> Iterator[PendingChange]:
-        """Yield the changes of the counterfactual flip rates of the people in the data."""
+        """Yield the changes in the counterfactual flip rates of the people in the data."""
         rates = []
         for audit in (self.before, self.after):
             results = () if audit.individual is None else audit.individual.rates
@@ -325,7 +325,7 @@ class _PendingChanges:
                 yield self._rate(NumberPair(name, "_x_".join(protected), "", rate, rates[1][protected]), None)
 
     def _number(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
-        """Bound the change of a share, a mean, an area under the ROC curve or a custom metric."""
+        """Bound the change in a share, a mean, an area under the ROC curve or a custom metric."""
         if pair.name in ("selection_rate", "true_positive_rate", "accuracy"):
             return self._rate(pair, cells)
         interval = None
@@ -339,7 +339,7 @@ class _PendingChanges:
         return PendingChange(pair, interval, "paired", DELONG if pair.name == "auc" else PAIRED_MEANS)
 
     def _rate(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
-        """Bound the change of a share of people."""
+        """Bound the change in a share of people."""
         baseline, current = _counts(pair.before), _counts(pair.after)
         if baseline is None or current is None:
             return PendingChange(pair, None, self.pairing, "one of the numbers is not a count")
@@ -362,7 +362,7 @@ class _PendingChanges:
         return PendingChange(pair, _any_dependence(baseline, current, clopper_pearson), "same people", ANY_DEPENDENCE)
 
     def _gap(self, pair: NumberPair, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> PendingChange:
-        """Bound the change of a gap between groups that both audits compare."""
+        """Bound the change in a gap between groups that both audits compare."""
         is_ratio = pair.name == "demographic_parity_ratio"
         metric = gaps[0].metric if is_ratio else GAP_METRICS.get(pair.name)
         pairing: Pairing = "same people" if is_ratio and self.pairing == "paired" else self.pairing
@@ -407,7 +407,7 @@ class _PendingChanges:
         return self.kept.cells_of(breakdown.by, [group.values[name] for name in breakdown.by])
 
     def _answers(self, cells: Integers, metric: str) -> Integers:
-        """Count the people in some cells by decision, or for the accuracy by correctness, in both audits, shape (2, 2).
+        """Count the people in some cells by decision (for accuracy, by correctness) in both audits, shape (2, 2).
 
         Cells without a true label count for the selection rate only.
         """
@@ -431,11 +431,11 @@ UNPAIRED_GAP = "contrast of Agresti-Caffo, over the pairs that may be widest"
 def _any_dependence(
     baseline: Any, current: Any, bound: Callable[..., tuple[Any, Any]]
 ) -> Callable[[float], tuple[float, float]]:
-    """Build the interval of a change from the intervals of both numbers, valid for any dependence between them.
+    """Build the interval of a change from the intervals of both numbers. It is valid for any dependence between them.
 
     Args:
         baseline, current: Number of successes and of people, of one group, shape (2,), or by group, shape (groups, 2).
-        bound: Function that computes the interval of one number from both counts and a level.
+        bound: Function that computes the interval of one number from its two counts and a level.
     """
 
     def interval(level: float) -> tuple[float, float]:
@@ -472,7 +472,7 @@ def _compared_groups(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
 
 
 def _independent_cells(counts: Any) -> tuple[PairedCells, Floats, Floats]:
-    """Represent two independent samples as paired cells, with the weights of the rates of each sample.
+    """Represent two independent samples as paired cells, with weights that select the rates of each sample.
 
     Args:
         counts: Number of successes and of people by sample and group, shape (2, groups, 2).
@@ -480,7 +480,7 @@ def _independent_cells(counts: Any) -> tuple[PairedCells, Floats, Floats]:
     k, n = counts[..., 0].reshape(-1).astype(np.int64), counts[..., 1].reshape(-1).astype(np.int64)
     groups = len(k) // 2
     table = np.zeros((len(k), 2, 2), dtype=np.int64)
-    # Each person answers once; the other answer has weight 0.
+    # Each person has a decision in one audit only; the other decision has weight 0.
     table[:groups, 1, 0], table[:groups, 0, 0] = k[:groups], (n - k)[:groups]
     table[groups:, 0, 1], table[groups:, 0, 0] = k[groups:], (n - k)[groups:]
     zeros = np.zeros((groups, groups))

@@ -155,7 +155,7 @@ def _row(line: ChangeLine, pairing: str) -> TableRow:
 
 
 def _report_number(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
-    """Format a number of one audit without its interval, which has another level."""
+    """Format a number of one audit without its interval, which has a different level."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
     return ReportedNumber(_format_known(quantity, line), quantity.value, kind=quantity.kind)

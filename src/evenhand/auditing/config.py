@@ -14,13 +14,13 @@ from evenhand.core.config import Assignments, Config, setting
 from evenhand.errors import OptionError
 
 PROOF_EFFORT = 20.0
-"""Total effort of all proofs without a limit, in seconds of a processor core."""
+"""Total computing effort of all proofs if there is no limit, in seconds of a processor core."""
 
 MIN_PROGRESS = 5e-4
-"""Share decided per second of effort below which a proof without a limit ends."""
+"""Share decided per second of effort below which a proof ends if there is no limit."""
 
 ENOUGH_UNDECIDED = 5e-3
-"""Undecided share at which a proof without a time limit ends. Deciding the rest takes most of the effort."""
+"""Undecided share at which a proof ends if there is no time limit. Deciding the rest takes most of the effort."""
 
 
 class DecisionAuditConfig(Config):
@@ -48,8 +48,8 @@ class AuditConfig(DecisionAuditConfig):
 
     By default, each part does a fixed amount of work, so equal seeds give equal results on every machine. The time
     limit covers everything after the data are read, except the first compilation on a machine. A prover that needs more
-    than half of the time limit for its compilation is not compiled, and its certificates are skipped. Parts that the
-    time limit ends depend on the machine.
+    than half of the time limit for its compilation is not compiled, and its certificates are skipped. The results of
+    parts that are ended by the time limit depend on the machine.
     """
 
     time_limit: float | None = setting(
@@ -62,7 +62,7 @@ class AuditConfig(DecisionAuditConfig):
     population: Literal["data", "uniform", "independent"] = setting(
         "data",
         "simulated population: distributed as in the data or uniform over the domain, both obeying the rules of the "
-        "schema; or independent attributes, each distributed as in the data (proofs are then as published)",
+        "schema; or independent attributes, each distributed as in the data (proofs then ignore the rules)",
     )
     samples: int = setting(20_000, "number of individuals drawn from the population", ge=1)
     searched: int = setting(
@@ -77,7 +77,7 @@ class AuditConfig(DecisionAuditConfig):
     tolerance: float | None = setting(
         None, "numeric targets: count and prove changes larger than this; 0 counts every change", ge=0
     )
-    budget: int | None = setting(None, "maximum number of individuals that a black box is queried about", ge=1)
+    budget: int | None = setting(None, "maximum number of individuals for which a black box is queried", ge=1)
     max_boxes: int | None = setting(None, "maximum number of boxes of each proof", ge=1)
     threshold: tuple[str, ...] = setting(
         (), "minimum score of a favourable decision, such as 0.5, or sex=Female:0.4 for a group (what-if)"
@@ -92,7 +92,7 @@ class AuditConfig(DecisionAuditConfig):
 
     @property
     def compile_limit(self) -> float:
-        """Maximum processor seconds for compiling a prover: half of the time limit, or infinity without one."""
+        """Maximum processor time in seconds to compile a prover: half of the time limit, or infinity without one."""
         return math.inf if self.time_limit is None else COMPILE_SHARE * self.time_limit
 
     def proof_limits(self, share: float, seconds: float | None) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def check_settings(
         is_number: Whether the target is a number. Otherwise, it has several labels.
         metrics: Custom metrics.
         weighted: Whether the people have weights.
-        threshold: Whether the subject has a threshold.
+        threshold: Whether a threshold is set.
 
     Raises:
         OptionError: A setting does not apply to the target.

@@ -40,7 +40,7 @@ def audit_decisions(
     true numbers also errors. Several labels or grades are each compared with all others.
 
     Args:
-        decisions: Decisions, labels or numbers, with the people.
+        decisions: Decisions, labels or numbers of the people, with their attributes.
         config: Settings of the audit.
         data_name: Name of the data in reports.
         metrics: Custom metrics by name (see ``evenhand.groups.add_metrics``).
@@ -94,7 +94,7 @@ def _search_subgroups(
     decisions: Recorded, config: DecisionAuditConfig, parts: AuditParts, progress: Progress
 ) -> dict[str, SubgroupResult | None]:
     """Search for subgroups, and return the results by field of the audit."""
-    # The reading of the table is part of the audit, so it is removed from the results of its parts.
+    # The audit describes how the table was read, so this description is removed from the results of its parts.
     people = replace(decisions.people, reading=None)
     if isinstance(decisions, RecordedNumbers):
         return search_number_subgroups(replace(decisions, people=people), people.schema.names, config, parts, share=0.5)

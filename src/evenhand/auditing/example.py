@@ -42,7 +42,7 @@ def train_example(dataset: Dataset, *, seed: int = 0) -> tuple[Any, Any]:
         LogisticRegression(max_iter=1000),
     )
     train = frame[~held_out]
-    # With so few coefficients, threads would mostly wait for each other and take twice the time.
+    # With so few coefficients, threads would mostly wait for each other and take twice as long.
     with threadpool_limits(1):
         model.fit(train[list(schema.names)], train[schema.target.name])
     return model, frame[held_out].reset_index(drop=True)

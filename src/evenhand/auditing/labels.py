@@ -24,7 +24,7 @@ THRESHOLDS = "a threshold applies to the score of the favourable label, and does
 def select_any_favourable(subject: Subject) -> Subject:
     """Declare the last label as favourable, so that a model can be queried.
 
-    The choice does not affect the labels that the model returns, so it affects neither flips nor proofs.
+    The choice does not affect the labels that the model returns, so it does not affect flips or proofs.
     """
     schema = subject.people.schema
     values = schema.target.values

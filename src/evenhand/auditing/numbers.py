@@ -62,7 +62,7 @@ def audit_number_model(
     )
     progress("loading the model", 0.02)
     regressor = subject.regressor
-    progress("querying the model about all people", 0.05)
+    progress("querying the model for all people", 0.05)
     measured = groups.measure_numbers(
         regressor,
         people,
@@ -130,9 +130,9 @@ def _query_numbers(subject: Subject) -> RecordedNumbers:
     """Query the numbers of all people, for the search for subgroups."""
     people = subject.people
     if len(people) > subject.ledger.left:
-        raise BudgetError("the budget is not sufficient for another query about all people")
+        raise BudgetError("the budget is not sufficient to query the model for all people again")
     numbers = ask_numbers(subject.regressor, people.individuals)
-    # The reading of the table is part of the audit, so it is removed from the results of its parts.
+    # The audit describes how the table was read, so this description is removed from the results of its parts.
     return RecordedNumbers(replace(people, reading=None), numbers, weights=subject.weights)
 
 
@@ -188,7 +188,7 @@ def search_number_subgroups(
     """Search for subgroups by mean and, with true numbers, by mean residual. Return them by field of the audit.
 
     Args:
-        numbers: Numbers, with the people.
+        numbers: Numbers of the people, with their attributes.
         attributes: Attributes that define subgroups.
         config: Settings of the audit.
         parts: Parts of the audit.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
 MIN_CERTIFY_SECONDS = 0.5
-"""Minimum number of seconds for a certificate. With less time, it is skipped."""
+"""Minimum time for a certificate, in seconds. With less time, it is skipped."""
 
 
 def certify_sets(
@@ -42,7 +42,8 @@ def certify_sets(
         config: Settings of the audit.
         parts: Parts of the audit.
         progress: Progress function.
-        drawn: Flips of people sampled from the population, by protected attributes. They are used in the estimates.
+        drawn: Flips of people sampled from the population, by protected attributes. The flips are used in the
+            estimates.
         tolerance: Maximum change of a prediction that is considered fair.
         as_published: Whether only the protected attributes change.
     """

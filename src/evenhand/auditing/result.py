@@ -61,7 +61,7 @@ class DataCard(ResultPart):
         unknown: Number of people with an unknown value, by attribute that declares unknown values.
         base_rate: Share of favourable true labels among people with a true label. None without true labels.
         unlabelled: Number of people whose true label or number is unknown.
-        training_rows: Whether the model was trained on these rows. None if it is not known.
+        training_rows: Whether the model was trained on these rows. None if unknown.
     """
 
     name: str
@@ -95,7 +95,8 @@ class AuditResult(Result):
         residual_subgroups: For numbers with true values, subgroups with a different mean residual.
         individual: Counterfactual flip rates and examples. None for recorded decisions and for numbers.
         changes: Changes of a number with the protected attributes. None for labels and for recorded numbers.
-        searches: Searches for individuals, one per protected attribute. They do not estimate how common flips are.
+        searches: Searches for individuals, one per protected attribute. Their counts do not estimate how common flips
+            are.
         certificates: Certificates of a white box, one per protected attribute, and one for all of them jointly.
         not_run: Parts that were not run, with the reasons.
         settings: Settings of the audit.
@@ -104,7 +105,7 @@ class AuditResult(Result):
             the protected attributes jointly; None if it was not measured, or no one has a counterpart. ``individual``
             contains its interval. Without rules in the schema, it is equal to ``flip_rate``.
         flip_rate: As published: the share of all people, if only the protected attributes change.
-        queries: Number of individuals that a function, an estimator or an endpoint was queried about.
+        queries: Number of individuals for which a function, an estimator or an endpoint was queried.
         interrupted: Whether the audit was interrupted. It contains the parts completed before.
     """
 
@@ -131,7 +132,7 @@ class AuditResult(Result):
 
     @property
     def worst_subgroup(self) -> Finding | None:
-        """Subgroup that is most clearly disadvantaged. None if no subgroup is.
+        """Subgroup that is most clearly disadvantaged. None if there is no such subgroup.
 
         For labels, the subgroup whose favourable rate is most clearly below that of the others. For numbers without a
         favourable direction, the subgroup whose mean differs most clearly.
@@ -139,7 +140,7 @@ class AuditResult(Result):
         return None if self.subgroups is None else self.subgroups.widest
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the numbers of all parts. With weights, those of groups and subgroups are weighted, but not flips."""
+        """Yield the numbers of all parts. With weights, numbers of groups and subgroups are weighted, but not flips."""
         yield from self.groups.numbers()
         for part in (self.individual, self.changes, *self.certificates, self.subgroups):
             if part is not None:

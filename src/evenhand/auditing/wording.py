@@ -74,7 +74,7 @@ from evenhand.subgroups.wording import (
 )
 
 FINDINGS, NUMBER_FINDINGS = 5, 3
-"""Maximum number of sentences at the top, for labels and for a number."""
+"""Maximum number of sentences at the top, for labels and for numeric targets."""
 
 REFUSED = 100
 """Maximum number of listed groups that were too small for a test. The JSON contains all."""
@@ -109,7 +109,7 @@ def build_document(audit: AuditResult) -> Document:
 
 
 def _summarize_labels(audit: AuditResult) -> list[Block]:
-    """List the blocks of the summary of an audit of labels."""
+    """List the blocks of the summary of an audit with labels."""
     each = audit.groups.by_label
     blocks: list[Block] = [] if audit.individual is None else [*noise_notes(audit.individual)]
     blocks += _cautions(audit)
@@ -131,7 +131,7 @@ def _summarize_labels(audit: AuditResult) -> list[Block]:
 
 
 def _summarize_numbers(audit: AuditResult) -> list[Block]:
-    """List the blocks of the summary of an audit of a number."""
+    """List the blocks of the summary of an audit with a numeric target."""
     blocks = [*_cautions(audit), *_weight_notes(audit)]
     blocks += label_notes(audit.groups.label_coverage, audit.groups.breakdowns, truth="number")
     sentences = number_sentences(audit.groups)[:NUMBER_FINDINGS]
@@ -210,7 +210,8 @@ def headlines(audit: AuditResult) -> list[str]:
         (value, rate)
         for rate in (() if audit.individual is None else audit.individual.rates)
         if len(rate.protected) == 1
-        # Most of a population of independent attributes violates the rules, so the people in the data are preferred.
+        # With independent attributes, most of the population violates the rules, so the people in the data are
+        # preferred.
         and (rate.over == "data" or rate.counterfactual is None)
         and (value := quantity_value(rate.headline.rate))
     ]
@@ -396,7 +397,7 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
 def _search(search: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
     queries = format_count(search.queries, "query", "queries")
     if search.reading is None:
-        yield Text(f"A search among plausible profiles found no different decision in {queries}. This is not a proof.")
+        yield Text(f"A search among plausible profiles found no differing decision in {queries}. This is not a proof.")
         return
     profiles = format_count(search.profiles, "profile", "profiles")
     yield Text(
@@ -438,7 +439,7 @@ def _proof(audit: AuditResult) -> Iterator[Block]:
 
 
 def _subgroup_searches(audit: AuditResult) -> list[SubgroupResult]:
-    """List the searches for subgroups. With true numbers, there is one by mean and one by mean residual."""
+    """List the searches for subgroups. With true numbers, there are two searches: by mean and by mean residual."""
     return [search for search in (audit.subgroups, audit.residual_subgroups) if search is not None]
 
 
@@ -463,7 +464,7 @@ def _subgroups(audit: AuditResult) -> Iterator[Block]:
         small = [] if is_number else _small_groups(audit, search)
         if small:
             yield Heading("Groups too small to be tested", level=3)
-            yield Text("These groups were not tested separately. Their people are part of larger subgroups.")
+            yield Text("These groups were not tested separately. Their members are part of larger subgroups.")
             columns = (Column("group"), Column("people", numeric=True), Column("reason"))
             table = Table("Groups that were not tested, observed", columns, tuple(map(TableRow, small[:REFUSED])))
             yield Fold(f"{format_count(len(small), 'group', 'groups')}, with the reason", (table,))
@@ -558,9 +559,9 @@ def _regulation(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Tables for regulations", anchor="regulation", detail=True)
     weighted = " It counts people without weights." if audit.groups.weights is not None else ""
     yield Text(
-        "This report does not contain the tables that regulations require: these count people by the formula of the "
-        "rule, count excluded people, and cite the law. A dossier contains them; it requires the people with their "
-        f"outcomes, and a configuration that defines the values.{weighted}"
+        "This report does not contain the tables that regulations require: these use the formulas of the "
+        "regulations, count excluded people, and cite the law. A dossier contains them; it requires the people with "
+        f"their outcomes, and a configuration that defines the values.{weighted}"
     )
     yield NextStep("print a configuration to fill in", "evenhand dossier --template ll144 > dossier.yaml")
     yield NextStep("write the dossier", "evenhand dossier DATA --config dossier.yaml --for ll144")

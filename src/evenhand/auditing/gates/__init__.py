@@ -1,1 +1,1 @@
-"""Conditions on results, what came of them, and the files in which pipelines read that."""
+"""Conditions on results, their outcomes, and output formats for CI pipelines."""

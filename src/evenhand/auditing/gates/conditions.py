@@ -32,10 +32,10 @@ from evenhand.stats.metric_specs import CONDITION_NAMES, LOWER_IS_WORSE
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
-"""Result that conditions can be checked on."""
+"""Result against which conditions can be checked."""
 
 GatedNumber: TypeAlias = Quantity | float | Ends
-"""Number that conditions can compare."""
+"""Number that conditions can refer to."""
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -46,19 +46,19 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 VERDICTS = ("better", "worse")
-"""Numbers of verdicts, in conditions on a comparison."""
+"""Names of the numbers of better and worse changes, in conditions on a comparison."""
 
 LANGUAGE_AUDIT_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings")
-"""Numbers of the audit of a language model, with the prefix ``llm``, such as ``llm.gap``."""
+"""Names of the numbers of a language model audit, with the prefix ``llm``, such as ``llm.gap``."""
 
 LANGUAGE_MEASURES = (*LANGUAGE_AUDIT_MEASURES, *VERDICTS)
-"""Numbers of an audit or a comparison of language models, with the prefix ``llm``."""
+"""Names of the numbers of an audit or a comparison of language models, with the prefix ``llm``."""
 
 MEASURE_NAMES = CONDITION_NAMES | {"llm", *VERDICTS}
 """Names of numbers, except those of custom metrics."""
 
 ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "population_flip_rate"}
-"""Names in the literature, with the names used here."""
+"""Names used in the literature, mapped to the names used here."""
 
 ENDS = ("low", "high")
 
@@ -68,8 +68,8 @@ class Gate:
     """Parsed condition.
 
     A number is named ``name``, ``name.attribute`` or ``name['attribute']`` (``a_x_b`` for several attributes), and
-    ``.low`` and ``.high`` select an end of its interval. Without an attribute, the worst one is used. The gap of a
-    label is named ``name.attribute.label``; without the label, the largest gap is used. Numbers of a language model are
+    ``.low`` and ``.high`` select an end of its interval. Without an attribute, the worst attribute is used. The gap of
+    a label is named ``name.attribute.label``; without a label, the largest gap is used. Numbers of a language model are
     named ``llm.name``, for the largest over all pairs of groups, or ``llm.name['group 1 against group 0']``.
     """
 
@@ -86,7 +86,7 @@ class Gate:
         return {format_name(node): node for node in _list_names(self.parsed.tree)}
 
     def check_attributes(self, protected: Sequence[str]) -> None:
-        """Check, before an audit starts, that it will have numbers for all attributes in the condition.
+        """Check before an audit that it will contain numbers for all attributes in the condition.
 
         Raises:
             OptionError: An attribute is not protected.
@@ -99,7 +99,7 @@ class Gate:
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
 
     def check_language(self, groups: Collection[str] | None) -> None:
-        """Check, before the audit of a language model starts, that it will have all numbers in the condition.
+        """Check before the audit of a language model that it will contain all numbers in the condition.
 
         Args:
             groups: Compared groups. None for a comparison of two models, which only has verdicts.

@@ -1,4 +1,4 @@
-"""Outcomes of conditions in formats for CI: SARIF, JUnit XML, and annotations and summaries of GitHub Actions."""
+"""Output formats of conditions for CI: SARIF, JUnit XML, and annotations and summaries of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -178,7 +178,8 @@ class GateOutcome(NamedTuple):
         status: ``failed`` if the condition holds, ``not assessable`` if one of its numbers is unknown or leaves out
             groups, otherwise ``passed``.
         measured: Numbers in the condition with their values, such as ``flip_rate.sex = 0.062``.
-        reasons: Reasons why the condition cannot be assessed. A failed condition may also have reasons.
+        reasons: Reasons why the condition cannot be assessed. Failed conditions may also
+            have such reasons.
         cautions: Cautions about the numbers, such as selective true labels.
     """
 
@@ -212,7 +213,7 @@ class GateOutcome(NamedTuple):
 
 
 def check_gates(gates: Sequence[Gate], result: GatedResult) -> list[GateOutcome]:
-    """Check conditions on a result.
+    """Check conditions against a result.
 
     Raises:
         OptionError: The result does not contain a number in a condition.
@@ -236,6 +237,6 @@ def _check_gate(gate: Gate, result: GatedResult) -> GateOutcome:
 
 
 def gates_pass(outcomes: Iterable[GateOutcome], *, allow_unassessable: bool = False) -> bool:
-    """Check whether all conditions pass. With ``allow_unassessable``, they may also be not assessable."""
+    """Check whether all conditions pass. With ``allow_unassessable``, conditions that are not assessable also pass."""
     passing = {"passed", "not assessable"} if allow_unassessable else {"passed"}
     return all(outcome.status in passing for outcome in outcomes)
