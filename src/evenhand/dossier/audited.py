@@ -1,4 +1,4 @@
-"""Dossier of the people of an audit."""
+"""Dossier of the audited people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.schema.people import People
 from evenhand.schema.words import word_of
 
 OUTCOME = "favourable decision"
-"""Name of the column of decisions. It is extended if the data have a column with this name."""
+"""Name of the column of decisions. A suffix is added if the data already have a column with this name."""
 
 
 def compile_audited(
@@ -29,10 +29,10 @@ def compile_audited(
     dossiers: Sequence[DossierName] = ("ll144",),
     data_name: str = "data",
 ) -> DossierResult:
-    """Compile a dossier of the people of an audit. People who the audit excluded have no outcome.
+    """Compile a dossier of the audited people. People who are excluded from the audit have no outcome.
 
-    The categories are those of the protected attributes in the data. Values that the schema declares as unknown are
-    unknown. Fields that a person must fill in are left open.
+    The categories are those of the protected attributes in the data. Values that the schema declares as unknown
+    belong to no category. Fields that a person must fill in are left open.
 
     Args:
         people: People of the audit.

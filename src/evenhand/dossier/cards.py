@@ -53,7 +53,7 @@ def write_card(audit: AuditResult) -> str:
 
 
 def list_numbers(audit: AuditResult) -> list[ResultNumber]:
-    """List the numbers of an audit that are quantities."""
+    """List the numbers of an audit that are known or unknown quantities."""
     return [number for number in audit.numbers() if isinstance(number.quantity, Known | Unknown)]
 
 
@@ -94,7 +94,7 @@ def _escape(text: str) -> str:
 
 
 def slice_of(number: ResultNumber) -> str:
-    """Describe the people of a number, such as ``sex: Female``, and excluded groups."""
+    """Describe the people that a number refers to, such as ``sex: Female``, and the excluded groups."""
     people = ": ".join(filter(None, (number.attribute.replace("_x_", " x "), number.group or number.note)))
     left_out = f"not assessable: {number.left_out}" if number.left_out else ""
     return "; ".join(filter(None, (people or "all people", left_out, number.caution)))

@@ -51,7 +51,7 @@ class Citation(ResultPart):
         )
 
     def is_stale(self, day: dt.date) -> bool:
-        """Check whether the last check is outdated on a day."""
+        """Return whether the last check is outdated on the given day."""
         return (day - self.checked_on).days > STALE_DAYS
 
 

@@ -37,7 +37,7 @@ UNKNOWN = -1
 """Code of an unknown category, and of a missing outcome."""
 
 MOST_LISTED = 50
-"""Maximum number of words in a message."""
+"""Maximum number of values listed in a message."""
 
 
 class CategoryColumn(NamedTuple):
@@ -100,8 +100,8 @@ class AssessedPeople(NamedTuple):
         outcomes: Name of each outcome or class, and whether each entry has it, shape (entries,).
         scores: Scores. None for other kinds of outcomes.
         strata: Stratum of each entry. None without strata.
-        words: Meanings of the words of the outcome column.
-        unknown: Number of assessed people by word for unknown, by attribute.
+        words: Meaning of each value of the outcome column.
+        unknown: Number of assessed people with each value that means unknown, by attribute.
     """
 
     attributes: dict[str, CategoryColumn]
@@ -114,7 +114,7 @@ class AssessedPeople(NamedTuple):
     unknown: dict[str, dict[str, int]]
 
     def number(self, entries: Booleans) -> int:
-        """Count the people of some entries."""
+        """Count the people in the selected entries."""
         return int(self.counts[entries].sum())
 
 
@@ -127,11 +127,11 @@ class _Rows(NamedTuple):
     source: Any = None
 
     def count(self, entries: Booleans) -> int:
-        """Count the people in some entries."""
+        """Count the people in the selected entries."""
         return int(entries.sum() if self.counts is None else self.counts[entries].sum())
 
     def count_words(self, column: CategoryColumn) -> dict[str, int]:
-        """Count the people with each word of a column."""
+        """Count the people with each value of a column."""
         present = column.codes >= 0
         counts = None if self.counts is None else self.counts[present]
         totals = np.bincount(column.codes[present], counts, len(column.names)).astype(int).tolist()
@@ -147,7 +147,7 @@ class _Rows(NamedTuple):
     def refuse_words(
         self, message: str, code: str, name: str, column: CategoryColumn, words: Iterable[str], hint: str
     ) -> NoReturn:
-        """Raise an error that lists words of a column with their counts and first rows, in the order of the rows."""
+        """Raise an error that lists values of a column with their counts and first rows, by first row."""
         codes, firsts = np.unique(column.codes, return_index=True)
         entries = dict(zip(codes.tolist(), firsts.tolist(), strict=True))
         counts, places = self.count_words(column), {word: code for code, word in enumerate(column.names)}
@@ -234,7 +234,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Join words in quotation marks."""
+    """Quote values and join them by commas."""
     return ", ".join(map(repr, words))
 
 
@@ -244,7 +244,7 @@ def _place(location: str | None, column: str, where: str | None = None) -> str:
 
 
 def _factorise(table: nw.DataFrame[Any], column: str) -> CategoryColumn:
-    """Convert a column to codes of its sorted words. Empty cells are unknown."""
+    """Encode a column by the positions of its sorted distinct values. Empty cells are unknown."""
     import pandas as pd
 
     codes, values = pd.factorize(table.get_column(column).to_numpy())
@@ -301,7 +301,7 @@ def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryCo
 def _propose(
     words: Iterable[str], candidates: Sequence[str], means_none: Callable[[str], bool] = means_no_outcome
 ) -> str:
-    """Return hints for words that are similar to the candidates, or that mean "unknown". Empty for others."""
+    """Return hints for values that are similar to the candidates, or that mean "unknown"; empty for others."""
     by_folded = {folded(word): word for word in candidates}
     hints = []
     for word in islice(words, MOST_LISTED):
@@ -317,7 +317,7 @@ def _propose(
 def _read_outcome(
     rows: _Rows, config: DossierConfig
 ) -> tuple[Booleans, tuple[tuple[str, Booleans], ...], OutcomeWords]:
-    """Read the entries with an outcome, the entries with each outcome or class, and the meanings of the words."""
+    """Read the entries with an outcome, the entries with each outcome or class, and the meaning of each value."""
     outcome = config.outcome
     column = _factorise(rows.table, outcome.column)
     named = {outcome_key(word) for word in (*outcome.selected, *outcome.rejected, *outcome.classes)}
@@ -342,7 +342,7 @@ def _read_outcome(
 
 
 def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: OutcomeFields, rows: _Rows) -> set[str]:
-    """Return the words that mean selected. All other words mean rejected, or are refused."""
+    """Return the values that mean selected. All other values mean rejected, or raise an error."""
     keys = {word: outcome_key(word) for word in words}
     if not outcome.selected and is_adverse_name(outcome.column) is not False:
         raise DossierError(
@@ -370,10 +370,10 @@ def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: Outcom
 def _require_words(
     column: CategoryColumn, words: Iterable[str], configured: Iterable[str], outcome: OutcomeFields, rows: _Rows
 ) -> None:
-    """Check that all configured words occur."""
+    """Check that all configured values occur."""
     keys = {outcome_key(word) for word in words}
     absent = [word for word in configured if outcome_key(word) not in keys]
-    # If all words are truth values, the opposite of a configured word need not occur.
+    # If all values are truth values, the opposite of a configured value need not occur.
     if absent and not all(truth_key(word) for word in (*absent, *keys)):
         message = f"{join_words(absent)} never occurs in the outcome, whose words are"
         hint = f"{''.join(suggest_name(word, words) for word in absent)}correct the configuration"
@@ -418,7 +418,7 @@ def _score_rows(rows: _Rows, config: DossierConfig) -> tuple[Booleans, AssessedS
 
 
 def _read_scores(rows: _Rows, name: str, unknown: Sequence[str]) -> tuple[Floats, Booleans, OutcomeWords]:
-    """Read the scores, the entries with a score, and the words that mean no outcome."""
+    """Read the scores, the entries with a score, and the values that mean no outcome."""
     values = rows.table.get_column(name).to_numpy()
     if values.dtype.kind in "iuf":
         scores = values.astype(np.float64)

@@ -69,7 +69,7 @@ class DossierResult(Result):
         people: Number of people.
         no_outcome: Number of people without an outcome, who are in no table.
         assessed: Number of people with an outcome.
-        outcome_words: Meanings of the words of the outcome column. None in results of earlier versions.
+        outcome_words: Meaning of each value of the outcome column. None in results of earlier versions.
         unknown_any: Number of assessed people with an unknown category.
         median: Median of all scores. None without scores.
         runs: Tables of each outcome or class.

@@ -77,7 +77,7 @@ class RateComparison(ResultPart):
         fisher_p: p-value of Fisher's exact test.
         adjusted_p: p-value adjusted by Holm's method.
         significant: Whether the adjusted p-value is below 0.05.
-        shortfall: Number of selections missing for the pooled rate.
+        shortfall: Number of further selections required to reach the pooled rate.
         one_swap_clears, one_swap_reverses: Whether moving one selection from the reference to the category reaches four
             fifths, or reverses the order.
         swaps_to_four_fifths: Minimum number of such moves that reach four fifths.
@@ -146,7 +146,7 @@ class Crossing(NamedTuple):
         cells: Row of each entry with an outcome, or -1 for an unknown category, shape (assessed,).
         counts: Number of people of each entry, shape (assessed,).
         n: Number of people by row.
-        unknown: Number of people in no row.
+        unknown: Number of people who belong to no row.
         reference: Row of the declared reference, if it has people. None selects the highest rate.
     """
 

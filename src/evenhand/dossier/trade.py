@@ -52,7 +52,7 @@ def compare_scores(table: Crossing, scores: AssessedScores, assessed: Booleans) 
     quantile q is the ``ceil(q N)``-th highest of all scores; ties are included.
 
     Args:
-        table: Cells, with a declared reference.
+        table: Table with a declared reference.
         scores: Scores of the people.
         assessed: Whether each entry has a score, shape (entries,).
     """

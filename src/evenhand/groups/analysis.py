@@ -189,7 +189,7 @@ def measure_decisions(
 def add_proxies(
     result: GroupMetrics, attributes: Sequence[GroupProbabilities], people: DecidedPeople, config: GroupConfig
 ) -> GroupMetrics:
-    """Add the rates of groups that are known by probability only.
+    """Add the rates of groups whose membership is known only as a probability.
 
     Args:
         result: Group metrics of the same people.
@@ -282,7 +282,7 @@ class _Decisions:
         )
 
     def tabulate(self) -> DecisionSample:
-        """Count the people by kind. Scores that are not probabilities are left out: they cannot be calibrated."""
+        """Count the people by cell. Scores that are not probabilities are left out: they cannot be calibrated."""
         scores, why_no_scores = self.scores, self.why_no_scores
         if scores is not None and scores.min() >= -ROUNDING and scores.max() <= 1 + ROUNDING:
             scores = np.clip(scores, 0.0, 1.0)
@@ -299,7 +299,7 @@ class _Decisions:
         )
 
     def _measure_overall(self, sample: DecisionSample, confidence: float) -> dict[str, Quantity]:
-        """Compute the metrics that are only measured for all people together."""
+        """Compute the metrics that are only defined for all people together."""
         metrics: dict[str, Quantity] = {}
         weights = self.people.weights
         if self.scores is not None and self.true_labels is not None:

@@ -39,7 +39,7 @@ class Group(ResultPart):
             and ``macro_recall`` (mean true positive rate of all labels); for grades also ``too_low`` and ``too_high``
             (share given a lower or higher grade than the true one), ``mean_grade_error`` (given minus true, in steps of
             the order) and ``weighted_kappa``.
-        label_coverage: Number of people with a true label by decision. None if all or none have one.
+        label_coverage: Number of people with a true label by decision. None if all or none have a true label.
         rates: Label -> rate of this label against the rest, by name: ``label_share``; with true labels
             ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``.
         at_least: Grade -> share given this or a higher grade. The lowest grade is omitted.
@@ -64,7 +64,7 @@ class Group(ResultPart):
 
     @property
     def description(self) -> str:
-        """Values of the group with their attributes: ``sex Female and race White``."""
+        """Attributes and values that define the group: ``sex Female and race White``."""
         return " and ".join(f"{name} {value}" for name, value in self.values.items())
 
     def without_numbers(self, reason: str) -> Self:
@@ -159,7 +159,7 @@ class Breakdown(ResultPart):
         """Remove the decisions about small groups, and the counts that reveal them.
 
         Args:
-            reason: Reason of the unknown numbers.
+            reason: Reason why the numbers are unknown.
         """
         groups = tuple(group.without_numbers(reason) if group.small else group for group in self.groups)
         # Gaps over all labels name omitted groups as ``label: group``.

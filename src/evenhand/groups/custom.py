@@ -66,7 +66,7 @@ class DecidedPeople(NamedTuple):
 
     Attributes:
         memberships: Groups of the people by each protected attribute.
-        decided: Whether the decision is the favourable label, or the decided number.
+        decided: Whether the decision is the favourable label, or the numeric decision.
         truth: True label (1 favourable, 0 unfavourable, -1 unknown) or true number (NaN if unknown).
         scores, weights: Scores of the favourable label, and sample weights.
     """
@@ -166,14 +166,14 @@ class _CustomMetric(NamedTuple):
     weights: Floats | None
 
     def effective_size(self, rows: Integers) -> float:
-        """Compute Kish's effective size of some people; without weights, their number."""
+        """Compute Kish's effective sample size of the given rows; without weights, their number."""
         if self.weights is None:
             return float(len(rows))
         weights = self.weights[rows]
         return float(kish_size(weights.sum(), (weights**2).sum()))
 
     def value(self, rows: Integers) -> float:
-        """Compute the metric of some people."""
+        """Compute the metric of the given rows."""
         values = {name: column[rows] for name, column in self.columns.items()}
         first, second, *rest = values
         parameter = inspect.signature(self.function).parameters[first]
@@ -182,7 +182,7 @@ class _CustomMetric(NamedTuple):
         return float(self.function(**values))
 
     def measure(self, rows: Integers, config: GroupConfig, rng: np.random.Generator) -> Quantity:
-        """Compute the metric of some people with its interval, or the reason why there is none."""
+        """Compute the metric of the given rows with its interval, or the reason why there is none."""
         if not len(rows):
             return Unknown(reason="there are no people with a true label here")
         try:

@@ -1,7 +1,7 @@
-"""Decisions counted once by kind, and the rates, errors and mean scores of groups.
+"""Decisions counted by cell, and the rates, errors and mean scores of groups.
 
-A kind is a combination of protected values, tenth of the score, decision and true label. Every metric of every group
-and intersection is a sum over kinds, so the people are only read once. A person is a kind with the count 1.
+A cell is a combination of protected values, tenth of the score range, decision and true label. Every metric of every
+group and intersection is a sum over cells, so the people are only read once. A single person is a cell with count 1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ UNKNOWN_LABEL = -1
 
 
 class WeightSums(NamedTuple):
-    """Sums over the people of each kind, each of shape (kinds,).
+    """Sums over the people in each cell, each of shape (cells,).
 
     Attributes:
         total, squares: Sums of the weights w, and of w^2.
         scored, squares_scored: Sums of w x and of w^2 x for scores x; zeros without scores.
-        squares_spread: Sum of w^2 (x - c)^2 around the centre c = sum(w^2 x) / sum(w^2) of the kind.
+        squares_spread: Sum of w^2 (x - c)^2 around the centre c = sum(w^2 x) / sum(w^2) of the cell.
     """
 
     total: Floats
@@ -44,7 +44,7 @@ class WeightSums(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionSample(Sample):
-    """Decisions with one entry per kind of people; arrays have shape (kinds,).
+    """Decisions with one entry per cell; arrays have shape (cells,).
 
     Attributes:
         memberships: Groups by each protected attribute.
@@ -188,7 +188,7 @@ def tabulate(
     counts: Integers | None = None,
     why_no_scores: str = "",
 ) -> DecisionSample:
-    """Count people by kind.
+    """Count people by cell.
 
     Args:
         memberships: Groups of each entry by each protected attribute.

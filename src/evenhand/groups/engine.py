@@ -53,7 +53,7 @@ class GroupCounts:
 
 
 class Sample(ABC):
-    """People with their decisions. Counted people are represented by one entry per kind.
+    """People with their decisions. Counted people are represented by one entry per cell.
 
     Attributes:
         memberships: Groups of the entries by each attribute.

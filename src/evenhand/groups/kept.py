@@ -29,9 +29,9 @@ class KeptDecisions(ResultPart):
         deserving: Whether the true label of each cell is favourable; None if it is unknown.
         sizes: Number of people of each cell.
         selected: Decisions as one bit per person, cell by cell, packed into bytes and encoded in base64; empty for
-            decided numbers.
+            numeric decisions.
         numbers: Name -> number of each person, cell by cell, as little-endian doubles in base64: ``mean_score``, the
-            score of the favourable label; for decided numbers ``mean``, the number, and ``mean_residual``, the number
+            score of the favourable label; for numeric decisions ``mean``, the number, and ``mean_residual``, the number
             minus the true one (NaN if it is unknown).
     """
 
@@ -54,7 +54,7 @@ class KeptDecisions(ResultPart):
 
         Args:
             memberships: Groups of the people by each protected attribute.
-            selected: Decisions, shape (n,); None for decided numbers.
+            selected: Decisions, shape (n,); None for numeric decisions.
             true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
             numbers: Numbers by name, shape (n,).
         """

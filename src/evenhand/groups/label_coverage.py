@@ -37,7 +37,7 @@ class LabelCoverage(ResultPart):
 
     Attributes:
         by_decision: Decision -> number of people. Decisions are ``selected`` and ``not selected``; for several labels,
-            the labels; for numbers, ``lower half`` and ``upper half`` of all decided numbers, split at the median.
+            the labels; for numbers, ``lower half`` and ``upper half`` of all numeric decisions, split at the median.
         selective: Whether a true label depends strongly on the decision (selective labels): among the decisions that
             occur, the smallest share with a true label is less than half of the largest.
     """
@@ -83,7 +83,7 @@ def count_labels(
     labelled: Booleans | None,
     counts: Integers | None = None,
 ) -> Sequence[LabelCoverage | None]:
-    """Count the people with a true label in each group, by decision; None if all or none have one.
+    """Count the people with a true label in each group, by decision; None if all or none have a true label.
 
     Args:
         group, decision: Codes of shape (n,).
@@ -104,7 +104,7 @@ def count_labels(
 
 
 def find_caution(coverage: LabelCoverage | None) -> str:
-    """Return the caution of a coverage; empty without one."""
+    """Return the caveat for a label coverage, or an empty string."""
     return "" if coverage is None else coverage.caution
 
 

@@ -25,8 +25,8 @@ RANGES = 5
 MISSING = "missing"
 
 DENSE = 1 << 22
-"""Maximum number of possible combinations that are counted in an array. More combinations are sorted instead, unless
-there are enough rows for them."""
+"""Maximum number of possible combinations that are numbered with a lookup array. Above it, combinations are sorted,
+unless the array is at most four times as long as the data."""
 
 
 @dataclass(frozen=True)

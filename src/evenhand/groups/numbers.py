@@ -1,4 +1,4 @@
-"""Group metrics of decided numbers: means, quantiles and errors of each group, and the gaps."""
+"""Group metrics of numeric decisions: means, quantiles and errors of each group, and the gaps."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def measure_recorded_numbers(
 
 @dataclass(frozen=True)
 class NumberSample(Sample):
-    """Decided numbers of people; arrays have shape (n,).
+    """Numeric decisions; arrays have shape (n,).
 
     Attributes:
         memberships: Groups by each protected attribute.
-        decided: Decided numbers.
+        decided: Numeric decisions.
         truth: True numbers, NaN if unknown; None without true numbers.
         weights: Sample weights; None without weights.
-        median: Median of all decided numbers, which splits the people for the coverage of true numbers.
+        median: Median of all decisions, which splits the people for the coverage of true numbers.
         seed: Random seed of the bootstrap.
     """
 
@@ -197,7 +197,7 @@ class NumberSample(Sample):
 
 @dataclass(frozen=True)
 class OrderedParts:
-    """Decided numbers of each group in ascending order, with their weights."""
+    """Numeric decisions of each group in ascending order, with their weights."""
 
     numbers: list[Floats]
     weights: list[Floats] | None

@@ -28,7 +28,7 @@ class CalibrationBin(ResultPart):
     Attributes:
         by, group: Protected attribute and group.
         n: Number of people with a true label or number.
-        mean_score: Mean score, or mean decided number.
+        mean_score: Mean score, or mean numeric decision.
         base_rate: Observed rate of the favourable label, or mean true number.
     """
 
@@ -40,7 +40,7 @@ class CalibrationBin(ResultPart):
 
 
 class QuantileCurve(ResultPart):
-    """Quantiles of the decided numbers of one group.
+    """Quantiles of the numeric decisions of one group.
 
     Attributes:
         by, group: Protected attribute and group.
@@ -57,7 +57,7 @@ class QuantileCurve(ResultPart):
 
 
 class NumberOutcome(ResultPart):
-    """Decided numbers.
+    """Numeric decisions.
 
     Attributes:
         name: Column of the numbers.
@@ -131,15 +131,16 @@ class GroupMetrics(Result):
         label_coverage: Number of people with a true label by decision. None if all or none have one.
         breakdowns: Groups by each protected attribute and, if there are several, by all together.
         calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
-            the scores are the decided numbers.
+            the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
         kept: Decisions and scores of all people, for comparison with another audit. None unless requested.
         decided_by: Thresholds that were applied to the scores; None if decisions were recorded or predicted.
         low_is_good: Whether low scores are favourable. If so, ``mean_score`` and calibration use 1 minus the score.
         thresholds: Curves over the threshold. None unless requested, or without scores.
         threshold_rates: Rates of the groups at about a hundred thresholds, without intervals. None without scores.
-        outcome: Decided numbers; None for labels.
-        proxies: Rates of groups that are known by probability only, such as race inferred from name and address.
+        outcome: Numeric decisions; None for labels.
+        proxies: Rates of groups whose membership is known only as a probability, such as race inferred from name and
+            address.
         labels: Metrics of each label. None for a single favourable label without an order. If no label is favourable,
             there are no other metrics.
     """

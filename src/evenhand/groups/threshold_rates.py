@@ -40,7 +40,7 @@ class ThresholdRates(ResultPart):
 
     Attributes:
         thresholds: Thresholds in ascending order.
-        own: Position of the threshold of the decisions; None if there is no single one.
+        own: Position of the threshold of the decisions; None if the decisions have no single threshold.
         low_is_good: Whether people are selected if their score is at most the threshold.
         groups: All people, then each group that is large enough.
         left_out: Attribute -> groups that are too small, or not among the largest twelve.
@@ -125,7 +125,7 @@ def count_threshold_rates(
 
 
 def _find_threshold(scores: Floats, selected: Booleans) -> float | None:
-    """Find the minimum score of the selected people; None if no threshold separates them from the others."""
+    """Find the minimum score of the selected people; None if no threshold separates them from the rejected people."""
     if selected.all() or not selected.any():
         return None
     below, above = float(scores[~selected].max()), float(scores[selected].min())

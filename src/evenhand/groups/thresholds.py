@@ -28,14 +28,14 @@ KOLMOGOROV = "Dvoretzky-Kiefer-Wolfowitz-Massart"
 
 
 class Curve(ResultPart):
-    """A number over the threshold, with a band that is simultaneous over all thresholds.
+    """A metric as a function of the threshold, with a band that is simultaneous over all thresholds.
 
     Attributes:
         name: ``accuracy``, ``selection_rate``, ``demographic_parity_difference``, ``equal_opportunity_difference`` or
             ``equalized_odds_difference``.
         by: Protected attribute of a gap or a group; empty for all people.
-        group: Group of a selection rate; empty for all people and for gaps.
-        values, low, high: Number and band at each threshold.
+        group: Group of a selection rate. Empty for all people and for gaps.
+        values, low, high: Value and band at each threshold.
         n: Number of people.
         confidence, method: Confidence level and name of the band.
         not_assessable: Groups omitted from a gap, with the number of people that is too small.
@@ -151,7 +151,7 @@ class ThresholdCells:
         return sign * self.thresholds[::sign]
 
     def count(self, codes: Integers, groups: int, among: Booleans | None = None) -> RateCurves:
-        """Compute the share of each group, among some people, with a score of at least each threshold."""
+        """Compute the share of each group, among a subset of the people, with a score of at least each threshold."""
         up = self.add_up(codes, groups, among)
         none = np.zeros_like(up[0])
         return RateCurves.count(*up, none, none)
@@ -169,11 +169,11 @@ class ThresholdCells:
 
 
 def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Thresholds | None = None) -> ThresholdCurves:
-    """Trace accuracy, selection rates and gaps over the threshold.
+    """Compute accuracy, selection rates and gaps as functions of the threshold.
 
     The band of each curve is simultaneous over all thresholds, and those of selection rates over all groups of an
-    attribute. Selection rates have the band of Dvoretzky, Kiefer, Wolfowitz & Massart; accuracy, gaps, and all curves
-    of weighted people have a bootstrap band (``stats.rate_bands``, ``stats.gap_band``).
+    attribute. The band of selection rates is that of Dvoretzky, Kiefer, Wolfowitz & Massart. Accuracy, gaps, and all
+    curves of weighted people have bootstrap bands (``stats.rate_bands``, ``stats.gap_band``).
 
     Args:
         people: People with scores.

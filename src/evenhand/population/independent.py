@@ -131,7 +131,7 @@ class Marginal:
             start, stop = self._cell_range(starts, ends)
             return np.asarray(self._sums[stop] - self._sums[start])
         if self.attribute.first == self.attribute.last:
-            # The single point belongs to the last interval.
+            # The single point of the domain belongs to the last interval.
             return np.array([0.0] * (len(starts) - 1) + [1.0])
         return np.asarray(np.interp(ends, self.edges, self._sums) - np.interp(starts, self.edges, self._sums))
 

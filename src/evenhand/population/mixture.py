@@ -51,7 +51,7 @@ MAX_FITTED = 100_000
 """Maximum number of people for fitting. Larger data sets are subsampled."""
 BINNED_VALUES, BINS = 24, 16
 """Numbers with more than ``BINNED_VALUES`` values are grouped into ``BINS`` bins of approximately equal mass. A value
-with the mass of a bin has its own bin. Within a bin, all classes have the same distribution."""
+whose mass is at least that of a bin has its own bin. Within a bin, all classes have the same distribution."""
 
 
 @dataclass(frozen=True)
@@ -425,8 +425,8 @@ def fit_latent_classes(
     Args:
         coded: At least one person.
         classes: Number of classes.
-        rng: Random generator for the initial people.
-        start: Initial classes. Default: classes around randomly drawn people.
+        rng: Random generator that draws the central people of the initial classes.
+        start: Initial classes. Default: one class around each randomly drawn person.
     """
     indicators, borders = coded.indicators(), coded.borders
     totals = np.asarray(indicators.sum(axis=0), dtype=np.float64)

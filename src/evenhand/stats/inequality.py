@@ -28,7 +28,7 @@ def decision_inequality(counts: ArrayLike, n: int, alpha: float, confidence: flo
 
     Args:
         counts: Number of people with each of ``BENEFITS``, or effective numbers of weighted people, shape (3,).
-        n: Number of people to report.
+        n: Number of people stated in the result.
         alpha: Weight of large benefits, at least 1.
         confidence: Confidence level.
     """

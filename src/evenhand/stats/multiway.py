@@ -64,7 +64,7 @@ def multiway_variance(contributions: Floats, families: Sequence[Sequence[Integer
 
     Args:
         contributions: Contribution of each observation to the deviation of the estimate, shape (n,).
-        families: Kinds of clusters by family. Each kind is the cluster of every observation (>= 0), shape (n,).
+        families: Kinds of clusters by family. Each kind is an array of cluster codes (>= 0), shape (n,).
 
     Raises:
         OptionError: A kind has only one cluster, so its variance cannot be estimated.

@@ -161,7 +161,7 @@ def change_of_largest(
         cells: Groups, with the old and the new answer of each person.
         pairs: Compared cells, shape (pairs, 2).
         widest: Positions l and k of the pairs expected to have the largest old and new difference. Positions from
-            ``len(pairs)`` on refer to the same pairs in reverse order. They must not be chosen from these people.
+            ``len(pairs)`` on refer to the same pairs in reverse order. They must not be chosen on the same data.
         confidence: Confidence level.
     """
     ordered_pairs = _both_orders(pairs)
@@ -273,7 +273,7 @@ class PairedNumbers:
 
     @classmethod
     def of(cls, old: Floats, new: Floats, group: Integers, groups: int) -> PairedNumbers:
-        """Compute the moments of both numbers by group (numbered from 0), all of shape (n,); no group is empty."""
+        """Compute the moments of old and new numbers by group code, all of shape (n,); no group is empty."""
         numbers = np.column_stack([old, new])
         n = np.bincount(group, minlength=groups)
 

@@ -431,7 +431,7 @@ def largest_difference_of_means(
 def mean_limits(
     moments: tuple[ArrayLike, ArrayLike, ArrayLike], confidence: float, *, lower: float, upper: float
 ) -> Limits:
-    """Compute means with the limits of ``adjusted_mean_interval``.
+    """Compute means, with the limits of ``adjusted_mean_interval``.
 
     Args:
         moments: Sample mean, variance (divisor n - 1) and size of each group, shape (groups,).

@@ -170,7 +170,7 @@ def format_quantity(quantity: Quantity, name: str = "rate") -> str:
 
 
 def show_quantity(quantity: Quantity, name: str, *, basis: str | None = None) -> ReportedNumber:
-    """Convert a quantity to a number of a document.
+    """Convert a quantity to a number for a document.
 
     Args:
         quantity: Quantity.

@@ -77,7 +77,7 @@ def confirm_repeats(
 
     Args:
         repeat: Query the differences at the given positions again and return whether each is reproduced.
-        n: Number of differences, most important first.
+        n: Number of differences, which are ordered from most to least important.
         chance: Largest probability that a round repeats a difference that is noise.
         confidence: 1 minus the false discovery rate.
         affordable: Return the number of differences that can be queried once each within the remaining budget.

@@ -1,1 +1,1 @@
-"""Rates of groups that are known by probability only."""
+"""Rates of groups whose membership is known only as a probability."""

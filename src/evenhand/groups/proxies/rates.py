@@ -163,7 +163,7 @@ class _Totals:
 
 
 def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans) -> _Totals:
-    """Compute the rate of group ``k`` among some people."""
+    """Compute the rate of group ``k`` among a subset of the people."""
     p, w = sample.p[:, k], sample.weights
     inside, above, below = (mask.astype(np.float64) for mask in (among, among & selected, among & ~selected))
     members = w * p * inside

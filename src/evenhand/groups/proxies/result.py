@@ -1,4 +1,4 @@
-"""Rates of groups whose members are only known by probability."""
+"""Rates of groups whose membership is known only as a probability."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ProxyDifference(ResultPart):
 
 
 class ProxyRates(ResultPart):
-    """Rates of groups that are known by probability, and their differences.
+    """Rates of groups whose membership is known only as a probability, and their differences.
 
     Attributes:
         by: Attribute of the groups, such as ``race``.

@@ -26,7 +26,7 @@ METHOD = "ratio of sums over lists, linearised, Student's t with lists added at 
 
 
 class RankedNumber(ResultPart):
-    """A number of the lists, with its uncertainty.
+    """A metric of the lists, with its uncertainty.
 
     Attributes:
         value: The number; None if it is unknown.

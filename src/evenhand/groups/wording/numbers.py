@@ -1,4 +1,4 @@
-"""Document of decided numbers: gaps first, then the numbers of each group."""
+"""Document of numeric decisions: gaps first, then the numbers of each group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from evenhand.stats.quantity import Observed, Unknown, format_ends, format_value
 
 
 def build_document(result: GroupMetrics) -> Document:
-    """Build the document of decided numbers."""
+    """Build the document of numeric decisions."""
     outcome = _outcome(result)
     return Document(
         f"{outcome.name} of {format_count(result.people, 'person', 'people')}",
@@ -47,7 +47,7 @@ def build_document(result: GroupMetrics) -> Document:
 
 
 def describe_outcome(result: GroupMetrics) -> str:
-    """Describe the decided number: its unit, and whether high or low numbers are favourable."""
+    """Describe the numeric decision: its unit, and whether high or low numbers are favourable."""
     outcome = _outcome(result)
     favourable = {"higher": "; high numbers are favourable", "lower": "; low numbers are favourable"}
     unit = "" if outcome.unit is None else f" in {outcome.unit}"

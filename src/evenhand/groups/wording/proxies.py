@@ -1,4 +1,4 @@
-"""Answers and tables for groups that are known by probability; each estimate is shown with its bounds."""
+"""Answers and tables for probabilistic groups; each estimate is shown with its bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> list[Metric]:
     """Build the answers on the largest difference in selection rates, with its bounds.
 
     Args:
-        proxies: Rates by each attribute that is known by probability.
+        proxies: Rates by each probabilistic attribute.
         weighted: Source of the weights, as a suffix of numbers.
     """
     return [_answer(part, weighted) for part in proxies]

@@ -121,7 +121,7 @@ def overall_table(metrics: Mapping[str, Quantity], suffix: str, levels: str, cau
         metrics: Metrics by name.
         suffix: Unit and weights, as a suffix of the caption.
         levels: Confidence level of the intervals.
-        caution: Function that describes the caution of a metric.
+        caution: Function that returns the caveat for a metric, or an empty string.
     """
     rows = [(title_metric(name), show_metric(name, metrics[name]), caution(name)) for name in order_names(metrics)]
     return Table(
@@ -169,7 +169,7 @@ def gap_table(caption: str, gaps: Sequence[Gap], describe: Callable[[Gap], str] 
 
     Args:
         caption: Caption.
-        gaps: Gaps, which are the rows.
+        gaps: Gaps, one per row.
         describe: Function that describes a gap below its name.
     """
     return Table(

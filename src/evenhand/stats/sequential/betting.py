@@ -18,7 +18,7 @@ from evenhand.stats.level import as_counts, bisect_edge, tail_probability
 STAKES = 2.0 ** (-np.arange(0.0, 12.5, 0.5))
 """Stakes as shares of the largest possible bet, from 1 to 1/4096."""
 STAKE_WEIGHTS = (1 / np.arange(1, len(STAKES) + 1)) / (1 / np.arange(1, len(STAKES) + 1)).sum()
-"""Share of the wealth bet at each stake. High stakes decide early and have larger shares."""
+"""Share of the wealth that is bet at each stake. Larger stakes, which can reject sooner, have larger shares."""
 HALVINGS = 50
 """Number of bisection steps for each end of an interval."""
 
