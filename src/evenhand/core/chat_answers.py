@@ -158,7 +158,7 @@ _MARKS_OF_NUMBERS = ("Ps", "Pe", "Pi", "Pf", "Po", "Pc", "Sk", "Sc", "So", "Z", 
 
 
 def _strip(text: str, left: Collection[str] = "", right: Collection[str] = "", marks: tuple[str, ...] = _MARKS) -> str:
-    """Strip marks from both ends, except doubts, and the characters in ``left`` and ``right``."""
+    """Strip marks from both ends, except question and negation symbols and the characters in ``left`` and ``right``."""
 
     def is_mark(letter: str) -> bool:
         return unicodedata.category(letter).startswith(marks) and (letter not in DOUBTS or letter == "!")

@@ -50,7 +50,7 @@ class ReportedNumber:
 
     @property
     def interval(self) -> str:
-        """Interval with its level, such as ``95 % interval 0.17 to 0.21``. Empty without an interval."""
+        """Interval with its level, such as ``95 % interval 0.17 to 0.21``. Empty if there is no interval."""
         if not self.ends:
             return ""
         return f"{100 * self.confidence:.6g} % interval {self.ends}" if self.confidence is not None else self.ends

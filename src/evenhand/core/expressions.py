@@ -182,7 +182,8 @@ def parse_expression(text: str, *, location: str, words: Collection[str] = ()) -
 
 
 def _tokenize(source: Source, words: Collection[str]) -> Iterator[Token]:
-    # A hyphen in a known word is part of the word. 18-25 is parsed as arithmetic; the evaluator may accept a value.
+    # A hyphen in a known word is part of the word. Otherwise, text such as 18-25 is parsed as arithmetic, and the
+    # evaluator may interpret it as a value.
     hyphenated = sorted(
         (word for word in words if _FREE.fullmatch(word) and not _SUM.fullmatch(word)), key=len, reverse=True
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import urllib3
 
 RETRY_STATUSES = (408, 409, 425, 429)
-"""Statuses below 500 after which a request is retried. Statuses from 500 on are always retried."""
+"""Statuses below 500 after which a request is retried. Statuses of 500 and above are always retried."""
 
 MAX_ANSWER_BYTES = 48 << 20
 """Maximum size of a response. Images from common services are smaller, even in base64."""

@@ -50,7 +50,7 @@ def split_lines(text: str) -> list[str]:
 def suggest_name(name: str, candidates: Iterable[str]) -> str:
     """Suggest the most similar name, as a question with a trailing space. Empty if no name is similar.
 
-    The case of letters is ignored.
+    Case is ignored.
 
     >>> suggest_name("agee", ["age", "race"])
     "did you mean 'age'? "

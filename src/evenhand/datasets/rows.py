@@ -65,7 +65,7 @@ def open_data(place: str | Path) -> Any | None:
 
 
 def _is_large(path: Path) -> bool:
-    """Check whether a file is a Parquet file of many rows and DuckDB is installed."""
+    """Check whether a file is a Parquet file with many rows and DuckDB is installed."""
     if path.suffix.lower() not in PARQUET or find_spec(DATABASE) is None:
         return False
     try:

@@ -261,7 +261,7 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
         from evenhand.models.blackbox.onnx_model import open_onnx
 
         return require_encodings(open_onnx(source.SerializeToString(), request))
-    torch = sys.modules.get("torch")  # a PyTorch model exists only after PyTorch was imported
+    torch = sys.modules.get("torch")  # a PyTorch model can exist only if PyTorch has been imported
     if not is_number and torch and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
         from evenhand.models.blackbox.torch_module import wrap_module
 
@@ -474,7 +474,7 @@ def _load_catboost(path: Path, request: LoadRequest) -> Any:
 
 
 def _load_white_box(reader: str) -> Callable[[Path, LoadRequest], Any]:
-    """Build the loader of a file that a function of ``readers`` reads, given as ``module:function``."""
+    """Build a loader that calls a reader of the package ``readers``, named as ``module:function``."""
 
     def load(path: Path, request: LoadRequest) -> Any:
         refuse_stated(request.output, request.name or path.name)

@@ -28,7 +28,7 @@ class Reply:
     Attributes:
         scores: Scores, shape (n, classes). Each row sums to 1.
         labels: Positions in the classes, shape (n,).
-        label_only: Whether the scores are the labels, one-hot.
+        label_only: Whether the scores are the one-hot encoded labels.
     """
 
     scores: Floats

@@ -28,7 +28,7 @@ class Scorer(Protocol):
         schema: Schema of the individuals.
         classes: Labels, in the order of the score columns.
         favourable: Position of the favourable label in ``classes``.
-        label_only: Whether the scores are only the labels, one-hot.
+        label_only: Whether the scores are only the one-hot encoded labels.
         name: Name of the model in reports, such as the file name.
     """
 
@@ -162,13 +162,13 @@ def favourable_score(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_
 
 
 def ask_numbers(regressor: Regressor, individuals: Floats, *, batch: int = BATCH_ROWS) -> Floats:
-    """Query the numbers of individuals (n, attributes) in batches, shape (n,)."""
+    """Query the predicted numbers for individuals (n, attributes) in batches, shape (n,)."""
     parts = [regressor.predict_numbers(individuals[at : at + batch]) for at in range(0, len(individuals), batch)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
 def check_scores(scores: Floats, n: int, classes: int, *, model: str) -> Floats:
-    """Check scores about n individuals, and return them with shape (n, classes).
+    """Check the scores of n individuals, and return them with shape (n, classes).
 
     A binary model may return one column (n,) or (n, 1) for the second class.
 

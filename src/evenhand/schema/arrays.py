@@ -58,7 +58,7 @@ def read_column(argument: str, values: Any) -> Any:
 
 
 def read_columns(argument: str, table: Any) -> dict[str, Any]:
-    """Read an argument of one or several columns by name.
+    """Read the columns of an argument by name.
 
     Args:
         argument: Name of the argument in messages, such as ``sensitive_features``.

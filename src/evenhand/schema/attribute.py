@@ -83,7 +83,7 @@ class NumberFormat(BaseModel):
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
     """Infer the number format that all strings share. Return None if there is none.
 
-    ``1,200`` alone may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
+    On its own, ``1,200`` may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
     """
     matches = [match for word in words if (match := PARTS.fullmatch(word.removeprefix("-")))]
     affixes = {(match[1], match[3]) for match in matches}

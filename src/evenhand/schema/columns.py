@@ -334,7 +334,7 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
         argument: Name of the argument in messages.
 
     Raises:
-        OptionError: The argument is a single text, contains other values than texts, or has a name twice.
+        OptionError: The argument is a single string, contains values other than strings, or repeats a name.
     """
     column = names if isinstance(names, str) else getattr(names, "name", None)
     hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"

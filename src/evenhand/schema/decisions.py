@@ -149,7 +149,7 @@ class DecisionRoles:
             numeric decisions: ``higher`` or ``lower``.
         unfavourable: All other decisions. Required if there are several, unless ``outcome`` has kind ``label``.
         favourable_target: Favourable true label. Default: the favourable decision if both columns have the same labels.
-            Otherwise it is proposed from labels, column names and the association with the decisions.
+            Otherwise it is proposed based on labels, column names and the association with the decisions.
         decision_name, target_name: Names of the decision and the true label. Default: the column names.
         schema: Schema of the protected columns. Default: inferred from the data.
         threshold: Minimum score of the favourable decision, to replace recorded decisions (see ``Thresholds.parse``).
@@ -498,7 +498,7 @@ def table_of_decisions(
     data: Any = None,
     **options: Any,
 ) -> tuple[Any, DecisionRoles]:
-    """Build a table of decisions from columns, and the roles of its columns.
+    """Build a table of decisions and its column roles from separate columns.
 
     Args:
         y_pred: Decisions, shape (n,). None if decisions are based on scores.

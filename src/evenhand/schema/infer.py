@@ -543,6 +543,6 @@ class _ColumnReview:
 
 
 def _are_dates(numbers: Sequence[float]) -> bool:
-    """Check whether all integers read as year, month and day."""
+    """Check whether all integers can be read as year, month and day."""
     parts = [divmod(int(number) % 10_000, 100) for number in numbers]
     return all(1 <= month <= 12 and 1 <= day <= 31 for month, day in parts)

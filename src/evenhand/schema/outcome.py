@@ -284,7 +284,7 @@ class OutcomeColumn:
             )
 
     def known_words(self, explicit: Collection[Value] = ()) -> list[Value]:
-        """List the labels that do not mean "unknown". An explicit label never does.
+        """List the labels that do not mean "unknown". An explicit label never means "unknown".
 
         A number is a code for "unknown" only if all other numbers are 0 and 1.
         """

@@ -62,7 +62,7 @@ class People:
         return self.count(np.ones(len(self), dtype=np.bool_))
 
     def count(self, mask: Booleans) -> int:
-        """Count the people in the rows of a mask."""
+        """Count the people in the rows selected by a mask."""
         return count_people(mask, self.counts)
 
     @property
@@ -108,7 +108,7 @@ class People:
         return [table[name].to_list() for name in self.schema.passthrough]
 
     def first_carried(self) -> dict[str, Any]:
-        """Return the passthrough values of the first row by column name; all individuals of a search have these."""
+        """Return the passthrough values of the first row by column name. All individuals in a search share them."""
         import narwhals as nw
 
         table = nw.from_native(self.frame, eager_only=True) if self.schema.passthrough else {}

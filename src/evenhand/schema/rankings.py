@@ -219,7 +219,7 @@ def table_of_rankings(
     relevance: Any = None,
     **about: Any,
 ) -> tuple[Any, RankingRoles]:
-    """Build a table of rankings from columns, and the roles of its columns.
+    """Build a table of rankings and its column roles from separate columns.
 
     Args:
         sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or

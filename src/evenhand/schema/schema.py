@@ -36,7 +36,7 @@ class Schema(BaseModel):
         target: Target label or number.
         attributes: One ``Attribute`` per input column.
         passthrough: Columns that are passed to the model unchanged, such as identifiers, dates and texts. They have no
-            domain and are never varied. In a file they are attributes of ``kind: passthrough``.
+            domain and are never varied. In a schema file, they are attributes with ``kind: passthrough``.
         missing_markers: Strings that mean "missing" in the data, e.g. ``["?"]``.
         rules: Constraints on plausible individuals, e.g. ``relationship == Husband -> sex == Male``.
         dependencies: Attributes that are determined by other attributes.
@@ -249,7 +249,7 @@ def _move_passthrough(data: Any, location: str | None) -> Any:
     """Move attributes of kind passthrough to the field ``passthrough``.
 
     Raises:
-        SchemaError: A passthrough attribute has other fields than name and kind.
+        SchemaError: A passthrough attribute has fields other than name and kind.
     """
     entries = data.get("attributes") if isinstance(data, dict) else None
     if not isinstance(entries, list | tuple):

@@ -176,7 +176,10 @@ def _read_conditions(source: Expression, node: Node, schema: Schema) -> Iterator
 def _read_condition(
     source: Expression, attribute: Attribute, sign: str, values: Sequence[Node], part: ExpressionPart
 ) -> _Condition:
-    """Convert the values of a condition to entries; errors mark ``part`` if the attribute has no single values."""
+    """Convert the values of a condition to entries.
+
+    If the operator does not apply to the attribute, the error marks ``part``.
+    """
     if sign in OPERATORS and not attribute.ordered:
         hint = f"{attribute.name} in {{...}}, with some of {attribute.describe_domain()}"
         raise source.fault(f"{sign} requires an ordered attribute, got {attribute.name!r}", part, hint)

@@ -18,7 +18,7 @@ from evenhand.schema.words import parse_number, read_number, word_of
 
 
 def count_people(rows: Booleans, counts: Integers | None) -> int:
-    """Count the people in the rows of a mask, shape (n,). Each row is one person, or ``counts`` people."""
+    """Count the people in the rows selected by a mask (n,). Each row is one person, or ``counts`` people."""
     return int(rows.sum() if counts is None else counts[rows].sum())
 
 
@@ -184,7 +184,10 @@ class CodedColumn:
         return self.values[self.codes[row]] if self.array is None else self.array[row].item()
 
     def count_words(self, rows: Booleans) -> dict[str, int]:
-        """Count the strings in the rows of a mask, most frequent first. Empty cells count as the empty string."""
+        """Count the strings in the rows selected by a mask, most frequent first.
+
+        Empty cells count as the empty string.
+        """
         if not rows.any():
             return {}
         weights = None if self.counts is None else self.counts[rows]
@@ -195,7 +198,7 @@ class CodedColumn:
         return {word: size for word, size in sorted(words.items(), key=lambda item: (-item[1], item[0])) if size}
 
     def describe(self, rows: Booleans, most: int = 12) -> str:
-        """Describe the distinct values in the rows of a mask, with their counts and first rows."""
+        """Describe the distinct values in the rows selected by a mask, with their counts and first rows."""
         codes = list(dict.fromkeys(self.codes[rows].tolist()))
         parts = []
         for code in codes[:most]:
@@ -224,7 +227,10 @@ class CodedColumn:
             )
 
     def _place(self, rows: Booleans) -> str:
-        """Describe the location of the first row of a mask, with the number of equal rows if rows were counted."""
+        """Describe the location of the first row selected by a mask.
+
+        If rows were counted, include the number of selected rows with the same value.
+        """
         first = int(np.argmax(rows))
         place = "" if self.locate is None else self.locate(self.at(first))
         if self.counts is None:

@@ -28,10 +28,10 @@ class Thresholds(BaseModel):
     """Score thresholds of the favourable decision.
 
     Attributes:
-        default: Threshold of all values without their own. None if each value of the attribute has one.
+        default: Threshold of all values that are not in ``own``. None if each value of the attribute has one.
         attribute: Attribute with one threshold per value. None if there is a single threshold.
         own: Thresholds by value of the attribute.
-        low_is_good: Whether to select scores up to the threshold, as for risk scores, instead of from the threshold on.
+        low_is_good: Whether to select scores at or below the threshold, as for risk scores, instead of at or above it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +46,7 @@ class Thresholds(BaseModel):
         """Parse a number, a text such as ``"0.5"`` or ``"sex=Female:0.4"``, or a list of these.
 
         Raises:
-            OptionError: A threshold is invalid or repeated, or thresholds differ by more than one attribute.
+            OptionError: A threshold is invalid or repeated, or the thresholds refer to more than one attribute.
         """
         if isinstance(thresholds, cls):
             return thresholds

@@ -17,7 +17,7 @@ FORMS = ("they", "them", "to_them", "with_them", "their", "theirs", "themself")
 """Subject, object, indirect object, after a preposition, before a noun, without a noun, reflexive."""
 
 GENDERS: Mapping[str, Gender] = {"he": "masculine", "she": "feminine", "they": "neutral"}
-"""Names of pronouns in lists of names, in any language, and their grammatical gender."""
+"""Grammatical gender by pronoun. Lists of names in any language use these English names of pronouns."""
 
 
 @dataclass(frozen=True)

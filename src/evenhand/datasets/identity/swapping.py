@@ -25,7 +25,7 @@ we well were what when where which while who whom why will with without would ye
 """
 
 FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
-"""A pronoun before one of these words is not a possessive: "I saw her there", not: "her book"."""
+"""A pronoun before one of these words is not a possessive: "I saw her there", unlike "her book"."""
 
 WORD = re.compile(r"\w+")
 
@@ -141,7 +141,7 @@ class TermSwapper:
     def slots(self, text: str) -> list[SwapTemplate]:
         """Build one template per mentioned group that can be swapped for at least one other group.
 
-        Two groups that can only be exchanged with each other give one template.
+        Two groups that can only be exchanged with each other yield one template.
         """
         mentions = self.mentions(text)
         slots: dict[frozenset[str], SwapTemplate] = {}
@@ -164,7 +164,7 @@ class TermSwapper:
         return SwapTemplate(text=text, group=groups[own], pieces=pieces, swapped=swapped)
 
     def _replacement_term(self, mention: TermMention, own: int, other: int) -> str | None:
-        """Return the replacement of a mention and its article when two groups are exchanged, or None."""
+        """Return the replacement for a mention and its article when two groups are exchanged, or None."""
         if mention.group not in (own, other):
             return mention.article + mention.term
         words = self.category.rows[mention.row].words

@@ -71,8 +71,9 @@ def _logit_difference(logits: LinearTensor) -> LinearTensor:
 
 
 def check_ending(output: LinearTensor | OutputTensor, kind: str, *, name: str) -> None:
-    """Check that a single output ends in a sigmoid exactly if it is interpreted as a probability. A network's decision
-    uses its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
+    """Check that a single output ends in a sigmoid if and only if it is interpreted as a probability.
+
+    A network's decision uses its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
 
     Raises:
         NotAdditiveError: the interpretation does not match.

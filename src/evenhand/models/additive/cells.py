@@ -44,7 +44,7 @@ class ListedCell:
 
 @dataclass(frozen=True, eq=False)
 class RampCell:
-    """``slope * entry + intercept`` for a number from ``low`` to ``high`` that is not listed.
+    """``slope * entry + intercept`` for a number from ``low`` to ``high`` with too many values to enumerate.
 
     Attributes:
         computed: Function evaluated in the model's dtype and rounding, entries (n,) -> (n,). Monotone.
@@ -62,7 +62,7 @@ class RampCell:
 
 @dataclass(frozen=True, eq=False)
 class CurveCell:
-    """Nonlinear increasing function of a number that is not listed, such as its logarithm."""
+    """Nonlinear increasing function of a number with too many values to enumerate, such as its logarithm."""
 
     attribute: int
     curve: MonotoneCurve
@@ -166,7 +166,7 @@ def apply_jointly(function: Callable[..., Any], cells: Sequence[Cell]) -> tuple[
         cells: The cells.
 
     Raises:
-        NotAdditiveError: the cells depend on several attributes or on a number that is not listed.
+        NotAdditiveError: the cells depend on several attributes or on a number with too many values to enumerate.
     """
     attributes = sorted({cell.attribute for cell in cells if cell.attribute is not None})
     if len(attributes) > 1:
@@ -306,7 +306,7 @@ def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> F
     """Find, by exact bisection, the smallest float64 in each [low, high] with a true flag.
 
     Args:
-        flag: Monotone function from one number per interval, shape (k,), to flags (k,).
+        flag: Monotone function that maps one number per interval, shape (k,), to flags, shape (k,).
         low: Lower ends of the intervals, where the flag is false.
         high: Upper ends of the intervals, where the flag is true.
     """
@@ -346,7 +346,7 @@ def cast_cells(cells: Cells, dtype: Any) -> Cells:
 
 
 def clip_cells(cells: Cells, lower: float, upper: float) -> Cells:
-    """Clip values to [lower, upper]. A ramp must stay inside."""
+    """Clip values to [lower, upper]. A ramp must stay within these bounds."""
 
     def ramp(group: Sequence[Cell]) -> Cell:
         line = group[0]

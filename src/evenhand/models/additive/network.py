@@ -34,7 +34,7 @@ class TableTerm:
 
 @dataclass(frozen=True)
 class LineTerm:
-    """Numeric term ``slope * entry + intercept``, both of shape (units,)."""
+    """Numeric term ``slope * entry + intercept``. Slope and intercept have shape (units,)."""
 
     slope: Floats
     intercept: Floats
@@ -61,7 +61,7 @@ class StepTerm:
 
 @dataclass(frozen=True, eq=False)
 class MonotoneCurve:
-    """Increasing function of a number that is not listed, as computed by the model.
+    """Increasing function of a number with too many values to enumerate, as computed by the model.
 
     Attributes:
         computed: Function from entries (n,) to values (n,), with the model's rounding.
@@ -220,7 +220,7 @@ class AdditiveNetwork:
         return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
     def predict_numbers(self, individuals: Floats) -> Floats:
-        """Predict the number of each individual, shape (n,).
+        """Predict a number for each individual, shape (n,).
 
         Raises:
             ModelError: the model predicts labels.

@@ -208,7 +208,7 @@ def cast_tensor(value: Any, dtype: Any) -> Tensor:
 
 
 def reshape(value: Any, shape: Sequence[int]) -> Tensor:
-    """Change the shape. Its first axis is the rows (0, -1 or 1 for their number)."""
+    """Change the shape. The first entry of ``shape`` must be 0, -1 or 1, any of which stands for the number of rows."""
     if isinstance(value, OutputTensor):
         return value
     tensor = require_features(value)

@@ -100,7 +100,7 @@ class LabelModel(ReplyingScorer):
 
     @property
     def label_only(self) -> bool:
-        """Whether the scores are only the labels, one-hot."""
+        """Whether the scores are only the one-hot encoded labels."""
         return self.reading is None or (self.reading.label_only and not self.labelled)
 
     @property
@@ -452,7 +452,7 @@ def _check_same_people(model: RowModel) -> None:
 
     If the schema normalises spaces, case or missing-value markers that the model distinguishes, its answers change.
     Binning changes the input by design, so the comparison is skipped. Only rows that the schema changes are compared.
-    A noisy model may differ as often as its answers to identical rows.
+    The decisions of a noisy model may differ as often as its answers to identical rows do.
 
     Raises:
         ModelError: Some decisions differ.

@@ -170,7 +170,7 @@ class NumberModel(RowModel):
     can_vary: bool = True
 
     def predict_numbers(self, individuals: Floats) -> Floats:
-        """Return the number of each individual, shape (n,).
+        """Predict a number for each individual, shape (n,).
 
         Raises:
             ModelError: The model fails, or does not return one finite number per individual.
@@ -178,12 +178,12 @@ class NumberModel(RowModel):
         return self.answer(individuals)[:, 0]
 
     def probe(self, people: Floats) -> Self:
-        """Query the numbers of people and return the model."""
+        """Query the predicted numbers for people and return the model."""
         self.answer(people)
         return self
 
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Return the numbers of rows, shape (n, 1)."""
+        """Return the predicted numbers for rows, shape (n, 1)."""
         self.ledger.charge(n)
         return check_numbers(self.call(getattr(self.model, "predict", self.model), rows), n, model=self.name)[:, None]
 

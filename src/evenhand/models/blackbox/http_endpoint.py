@@ -15,7 +15,7 @@ where every prediction is one of
 - a label of the target: ``">50K"``, ``1``, ``true``;
 - one number for the favourable label (two labels only), such as its probability: ``0.73``;
 - one number per label, in the order of the target's ``values`` in the schema: ``[0.27, 0.73]``;
-- an object with ``label``, ``scores`` or both. There, scores may also name their labels:
+- an object with ``label``, ``scores`` or both. In an object, scores may also name their labels:
   ``{"label": ">50K", "scores": {"<=50K": 0.27, ">50K": 0.73}}``.
 
 Whether numbers are probabilities is inferred from their values (see ``evenhand.models.outputs``).

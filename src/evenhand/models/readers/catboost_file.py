@@ -140,7 +140,7 @@ class _Split(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """Node of a tree: a split with the children by its result, or the values of a leaf."""
+    """Node of a tree: a split with a child for each of its two results, or the values of a leaf."""
 
     split: _Split | None
     no: int = -1

@@ -1,4 +1,4 @@
-"""Conversion of CatBoost models to JSON in CatBoost.
+"""Conversion of CatBoost models to JSON by the CatBoost library.
 
 Run as ``python catboost_json.py SOURCE TARGET``, it converts a file. Category strings are read from standard
 input as JSON. Evenhand is not imported.

@@ -1,6 +1,6 @@
 """Keras files of dense networks as additive networks, read with h5py without Keras or TensorFlow.
 
-Layers may join several inputs and branches, but no skip connections.
+Layers may join several inputs and branches, but skip connections are not supported.
 """
 
 from __future__ import annotations

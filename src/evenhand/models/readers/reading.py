@@ -120,7 +120,7 @@ class Fields:
         return Fields(self[key], f"{self.location}, {key}", self.hint)
 
     def parts(self, key: str, name: str, *, optional: bool = False) -> list[Fields]:
-        """Return a list of objects, called ``name`` and position in errors. Empty if optional and missing."""
+        """Return a list of objects, identified by ``name`` and position in errors. Empty if optional and missing."""
         items = [] if optional and self.fields.get(key) is None else self.items(key)
         return [Fields(item, f"{self.location}, {name} {i}", self.hint) for i, item in enumerate(items)]
 

@@ -330,7 +330,7 @@ def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
     """Bound the distance between a computed column and a monotone function.
 
     Args:
-        step: Fitted FunctionTransformer with a listed function, QuantileTransformer or PowerTransformer.
+        step: Fitted FunctionTransformer with a supported function, QuantileTransformer or PowerTransformer.
         j: Position of the column.
         entries, values: Inputs and outputs at the ends of the domain, shape (2,).
 

@@ -224,7 +224,7 @@ class TreeEnsemble:
         return np.asarray(self.base + total / self.divisor)
 
     def predict_numbers(self, individuals: Floats) -> Floats:
-        """Predict the number of each individual, shape (n,).
+        """Predict a number for each individual, shape (n,).
 
         Raises:
             ModelError: the model predicts labels; or as ``raw``.
