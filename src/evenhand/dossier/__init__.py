@@ -1,4 +1,4 @@
-"""Dossiers for auditors and regulators: every number by the rule's own formula, from people, outcomes and results."""
+"""Dossiers for auditors and regulators: every number is computed by the formula of the rule."""
 
 import lazy_loader
 

@@ -84,6 +84,6 @@ def compile_audited(
 
 
 def _list_categories(attribute: Attribute, cells: Iterable[Any], unknown: Iterable[str]) -> list[str]:
-    """List the categories of an attribute that occur in some cells, sorted."""
+    """List the categories of an attribute that occur in the given cells, sorted."""
     words = {word_of(cell) for cell in cells}
     return sorted({word_of(value) for value in attribute.values or ()} & words - {*unknown})

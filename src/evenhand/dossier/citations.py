@@ -43,7 +43,7 @@ class Citation(ResultPart):
     checked_on: dt.date
 
     def applies(self, day: dt.date) -> bool:
-        """Check whether the rule applies on a day. Drafts never apply."""
+        """Return whether the rule applies on the given day. Drafts never apply."""
         return (
             self.status != "draft"
             and (self.valid_from is None or self.valid_from <= day)
@@ -69,7 +69,7 @@ def cite(id: str) -> str:
 
 
 def require_validity(dossiers: Sequence[str], day: dt.date) -> tuple[Citation, ...]:
-    """Return the citations of some dossiers, and check that all except drafts apply on a day.
+    """Return the citations of the given dossiers, and check that all except drafts apply on the given day.
 
     Raises:
         DossierError: A law does not apply (``not-in-force``).

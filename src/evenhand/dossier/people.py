@@ -52,11 +52,11 @@ class CategoryColumn(NamedTuple):
 
 
 class OutcomeWords(ResultPart):
-    """Words of an outcome column by meaning, with their numbers of people.
+    """Values of an outcome column by meaning, each with its number of people.
 
     Attributes:
-        selected, rejected: Words of an outcome of kind ``selection``.
-        unknown: Words that mean no outcome.
+        selected, rejected: Values that mean selected or rejected; empty for other kinds of outcomes.
+        unknown: Values that mean no outcome.
         empty: Number of people with an empty cell.
     """
 
@@ -67,7 +67,7 @@ class OutcomeWords(ResultPart):
 
 
 class ScoreCut(NamedTuple):
-    """Share of the people with the highest scores, their lowest score, and who reaches it, shape (entries,)."""
+    """Share of the people with the highest scores, their lowest score, and a mask of the entries that reach it."""
 
     q: float
     cut: float

@@ -159,7 +159,7 @@ class Crossing(NamedTuple):
     reference: int | None
 
     def count_rows(self, entries: Booleans) -> tuple[int, ...]:
-        """Count the people of some entries in each row."""
+        """Count the people of the selected entries in each row."""
         return tuple(_add_up(self.cells[entries] + 1, self.counts[entries], len(self.n) + 1)[1:].tolist())
 
 

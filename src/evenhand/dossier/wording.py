@@ -102,7 +102,7 @@ def _identify(result: DossierResult, name: DossierName) -> Iterator[Block]:
 
 
 def _outcome_words(result: DossierResult) -> Iterator[tuple[str, str]]:
-    """Yield the words of the outcome column by meaning, each with its number of people."""
+    """Yield the values of the outcome column by meaning, each with its number of people."""
     words = result.outcome_words
     if words is None:
         return

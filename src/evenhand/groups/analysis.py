@@ -110,7 +110,7 @@ def measure_recorded_decisions(
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: An attribute is a real number, or a setting needs single people but the people are counted.
+        OptionError: An attribute is a real number, or a setting requires individual people but the people are counted.
         SchemaError: There is no attribute with a given name.
     """
     started = time.perf_counter()
@@ -223,7 +223,7 @@ class _Decisions:
         scores: Scores of the favourable label; None without scores.
         why_no_scores: Reason if there are no scores.
         risks: Original scores if low ones are good.
-        counts: Number of people in each cell; None for single people.
+        counts: Number of people in each cell; None for individual people.
         weights: Sample weights.
         applied_thresholds: Thresholds that were applied to the scores.
     """
@@ -314,7 +314,7 @@ class _Decisions:
 
 
 def _check_counted(**settings: bool) -> None:
-    """Check that no setting needs single people.
+    """Check that no setting requires individual people.
 
     Raises:
         OptionError: A setting is used.

@@ -24,10 +24,10 @@ def _optional(default: Any) -> Any:
 
 
 class Group(ResultPart):
-    """People with the same values of some protected attributes.
+    """People with the same values of one or more protected attributes.
 
     Attributes:
-        values: Value of each attribute in the words of the data, such as ``{"sex": "Female"}``.
+        values: Value of each attribute as spelled in the data, such as ``{"sex": "Female"}``.
         size: Number of people.
         effective_size: Kish's effective size; None without weights.
         small: Whether the (effective) size is below the minimum for gaps.
@@ -43,7 +43,7 @@ class Group(ResultPart):
         rates: Label -> rate of this label against the rest, by name: ``label_share``; with true labels
             ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``.
         at_least: Grade -> share given this or a higher grade. The lowest grade is omitted.
-        confusion: Number of people by true label (rows) and given label (columns), in the order of
+        confusion: Number of people by true label (rows) and assigned label (columns), in the order of
             ``LabelMetrics.labels``. Only for groups by one attribute, with true labels.
     """
 
@@ -115,7 +115,7 @@ class Gap(ResultPart):
     largest_at: str = _optional("")
 
     def without_counts(self, groups: Collection[str]) -> Self:
-        """Remove the denominators of some groups, unless they count all people of the group."""
+        """Remove the denominators of the given groups, unless they count all people of the group."""
         if self.metric not in METRICS or METRICS[self.metric].denominator == "people":
             return self
         kept = {label: n for label, n in self.not_assessable.items() if label not in groups}

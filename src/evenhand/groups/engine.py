@@ -69,7 +69,7 @@ class Sample(ABC):
         """Return the number of entries."""
 
     def size(self, entries: Booleans) -> int:
-        """Count the people in some entries."""
+        """Count the people in the selected entries."""
         return int(entries.sum())
 
     @abstractmethod
@@ -125,7 +125,7 @@ def describe_groups(counts: GroupCounts, values: Sequence[dict[str, str]], confi
 
 
 def break_down(sample: Sample, config: GroupConfig) -> tuple[Breakdown, ...]:
-    """Break a sample down by each attribute, and by all together.
+    """Break a sample down by each attribute, and by all of them jointly.
 
     Raises:
         OptionError: A reference is not a group.

@@ -56,7 +56,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def limits(self, groups: Integers, confidence: float) -> Limits:
-        """Compute the values and limits of some groups with n > 0. Groups without an interval have NaN limits."""
+        """Compute the values and limits of the given groups with n > 0. Groups without an interval have NaN limits."""
 
     def comparable(self, min_size: int) -> Booleans:
         """Return a mask of the groups that are large enough for a comparison."""

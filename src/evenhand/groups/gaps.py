@@ -44,7 +44,7 @@ class GroupComparison(NamedTuple):
         return "" if self.reference is None else self.labels[self.reference]
 
     def count(self, groups: int) -> int:
-        """Return the number of comparisons between some groups, at least 1."""
+        """Return the number of comparisons between the given number of groups, at least 1."""
         return max(1, groups - 1 if self.reference is not None else count_pairs(max(groups, 2)))
 
     def left_out(self, n: Floats | Integers, compared: Integers) -> dict[str, int]:

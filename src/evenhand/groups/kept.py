@@ -1,4 +1,4 @@
-"""Decisions of single people, kept in a result so that it can be paired with another result about the same people."""
+"""Decisions about individuals, kept in a result so that it can be paired with another result about the same people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenhand.stats.paired import PairedCells
 class KeptDecisions(ResultPart):
     """Decisions by cell: people of the same groups and the same true label, in the order of the data.
 
-    A cell has no attributes of single people: the i-th bit, or number, is the decision about its i-th person.
+    A cell has no attributes of individuals: the i-th bit, or number, is the decision about its i-th person.
 
     Attributes:
         attributes: Protected attributes that define the cells.

@@ -133,11 +133,11 @@ def size_groups(labels: LabelMetrics) -> GroupMetrics:
 
 @dataclass(frozen=True)
 class LabelSample(Sample):
-    """Decided and true labels of people.
+    """Assigned and true labels of people.
 
     Attributes:
         memberships: Groups by each protected attribute.
-        decided: Positions of the decided labels in ``names``, shape (n,).
+        decided: Positions of the assigned labels in ``names``, shape (n,).
         truth: Positions of the true labels, -1 if unknown, shape (n,); None without true labels.
         names: Labels; grades in their order, worst first.
         ordered: Whether the labels are grades.
@@ -178,14 +178,14 @@ class LabelTables:
 
     Attributes:
         names: Labels; grades in their order, worst first.
-        given: Number of people by decided label, shape (groups, labels).
-        confused: Number of people by true and decided label, shape (groups, labels, labels); None without true labels.
+        given: Number of people by assigned label, shape (groups, labels).
+        confused: Number of people by true and assigned label, shape (groups, labels, labels); None without true labels.
         ordered: Whether the labels are grades.
         seed: Random seed of bootstraps.
         size: Number of people in each group.
         labelled: Number of people with a true label in each group.
         rates: Rates of each label against the rest.
-        cuts: Share given at least a grade, by grade.
+        cuts: Share of people with at least each grade.
     """
 
     def __init__(

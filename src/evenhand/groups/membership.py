@@ -17,7 +17,7 @@ from evenhand.schema.people import People
 from evenhand.schema.table import CodedColumn, is_missing
 
 MOST_NUMBERS = 10
-"""Maximum number of values of an integer attribute that are groups of their own. More values are cut into ranges."""
+"""Maximum number of values of an integer attribute that each form a group. More values are cut into ranges."""
 
 RANGES = 5
 """Maximum number of ranges."""
@@ -37,7 +37,7 @@ class Membership:
         name: Name of the attribute.
         codes: Group of each person as a position in ``labels``, shape (n,).
         labels: Names of the groups in the order of the attribute. Groups may be empty.
-        unknown: Whether the last label stands for unknown values, which are no group.
+        unknown: Whether the last label stands for unknown values, which do not form a group.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Partition:
 
 
 def list_subsets(memberships: Sequence[Membership]) -> list[Sequence[Membership]]:
-    """List each attribute alone and, if there are several, all together."""
+    """List each attribute alone and, if there are several, all of them jointly."""
     single: list[Sequence[Membership]] = [[part] for part in memberships]
     return single if len(memberships) < 2 else [*single, memberships]
 
@@ -124,7 +124,7 @@ def number_combinations(columns: Sequence[tuple[Integers, int]]) -> tuple[Intege
 
 
 def group_people(people: People, names: Sequence[str]) -> tuple[Membership, ...]:
-    """Compute the groups of people by each of some attributes.
+    """Compute the groups of people by each of the given attributes.
 
     Raises:
         OptionError: No attribute is given, or one is a real number.

@@ -80,7 +80,7 @@ class LabelMetrics(Result):
         ordered: Whether the labels are grades.
         min_group_size: Minimum denominator of a compared metric.
         overall: All people together.
-        breakdowns: Groups by each protected attribute and, if there are several, by all together.
+        breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
     """
 
     chart = "groups.plot_labels"
@@ -129,14 +129,14 @@ class GroupMetrics(Result):
         min_group_size: Minimum denominator of a compared metric.
         overall: Metrics of all people, as in ``Group``, and ``auc`` if there are scores and true labels.
         label_coverage: Number of people with a true label by decision. None if all or none have one.
-        breakdowns: Groups by each protected attribute and, if there are several, by all together.
+        breakdowns: Groups by each protected attribute and, if there are several, by all of them jointly.
         calibration: Calibration by group of each single attribute; empty without scores or true labels. For numbers,
             the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
         kept: Decisions and scores of all people, for comparison with another audit. None unless requested.
         decided_by: Thresholds that were applied to the scores; None if decisions were recorded or predicted.
         low_is_good: Whether low scores are favourable. If so, ``mean_score`` and calibration use 1 minus the score.
-        thresholds: Curves over the threshold. None unless requested, or without scores.
+        thresholds: Metrics as functions of the threshold. None unless requested, or without scores.
         threshold_rates: Rates of the groups at about a hundred thresholds, without intervals. None without scores.
         outcome: Numeric decisions; None for labels.
         proxies: Rates of groups whose membership is known only as a probability, such as race inferred from name and

@@ -1,4 +1,4 @@
-"""Accuracy, selection rates and gaps as curves over the threshold of the score, with simultaneous bands."""
+"""Accuracy, selection rates and gaps as functions of the score threshold, with simultaneous bands."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Curve(ResultPart):
 
 
 class ThresholdCurves(ResultPart):
-    """Curves over the threshold.
+    """Metrics as functions of the threshold.
 
     Attributes:
         thresholds: Thresholds in ascending order. People are selected if their score is at least the threshold, or at
@@ -116,7 +116,7 @@ class ScoredPeople(NamedTuple):
 
     @property
     def sign(self) -> Literal[1, -1]:
-        """Sign of the scores such that people are selected from a threshold on."""
+        """Sign of the scores such that people are selected at or above a threshold."""
         return -1 if self.low_is_good else 1
 
 

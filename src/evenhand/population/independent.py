@@ -89,7 +89,7 @@ class Marginal:
         return Marginal(attribute, normalize_masses(self.attribute, masses), breaks, listed)
 
     def values_of(self, cells: Integers) -> Floats:
-        """Return the values of some cells of a finite attribute."""
+        """Return the values of the given cells of a finite attribute."""
         return np.asarray(self.attribute.first + cells if self.listed is None else self.listed[cells], dtype=np.float64)
 
     def held_values(self) -> Floats:
@@ -97,7 +97,7 @@ class Marginal:
         return self.values_of(np.flatnonzero(self.masses > 0))
 
     def masses_of(self, entries: Floats) -> Floats:
-        """Return the masses of some values of a finite attribute."""
+        """Return the masses of the given values of a finite attribute."""
         cells = self.cells_of(entries)
         if self.listed is None:
             return np.asarray(self.masses[cells])

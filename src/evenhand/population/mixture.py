@@ -228,7 +228,7 @@ def uniform_mixture(schema: Schema, protected: Sequence[str] | None = None) -> M
 
 
 def _list_possible(schema: Schema, columns: tuple[int, ...]) -> JointDistribution:
-    """List the joint values of some attributes that obey the rules, with equal masses."""
+    """List the joint values of the given attributes that obey the rules, with equal masses."""
     attributes = [schema.attributes[i] for i in columns]
     names = ", ".join(attribute.name for attribute in attributes)
     sizes = [attribute.size for attribute in attributes]

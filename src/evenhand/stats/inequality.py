@@ -41,7 +41,7 @@ def decision_inequality(counts: ArrayLike, n: int, alpha: float, confidence: flo
     size = adjusted.sum()
     p = adjusted / size
     centre = generalized_entropy(p, alpha)
-    # Influence of a person: the own term minus the index, plus the effect of the own benefit on the mean.
+    # Influence of a person: the person's term minus the index, plus the effect of the person's benefit on the mean.
     share = BENEFITS / float(p @ BENEFITS)
     slope = share * np.log(np.where(share > 0, share, 1.0)) + share if alpha == 1 else share**alpha / (alpha - 1)
     influence = _entropy_terms(share, alpha) - centre - (share - 1) * float(p @ slope)

@@ -37,7 +37,7 @@ class MetricSpec:
         name: Name in results and conditions.
         title: Name in a sentence.
         family: Kind of the metric.
-        unit: ``percent`` of people, ``decimal``, or ``target``: the unit of the decided number.
+        unit: ``percent`` of people, ``decimal``, or ``target``: the unit of the numeric decision.
         worse: Direction in which the metric gets worse. Empty if neither direction is worse.
         comparison: Compared quantity of a gap, in words.
         compares: Metric of the groups that a gap compares.
@@ -153,7 +153,7 @@ _SPECS = (
     _gap("false_discovery_difference", "false discovery rate", "false_discovery_rate"),
     _gap("false_omission_difference", "false omission rate", "false_omission_rate"),
     _gap("calibration_difference", "calibration error", "calibration_gap"),
-    # Decided numbers, and gaps between groups; a residual is the decided number minus the true one
+    # Numeric decisions, and gaps between groups; a residual is the decided number minus the true one
     MetricSpec("mean", "mean", "number", "target"),
     MetricSpec("quantile_10", "10 % quantile", "number", "target"),
     MetricSpec("median", "median", "number", "target"),
@@ -201,7 +201,7 @@ _SPECS = (
     ),
     MetricSpec("label_precision", "precision", "label rate", denominator="people given the label, with a true label"),
     MetricSpec("at_least", "share given at least a grade", "grade share"),
-    # All labels; those from ``too_low`` on are of labels in an order
+    # All labels; the metrics from ``too_low`` onwards are for ordered labels
     MetricSpec("label_accuracy", "accuracy (given the true label)", "label", worse="lower", denominator=LABELLED),
     MetricSpec("macro_recall", "macro recall", "label", worse="lower", denominator=LABELLED),
     MetricSpec("too_low", "graded too low", "label", denominator=LABELLED),
@@ -301,7 +301,7 @@ _SPECS = (
         comparison="highest minus lowest share of pairs in order",
         family="ranking gap",
     ),
-    # Groups that are known by probability only
+    # Groups whose membership is known only as a probability
     *(
         MetricSpec(f"{kind}_{metric}_difference", f"{kind} {title} difference", "proxy", "decimal", "higher")
         for metric, title in (
@@ -332,12 +332,12 @@ METRICS = {spec.name: spec for spec in _SPECS}
 
 
 def names_of(*families: Family) -> tuple[str, ...]:
-    """Return the names of the metrics of some families."""
+    """Return the names of the metrics of the given families."""
     return tuple(name for name, spec in METRICS.items() if spec.family in families)
 
 
 def titles_of(*families: Family) -> dict[str, str]:
-    """Return the titles of the metrics of some families, with what is compared, by name."""
+    """Return the titles of the metrics of the given families, with the compared quantity, by name."""
     return {name: METRICS[name].heading for name in names_of(*families)}
 
 

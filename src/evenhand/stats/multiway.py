@@ -133,7 +133,7 @@ def multiway_mean(values: Floats, families: Sequence[Sequence[Integers]], reach:
 
     Args:
         values: Finite values between ``-reach`` and ``reach``, shape (n,).
-        families: Kinds of clusters by family. Each kind is the cluster of every observation, shape (n,).
+        families: Kinds of clusters by family. Each kind is an array of cluster codes, shape (n,).
         reach: Largest absolute value.
     """
     mean = float(values.mean())

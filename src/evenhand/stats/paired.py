@@ -210,7 +210,7 @@ class Contrast(Protocol):
     """Function that computes intervals for changes of a number defined on pairs of groups, such as their difference."""
 
     def __call__(self, old: Integers | None, new: Integers | None, level: float, /) -> Interval:
-        """Compute intervals for the new numbers of some pairs minus the old numbers of others.
+        """Compute intervals for the new numbers of the pairs ``new`` minus the old numbers of the pairs ``old``.
 
         Args:
             old, new: Positions of pairs, which broadcast. If ``new`` is None, intervals are for the old numbers, and if

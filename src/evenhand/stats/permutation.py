@@ -22,7 +22,7 @@ TIED = 1e-5
 """Relative difference below which a maximum and a gap are equal. Sums in single precision differ by less."""
 
 NUMPY_LIMIT = 10**9
-"""Number of people from which on NumPy cannot draw from the multivariate hypergeometric distribution."""
+"""Minimum number of people for which NumPy cannot draw from the multivariate hypergeometric distribution."""
 
 
 def permute_counts(cell_sizes: ArrayLike, successes: int, permutations: int, rng: np.random.Generator) -> Integers:

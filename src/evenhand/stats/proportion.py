@@ -68,7 +68,7 @@ def observed_rate(
     Args:
         k, n: Successes and trials.
         confidence: Confidence level.
-        if_empty: Reason of the unknown rate if n is 0.
+        if_empty: Reason why the rate is unknown if n is 0.
     """
     return observed_rates([k], [n], confidence, if_empty=if_empty)[0]
 
@@ -95,7 +95,7 @@ def estimated_rate(
         k, n: Successes and trials.
         population: Name of the population.
         confidence: Confidence level.
-        if_empty: Reason of the unknown rate if n is 0.
+        if_empty: Reason why the rate is unknown if n is 0.
     """
     low, high = clopper_pearson(k, n, confidence)
     if n == 0:

@@ -75,7 +75,7 @@ def measure_rankings(
 ) -> RankingResult:
     """Audit rankings by group: selection at k, attention, order of pairs, and prefixes.
 
-    With ``MANY_LISTS`` lists or more, numbers have intervals for lists like these; candidates of the same list may be
+    With ``MANY_LISTS`` lists or more, numbers have intervals for similar lists; candidates of the same list may be
     dependent. With fewer lists, numbers are compared with random permutations of the groups.
 
     Args:
@@ -162,7 +162,7 @@ def _build_breakdown(
     config: RankingConfig,
     rng: np.random.Generator,
 ) -> tuple[RankingBreakdown, int]:
-    """Measure the groups by some attributes, and return the number of permutations."""
+    """Measure the groups by the given attributes, and return the number of permutations."""
     partition = Partition.of(memberships)
     codes, groups = np.full(len(partition.known), -1), len(partition.values)
     codes[partition.known] = partition.codes

@@ -75,7 +75,7 @@ class Measured(NamedTuple):
 
 
 def measure_lists(ranked: RankedLists, compared: Integers, inference: Inference, rng: np.random.Generator) -> Measured:
-    """Measure the groups of some lists.
+    """Compute the metrics of the groups over the given lists.
 
     Args:
         ranked: Lists.
@@ -108,7 +108,7 @@ class _Measurement:
         return sums
 
     def width(self, measure: str) -> int:
-        """Return the number of numbers that a measure has for each group."""
+        """Return the number of values that a measure has for each group."""
         return len(self.ranked.at) if measure == SELECTION else 1
 
     def columns(self, measure: str, values: Floats) -> Integers:
@@ -122,7 +122,7 @@ class _Measurement:
     # Many lists are a sample of lists.
 
     def with_intervals(self, rng: np.random.Generator) -> Measured:
-        """Measure with intervals for lists like these."""
+        """Measure with intervals for similar lists."""
         ranked = self.ranked
         above = self.flatten(ranked.numerators(ranked.codes) | ranked.relevance_numerators(ranked.codes))
         below = self.flatten(ranked.denominators() | ranked.relevance_denominators())
@@ -251,7 +251,7 @@ class _Measurement:
         shuffle: Callable[[], Integers],
         draws: int,
     ) -> Measured:
-        """Measure some sums, and their range under permutation of the groups, which keeps the denominators."""
+        """Compute ratios and their range under permutation of the groups, which leaves the denominators unchanged."""
         below, confidence = self.flatten(denominators), self.ranked.config.confidence
 
         def divide(codes: Integers) -> dict[str, Floats]:

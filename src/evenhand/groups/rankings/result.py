@@ -31,7 +31,7 @@ class RankedNumber(ResultPart):
     Attributes:
         value: The number; None if it is unknown.
         reason: Reason why it is unknown.
-        low, high: Interval for lists like these; None with few lists.
+        low, high: Interval for similar lists; None with few lists.
         even: With few lists, the mean over orders that ignore the groups.
         even_low, even_high: Range of such orders. For a gap, one end is the absence of a gap.
         p: p-value: share of such orders with a number at least as far from the mean.
@@ -72,7 +72,7 @@ class RankedGroup(ResultPart):
     """Candidates of one group.
 
     Attributes:
-        values: Value of each attribute in the words of the data.
+        values: Value of each attribute as spelled in the data.
         size: Number of candidates in the compared lists.
         lists: Number of these lists with a candidate of the group.
         small: Whether the group is too small for gaps.
@@ -177,7 +177,7 @@ class RankingBreakdown(ResultPart):
     not_tested: str = ""
 
     def gap(self, name: str, at: int | None = None) -> RankingGap | None:
-        """Return the gap with this name and k, without k that of the first k; None if there is none."""
+        """Return the gap with this name and k, or the gap of the first k if ``at`` is None; None if there is none."""
         return next((gap for gap in self.gaps if gap.name == name and at in (None, gap.at)), None)
 
 
@@ -200,7 +200,7 @@ class RankingResult(Result):
         confidence: Confidence level of intervals and ranges.
         min_group_size: Minimum number of candidates of a compared group.
         draws: Number of permutations for few lists.
-        breakdowns: Groups by each protected attribute, then by all together.
+        breakdowns: Groups by each protected attribute, then by all of them jointly.
     """
 
     chart = "rankings.plot_rankings"

@@ -77,7 +77,7 @@ def number_answers(result: GroupMetrics) -> list[Metric]:
 
 
 def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
-    """Yield the numbers of all people, then a drawing, gaps and numbers by each attribute, and calibration."""
+    """Yield the numbers of all people, then a figure, gaps and numbers by each attribute, and calibration."""
     outcome, levels, suffix = _outcome(result), confidence_levels(result), _suffix(result)
     yield overall_table(result.overall, suffix, levels, result.label_caution)
     for breakdown in result.breakdowns:

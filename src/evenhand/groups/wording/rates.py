@@ -57,7 +57,7 @@ NOUNS = {"female": "women", "woman": "women", "f": "women", "male": "men", "man"
 """Nouns for groups by sex or gender."""
 
 DRAWN = 40
-"""Maximum number of groups in a drawing."""
+"""Maximum number of groups in a figure."""
 
 DOTS = "Dots: the rate, with its interval."
 BASE_RATES = " Short upright lines: the base rate, the share whose true label is favourable."
@@ -159,7 +159,7 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
 
 
 def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int = 2) -> Iterator[Block]:
-    """Yield the drawing, the gaps and all metrics by some attributes."""
+    """Yield the figure, the gaps and all metrics by the given attributes."""
     by, levels, weighted = join_names(breakdown.by), confidence_levels(result), weighted_by(result)
     yield Heading(f"By {by}", level, detail=True)
     if breakdown.unknown:

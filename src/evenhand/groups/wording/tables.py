@@ -219,7 +219,7 @@ def group_table(
 
     Args:
         caption: Caption.
-        breakdown: Groups, which are the rows.
+        breakdown: Groups, one per row.
         columns: Title -> function that formats the number of a group.
         too_few: Description of a small group.
         weighted: Whether effective sizes are shown.
@@ -309,7 +309,7 @@ def unknown_answer(name: str, gap: Gap | None, breakdown: Breakdown, min_size: i
 def gap_answer(
     name: str, gap: Gap | None, breakdown: Breakdown, notes: Sequence[str], next_step: str, min_size: int
 ) -> Metric:
-    """Build the answer for the main gap by some attributes."""
+    """Build the answer for the main gap by the given attributes."""
     if gap is None or isinstance(gap.value, Unknown):
         return unknown_answer(name, gap, breakdown, min_size)
     parts = (*notes, describe_not_assessable(gap))

@@ -117,7 +117,7 @@ def _choose_rows(curves: ThresholdCurves, rows: int) -> list[int]:
 
 
 def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
-    """Yield the curves: an explanation, a drawing for each protected attribute, and all numbers."""
+    """Yield the curves: an explanation, a figure for each protected attribute, and all numbers."""
     count = len(curves.thresholds)
     thresholds = f"These are all {count} distinct scores"
     if curves.different > count:
