@@ -1,4 +1,4 @@
-"""Read the outcome of a reply: a choice, a number, a place in a ranking, or the reason why it has none."""
+"""Read the outcome of a reply: a choice, a number, a position in a ranking, or the reason for a missing outcome."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def ask_sweeps(
     reason: StopReason = "sweeps" if max_sweeps == config.sweeps else "calls"
 
     def estimate() -> tuple[list[MultiwayMean | None], list[MultiwayMean]]:
-        """Estimate the current gaps, and repeat them as a list of estimates, empty if any gap is unknown."""
+        """Estimate the current gaps. The second list contains the same estimates, or is empty if any gap is unknown."""
         table = tabulate(sweeps, again, respondent.names, plan.cluster)
         gaps = [estimate_gap(table.pair(pair)) for pair in plan.comparisons]
         estimates = [gap for gap in gaps if gap is not None]

@@ -156,7 +156,7 @@ class CallBudget:
 
     @property
     def spent(self) -> ServiceUsage:
-        """Calls so far and their cost. Calls in flight count at their maximum."""
+        """Calls so far and their cost. Calls in flight are counted with their maximum usage."""
         with self._lock:
             unknown = self._uncounted()
             total = add_tokens(self._known, unknown)

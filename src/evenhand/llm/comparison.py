@@ -99,7 +99,7 @@ class LanguageModelComparison(Result):
         return sum(change.verdict == verdict for change in self.changes)
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the number of gaps that got better and worse."""
+        """Yield the number of gaps that decreased and that increased significantly."""
         for verdict in ("better", "worse"):
             yield ResultNumber("llm", verdict, "", float(self.count(verdict)))
 
@@ -140,8 +140,8 @@ def compare_language_models(
     Args:
         before, after: Models, as for ``audit_language_model``. Both files must name the same groups.
         people: Data, as for ``audit_language_model``.
-        config: Settings of both audits. Limits on calls and money apply to each audit. Both models answer the larger
-            of the two required numbers of sweeps. ``goal`` and ``findings`` are ignored.
+        config: Settings of both audits. Limits on calls and money apply to each audit. If the models require different
+            numbers of sweeps, the larger number is used for both. ``goal`` and ``findings`` are ignored.
         answers: File that stores the answers of both models.
         data_name: Name of the data.
         progress: Called with the current step and the completed share, from 0 to 1.

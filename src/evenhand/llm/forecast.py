@@ -44,8 +44,8 @@ class LanguageModelForecast(LanguageModelResult):
         sweep_calls: Calls of all planned sweeps.
         noise_calls: Calls to repeat the first sweep.
         finding_calls: Calls to confirm findings.
-        tokens_in, tokens_out: Tokens of all calls: an estimate of those read, and the maximum of those written. None if
-            the file sets no limit.
+        tokens_in, tokens_out: Estimated input tokens and maximum output tokens of all calls. None if the file sets no
+            limit.
         money: Cost of these tokens. None if the file gives no prices.
         limit: Maximum cost, which is never exceeded. None without a limit.
         sweeps: Forecasts for some of the sweeps.

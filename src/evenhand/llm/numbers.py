@@ -200,7 +200,7 @@ class AuditNumbers:
         )
 
     def _bounds(self, kinds: tuple[int, ...]) -> Iterator[str]:
-        """Yield the worst-case bounds of each gap if the answers of some kinds are unknown."""
+        """Yield the worst-case bounds of each gap, with answers of the given kinds treated as unknown."""
         value, kind = self.answers.table.value, self.answers.table.kind
         for pair in map(list, self.plan.comparisons):
             unknown = np.isin(kind[:, pair], kinds)

@@ -78,7 +78,7 @@ def imply_pairs(columns: CodedColumns, pairs: ForbiddenPairs) -> list[Proposal]:
     """Convert forbidden pairs of values to a minimal set of implications.
 
     Values with the same forbidden values are combined. Of the two directions, the one with fewer implications
-    is used. Ties are broken by more conclusions with ``==``, then by a shorter text.
+    is used. Ties are resolved in favour of more conclusions with ``==``, then of the shorter text.
     """
     reverse = ForbiddenPairs(pairs.columns[::-1], pairs.forbidden.T, pairs.seen.T, pairs.expected.T)
 
@@ -218,7 +218,7 @@ def find_links(columns: CodedColumns, protected: Sequence[int], pairs: Sequence[
 
 
 def _match_values(columns: CodedColumns, group: int, moved: int, forbidden: Booleans) -> Proposal | None:
-    """Match the values of an attribute that moves with a protected one; None if there is no match."""
+    """Match the values of an attribute that changes with a protected one; None if there is no match."""
     from scipy.optimize import linear_sum_assignment
 
     common = int(np.bincount(columns.codes[columns.codes[:, group] >= 0, group]).argmax())
@@ -378,7 +378,7 @@ def find_forbidden(columns: CodedColumns, determined: frozenset[frozenset[int]])
 
 
 def _count_all(columns: CodedColumns, determined: frozenset[frozenset[int]]) -> Iterator[ForbiddenPairs]:
-    """Yield the counts of each pair of categorical attributes, without forbidden pairs."""
+    """Yield the counts of each pair of categorical attributes, with no pair of values marked as forbidden yet."""
     discrete = [column for column, attribute in enumerate(columns.attributes) if attribute.is_discrete]
     for pair in combinations(discrete, 2):
         if frozenset(pair) not in determined:

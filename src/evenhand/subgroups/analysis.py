@@ -48,7 +48,7 @@ def find_subgroups(
         config: Settings.
         weights: Weight of each person. If None, all count equally.
         noise: Whether the answers of the model vary, if known. If None, some people are queried twice.
-        progress: Called with the current step and the share done, 0 to 1.
+        progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``SubgroupConfig``, which override those of ``config``.
 
     Returns:
@@ -72,7 +72,7 @@ def find_subgroups(
     counted_scorer: Scorer | None = None
 
     def prepare_scorer() -> Scorer:
-        """Check whether the answers vary, which needs queries, and count all queries."""
+        """Check by queries whether the answers vary, and wrap the model so that all queries are counted."""
         nonlocal noise, counted_scorer
         if noise is None:
             shuffled = complete.individuals[np.random.default_rng(config.seed).permutation(len(complete))]
@@ -122,9 +122,9 @@ def find_subgroups_of_decisions(
     """Search for subgroups that recorded decisions treat differently.
 
     Args:
-        decisions: Decisions, and the people they are about.
+        decisions: People, with the recorded decision about each.
         config: Settings. By default, subgroups are described by all attributes.
-        progress: Called with the current step and the share done, 0 to 1.
+        progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``SubgroupConfig``, which override those of ``config``.
 
     Raises:
@@ -167,10 +167,10 @@ def find_number_subgroups(
 
     Args:
         regressor: Model, queried once about all people.
-        people: People that the model decides about, with the true numbers if errors are compared.
+        people: People that the model decides about, with the true values if errors are compared.
         config: Settings.
         weights: Weight of each person. If None, all count equally.
-        progress: Called with the current step and the share done, 0 to 1.
+        progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``NumberSubgroupConfig``, which override those of ``config``.
 
     Returns:
@@ -179,7 +179,7 @@ def find_number_subgroups(
 
     Raises:
         EvenhandError: The options are invalid, or the model cannot be queried.
-        DataError: Errors are compared, and the people have no true numbers.
+        DataError: Errors are compared, but the people have no true values.
     """
     config = NumberSubgroupConfig.of(config, settings)
     ledger = find_ledger(regressor) or QuestionLedger()
@@ -205,14 +205,14 @@ def find_subgroups_of_numbers(
     """Search for subgroups whose recorded numbers differ from those of the rest.
 
     Args:
-        numbers: Numbers, and the people they are about.
+        numbers: People, with the recorded number of each.
         config: Settings. By default, subgroups are described by all attributes.
-        progress: Called with the current step and the share done, 0 to 1.
+        progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``NumberSubgroupConfig``, which override those of ``config``.
 
     Raises:
         OptionError: The settings are invalid.
-        DataError: Errors are compared, and the true numbers are not known.
+        DataError: Errors are compared, but the true values are unknown.
     """
     config = NumberSubgroupConfig.of(config, settings)
     if config.attributes is None:

@@ -62,7 +62,7 @@ class CandidateFamily:
         return len(self.candidates) + len(self.queries)
 
     def inside(self, where: slice) -> Booleans:
-        """Determine which occupied cells some of the rule sets contain, shape (rule sets, cells)."""
+        """Determine which occupied cells a slice of the rule sets contains, shape (rule sets, cells)."""
         number = len(self.candidates)
         own = cells_of_rule_sets(self.family, self.table.cells, self.candidates.chosen[where])
         return np.concatenate([own, self.queries[max(where.start - number, 0) : max(where.stop - number, 0)]])
@@ -217,7 +217,7 @@ def summarise_tests(
     exact_rows: Integers | None = None,
     stopped: str | None = None,
 ) -> CandidateStatistics:
-    """Compute intervals, and which gaps are significant.
+    """Compute the interval and the significance of each gap.
 
     Args:
         groups: Groups and those they are compared with.

@@ -16,7 +16,7 @@ from evenhand.subgroups.tabulate import CellTable, fingerprint_rule_sets, sum_ru
 
 @dataclass(frozen=True)
 class CandidateRuleSets:
-    """Rule sets, one per distinct group of people: its shortest description.
+    """Rule sets: the shortest description of each distinct group of people.
 
     Attributes:
         chosen: Row of each attribute's rules, 0 for none, shape (rule sets, attributes).

@@ -52,12 +52,13 @@ class AdjustedTests:
 
 
 def adjust_tests(z: Floats, control: Control, confidence: float, maxima: Floats) -> AdjustedTests:
-    """Correct a family of tests for their number.
+    """Correct a family of tests for multiple testing.
 
     Args:
         z: Standardised gap of each test.
         control: ``max-t`` bounds the probability that the largest |z| exceeds the critical value; ``BY`` bounds the
-            expected share of false findings and of intervals that miss; ``none`` corrects nothing.
+            expected share of false findings and of intervals that do not contain the true gap; ``none`` applies no
+            correction.
         confidence: 1 minus the controlled error.
         maxima: See ``AdjustedTests``.
     """

@@ -41,7 +41,7 @@ class AttributeCut:
 
     Attributes:
         attribute: Name of the attribute.
-        names: Descriptions of the cells. Values that do not occur have none.
+        names: Descriptions of the cells. Values that do not occur have no cell.
         edges: Ends of the cells of a numeric attribute, ascending: cell i contains e_i <= x < e_(i+1), and the last one
             also its upper end. None if cells are values.
         ordered: Whether rules are contiguous ranges of cells. Otherwise, they are subsets.
@@ -224,7 +224,7 @@ def _round_number(low: float, middle: float, high: float) -> float:
 
 
 def equal_width_ends(numbers: Floats, cells: int, integral: bool) -> Floats:
-    """Compute round ends at equal distances, as the published methods cut numbers.
+    """Compute equally spaced round ends, as in the published methods.
 
     The width is 1, 2 or 5 times a power of ten. A few integers each get their own cell.
     """

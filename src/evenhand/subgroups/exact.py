@@ -40,13 +40,13 @@ from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, tabulate_people
 
 LARGE = 1 << 16
-"""Size of the count cube above which families are searched depth first, which repays the compilation of its kernels."""
+"""Size of the count cube above which a depth-first search is worth the compilation of its kernels."""
 
 MOST = 1 << 20
 """Maximum size of the count cube for families that the depth-first search does not support."""
 
 DEFAULT_MARGIN = 0.05
-"""Default margin in spreads of the outcome."""
+"""Default margin, in units of the ``spread`` of the outcome."""
 
 STOPPED = {"time": "The time limit was reached", "user": "It was stopped"}
 
@@ -85,10 +85,10 @@ def search_exactly(
 
     Args:
         people: All people.
-        measure: Computes the outcomes. Called once, after the settings have been validated.
+        measure: Function that computes the outcomes. Called once, after the settings have been validated.
         config: Settings.
         weights: Weight of each person. If None, all count equally.
-        progress: Called with the current step and the share done.
+        progress: Called with the current step and the completed share.
         limit: Time limit.
 
     Raises:

@@ -87,9 +87,9 @@ def _take_in_turns(explained: Integers, explained_by: Integers, unexplained: lis
 # Which findings are listed at the top level, and which they explain.
 #
 # The clearest finding is listed first: the one with the largest standardised gap, so that a likelihood ratio favours it
-# over all others as the one group that is treated differently. It *explains* every finding of which nothing is left
-# once membership in it is known: people are divided into those inside and outside, and the finding is compared with the
-# rest among people on the same side (Mantel and Haenszel 1959). If that gap
+# over all others as the one group that is treated differently. It *explains* every finding whose gap disappears once
+# membership in it is accounted for: people are divided into those inside and outside, and the finding is compared with
+# the rest among people on the same side (Mantel and Haenszel 1959). If that gap
 #
 # - stays below the critical value that controls the whole search, or
 # - is smaller than the margin, so that it does not matter, or has the other sign,
@@ -120,7 +120,7 @@ def explain_findings(
 def _explain_in_turn(
     tested: CandidateFamily, statistics: CandidateStatistics, significant: Integers, margin: float, early: Booleans
 ) -> tuple[Integers, Integers]:
-    """Do the same, with the findings in ``early`` listed before all others."""
+    """Determine explanations like ``explain_findings``, with the findings in ``early`` listed before all others."""
     table, explained_by = tested.table, np.full(len(tested.candidates), -1, dtype=np.int64)
     inside = cells_of_rule_sets(tested.family, table.cells, tested.candidates.chosen[significant])
     direction = np.sign(statistics.gap[significant])

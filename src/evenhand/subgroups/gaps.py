@@ -5,10 +5,10 @@ the expected sum, in standard deviations under permutation. Both tails are resca
 rare outcomes in small groups differ (``evenhand.stats.score_difference``). The interval for a gap of rates is the score
 interval: at the critical z of the permutations it excludes 0 if and only if z exceeds the critical value, so that the
 adjusted p-value and the adjusted interval never contradict each other. The interval for a gap of means is the wider of
-Welch's interval at the same level and that of the permutations, which excludes 0 in the same way. Welch's
-interval alone has too little coverage in small groups of skewed numbers, whose spread is small if their mean is low,
-and the permutations alone if spreads differ. So a finding needs both, and Welch's ends are moved towards the long
-tail.
+Welch's interval at the same level and that of the permutations, which excludes 0 in the same way. Welch's interval
+alone has insufficient coverage in small groups with skewed values, whose standard deviation tends to be small when
+their mean is low. The permutation interval alone has insufficient coverage if the variances differ. A finding therefore
+requires both, and the ends of Welch's interval are moved towards the long tail.
 """
 
 from __future__ import annotations
@@ -286,13 +286,13 @@ def _sample_sides(groups: StratifiedGroups) -> list[tuple[Floats, Floats, Floats
 
 
 def _skewness_shift(groups: StratifiedGroups, reach: float, skewness: Floats) -> Floats:
-    """Compute the distance by which the ends of Welch's interval are too low for skewed numbers, shape (groups,).
+    """Compute the distance by which the ends of Welch's interval are too low for skewed values, shape (groups,).
 
-    The mean of a few skewed numbers is low if their spread happens to be small. By the Cornish-Fisher expansion of a
-    studentised mean, the quantile at z lies ``g (2 z^2 + 1) / 6 + 5 g^2 z (4 z^2 - 1) / 72`` further towards the long
-    tail, where g is the skewness of the estimated gap (Hall, "The Bootstrap and Edgeworth Expansion", 1992, section
-    2.6; the kurtosis term, which shortens it, is omitted). The skewness of single numbers is that of all
-    people, because a small sample underestimates its own.
+    The mean of a few skewed values is low if their standard deviation happens to be small. By the Cornish-Fisher
+    expansion of a studentised mean, the quantile at z lies ``g (2 z^2 + 1) / 6 + 5 g^2 z (4 z^2 - 1) / 72`` further
+    towards the long tail, where g is the skewness of the estimated gap (Hall, "The Bootstrap and Edgeworth Expansion",
+    1992, section 2.6; the kurtosis term, which shortens it, is omitted). The skewness of individual values is computed
+    over all people, because a small sample underestimates it.
     """
     (_, variance, n), (_, rest_variance, m) = _sample_sides(groups)
     weights = groups.weights

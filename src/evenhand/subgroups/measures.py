@@ -89,10 +89,10 @@ def _label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> Mea
 def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
     """Compute the outcomes of numbers: standardised, so that sums lose no digits, or whether each is above the level.
 
-    Residuals and errors are those of people whose true number is known.
+    Residuals and errors are computed for people whose true value is known.
 
     Raises:
-        OptionError: No true number is known.
+        OptionError: No true value is known.
     """
     target, rows, values = people.schema.target, np.arange(len(decided)), decided
     better = -1 if target.favourable == "lower" or config.measure == "absolute-error" else 1
@@ -103,7 +103,7 @@ def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfi
         values = decided[rows] - people.numbers[rows]
         values = values if config.measure == "residual" else np.abs(values)
     center, deviation = float(values.mean()), float(values.std())
-    # Equal numbers may differ by rounding alone, which is not a spread.
+    # Equal numbers may differ by rounding errors, which are not variation.
     constant = not deviation > 1e-12 * max(abs(center), 1e-300)
     spread = 1.0 if constant else deviation
     number = MeasuredNumber(

@@ -282,14 +282,14 @@ class SubgroupResult(Result):
         return describe_rules(rules, {cells.name: cells.cells for cells in self.attributes})
 
     def tree(self) -> dict[int | None, list[int]]:
-        """Return the positions of findings by the position of the finding that explains them, or None."""
+        """Map the position of each finding to those it explains; None maps to the unexplained findings."""
         tree: dict[int | None, list[int]] = {}
         for position, finding in enumerate(self.findings):
             tree.setdefault(finding.under, []).append(position)
         return tree
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the gap of the subgroup that is most certainly worse off, then all significant gaps."""
+        """Yield the gap of the worst subgroup, then all significant gaps."""
         yield ResultNumber("worst_subgroup_gap", "", "", self._worst_gap())
         name = "mean_score" if self.measure == "score" else "subgroup_gap"
         for finding in self.findings:
@@ -332,7 +332,7 @@ def _build_frame(findings: Sequence[Finding]) -> pd.DataFrame:
 
 
 class SwapEffect(Finding):
-    """Effect of naming a group instead of the others in the same texts, which only the model causes.
+    """Effect of naming a group instead of the others in the same texts, caused by the model alone.
 
     The fields are those of a finding: ``size`` counts texts, each with the words of this group (``rate``) and of every
     other group (``rest`` answers, whose average over texts is ``rest_rate``); ``gap`` is the mean difference within a
@@ -352,7 +352,7 @@ class TextSubgroupResult(SubgroupResult):
 
     Attributes:
         classes, favourable: Labels, and the one whose rate or score is compared.
-        compared: Texts that the findings compare with: ``others`` of the same categories, or ``all`` others.
+        compared: Texts that the subgroups are compared with: ``others`` of the same categories, or ``all`` others.
         queries: Number of texts sent to the model.
         effects: Effects of swapping words, by group, ranked like ``findings``.
         effects_critical: Half width of the adjusted intervals of the effects in standard errors.

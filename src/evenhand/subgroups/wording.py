@@ -256,7 +256,7 @@ def added_rules(result: SubgroupResult, finding: Finding) -> str:
 
 
 def describe_tested(result: SubgroupResult) -> str:
-    """Describe the tested subgroups and the guarantee of the correction, after their number."""
+    """Describe the tested subgroups and the guarantee of the correction, in words that follow their number."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
     draws = "permutations" if result.weights is None else "multipliers of the weights"
@@ -269,7 +269,7 @@ def describe_tested(result: SubgroupResult) -> str:
 
 
 def describe_significant(result: SubgroupResult) -> str:
-    """Describe the significant subgroups, after their number."""
+    """Describe the significant subgroups, in words that follow their number."""
     if result.method != "exact":
         return "by that method's own rule; the notes say what it does not account for"
     own = sum(finding.under is None and finding.found for finding in result.findings)
@@ -297,8 +297,8 @@ def describe_unknown(result: SubgroupResult) -> str:
 def select_findings(result: SubgroupResult, max_findings: int | None = None) -> list[Finding]:
     """Select the first findings that no other explains, in their order.
 
-    If there are too many, subgroups worse off and better off each get at most half of the places, and the places that
-    the others do not need.
+    If there are too many, subgroups worse off and better off each get at most half of the places, plus any that the
+    other kind leaves unused.
     """
     own = [finding for finding in result.findings if finding.under is None]
     if max_findings is None:
@@ -543,7 +543,7 @@ def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
     )
 
 
-# The worst subgroup as one answer of an audit.
+# The worst subgroup, as an answer in an audit.
 
 
 def worst_answer(result: SubgroupResult) -> Metric:

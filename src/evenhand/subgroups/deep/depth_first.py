@@ -51,7 +51,7 @@ StopReason: TypeAlias = Literal["done", "time", "user"]
 RANK_NOTHING = Ranking(math.inf, 0.0, math.inf)
 """Ranking before the critical value is known: nothing is significant or listed."""
 POLL_SECONDS = 0.1
-"""Seconds between reports of progress."""
+"""Seconds between progress reports."""
 PERMUTATION_SHARE = 0.85
 """Approximate share of the time that the first pass takes, with the permutations."""
 
@@ -129,7 +129,7 @@ def search_depth_first(
         table: People.
         outcomes: Observed and permuted outcomes.
         config: Settings.
-        progress: Called with the share done, 0 to 1.
+        progress: Called with the completed share, from 0 to 1.
     """
     progress = progress or (lambda _: None)
     progress(0.0)

@@ -1,9 +1,9 @@
-"""Compiled counting for the depth-first search: a small cube at a time, and all permutations of the outcome with it.
+"""Compiled counting for the depth-first search: one small cube at a time, for all permutations of the outcome.
 
-The rule sets over a few attributes are traversed like the digits of an odometer: the step on one attribute adds a slab
-of counts to those of its last rule (a range one bin longer) or starts again from zero, which gives the cube of the
-attributes after it. A rule set thus costs one addition per permutation, and one multiplication and one maximum for its
-standardised gap, which for a fixed size is linear in its count.
+The rule sets over a few attributes are traversed like the digits of an odometer. Each step on an attribute adds a slab
+of counts to the cube of the previous rule (such as the next bin of a range), subtracts a slab, or starts again from
+zero. The result is the cube of the attributes after it. A rule set thus costs one addition per permutation, and one
+multiplication and one maximum for its standardised gap, which for a fixed size is linear in its count.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def expected_counts(size, start, strata):
     """Compute the expectation of a group under permutation, from its sizes by stratum, ``size[start:]``.
 
     Returns:
-        Number of people inside and outside, mean of the amount, factors of an excess above and below it (0 without
-        variance), and divisor of the excess that gives the gap. See ``gaps.correct_tails``.
+        Number of people inside and outside, expected total, factors that standardise an excess above and a deficit
+        below it (0 without variance), and divisor that converts the excess to the gap. See ``gaps.correct_tails``.
     """
     # Amounts of people permuted within strata (sampling without replacement): a group with n of the N people of a
     # stratum has the mean n * mu, the variance n (N - n) / N * S^2, and a third moment that vanishes at n = N / 2.
@@ -276,7 +276,7 @@ def permute_rule_sets(walk, leaves, counts, best):
         walk: Traversal.
         leaves: Expectations, filled by ``observe_rule_sets``.
         counts: Work array, cells by LANES, flat, float32. The first cube is filled with permuted counts.
-        best: Maxima, changed in place.
+        best: Maxima, modified in place.
     """
     # Westfall and Young's max-t (1993): best[lane] is the largest |z| over all rule sets for one permutation of the
     # outcomes, and the adjusted p-value of a rule set is the share of permutations with best >= its |z|. Sizes do not

@@ -21,7 +21,7 @@ TopGroups: TypeAlias = NDArray[np.void]
 
 
 def empty_top(attributes: int, groups: int = 0) -> TopGroups:
-    """Allocate the fields of a number of groups."""
+    """Allocate an array of groups with all fields 0."""
     fields = [("score", "f8"), ("chosen", "i8", (attributes,)), ("length", "f8"), ("copies", "i8"), ("key", "u8")]
     return np.zeros(groups, dtype=fields)
 

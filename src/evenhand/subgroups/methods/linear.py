@@ -33,7 +33,7 @@ SHOWN = 4
 """Maximum number of terms of the score in the description of a finding."""
 
 LIGHT = 0.01
-"""Terms that move the score by less than this share of the heaviest are only counted."""
+"""Terms that change the score by less than this share of the largest change are counted but not listed."""
 
 
 def audit_linear(
@@ -167,7 +167,7 @@ class HalfSpace:
     weighted: float
 
     def words(self) -> str:
-        """Describe the terms that move the score most, scaled so that the first has weight 1."""
+        """Describe the terms that change the score most, scaled so that the first has weight 1."""
         effects = np.abs(self.weights) * self.spans
         order = np.argsort(-effects, kind="stable")
         largest = abs(self.weights[order[0]]) if len(order) else 0.0

@@ -56,7 +56,7 @@ def sensitive_names(people: People, config: SubgroupConfig) -> tuple[str, ...]:
 
 
 def build_result(people: People, config: SubgroupConfig, /, **fields: Any) -> SubgroupResult:
-    """Build the result of a published method, which corrects for nothing and has no minimum size."""
+    """Build the result of a published method, which has no correction for multiple testing and no minimum size."""
     shared = {name: getattr(config, name) for name in ("method", "measure", "confidence", "margin", "support", "seed")}
     defaults = {"control": "none", "critical": None, "min_size": 1, "people": len(people), "seconds": 0.0}
     return SubgroupResult(**shared | defaults | fields, table_reading=people.reading)
@@ -68,15 +68,15 @@ Draw: TypeAlias = Callable[[int, int, int, np.random.Generator], NDArray[Any]]
 """``draw(question, side, n, rng)``: n samples for one side of a question."""
 
 Ask: TypeAlias = Callable[[NDArray[Any]], Booleans]
-"""Which samples the model decides favourably."""
+"""Function that determines which samples the model decides favourably."""
 
 MIN_MORE = 32
-"""Minimum number of samples drawn if a question needs more. Samples after it has stopped are not used."""
+"""Minimum number of additional samples per draw. Samples drawn after the stopping point of a question are not used."""
 
 
 @dataclass(frozen=True)
 class SampledRates:
-    """Rates of each question when it stopped.
+    """Rates of each question at its stopping point.
 
     Attributes:
         n: Number of samples on each side, shape (questions,). 0 if the time limit came first.
@@ -114,7 +114,7 @@ def sampled_finding(
     words: str | None = None,
     versus: RuleSet | None = None,
 ) -> Finding:
-    """Build a finding from sampled rates, with the interval of the gap plus or minus the summed margins."""
+    """Build a finding from sampled rates; its interval is the gap plus or minus the summed margins."""
     gap = rates[0] - rates[1]
     low, high = max(gap - margin, -1.0), min(gap + margin, 1.0)
     return Finding(

@@ -1,4 +1,4 @@
-"""TestSGD as published: each rule set alone, on samples around the data, until a margin is small enough.
+"""TestSGD as published: each rule set is tested separately, on samples near the data, until its margin is small enough.
 
 Source: Zhang et al., "TestSGD: interpretable testing of neural networks against subtle group discrimination" (ACM TOSEM
 2023), algorithms 1 and 2 and section 4.3. The support threshold (5 %), the number of bins (10), the error margin (0.05)

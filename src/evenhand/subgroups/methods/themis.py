@@ -38,7 +38,7 @@ MARGIN = 0.01
 """Half width of its interval at which sampling stops (published default)."""
 
 MIN_SAMPLES = 512
-"""Samples of a combination before the first stop, as in the search for individuals. The publication stops after ten."""
+"""Number of samples of a combination before sampling may stop, as for individuals (ten in the publication)."""
 
 MOST_COMBINATIONS = 20_000
 """Maximum number of combinations, each of which takes up to 16,588 samples."""
@@ -47,7 +47,7 @@ MOST_COMBINATIONS = 20_000
 def search_themis(
     scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
 ) -> SubgroupResult:
-    """Compare every combination of values with the combination of the highest rate."""
+    """Compare every combination of values with the combination that has the highest rate."""
     check_options(
         config,
         "favourable",
@@ -79,7 +79,7 @@ def search_themis(
     finished = np.flatnonzero(sampled.n)
     if len(finished) < 2:
         raise LimitError("the time limit was reached before two combinations were sampled", hint="allow more time")
-    # People with a missing value have codes beyond the last cell, and are in no combination.
+    # People with a missing value have codes beyond the last cell and belong to no combination.
     complete = (codes < np.array(shape)).all(axis=1)
     sizes = np.bincount(np.ravel_multi_index(tuple(codes[complete].T), shape), minlength=len(combinations))
     rates = sampled.rates[:, 0]

@@ -50,7 +50,7 @@ def find_text_subgroups(
         clusters: Cluster of each text, such as its template or author. By default, texts that are identical without
             their identity terms.
         trust: Allow model files that can run code when loaded.
-        progress: Called with the current step and the share done, 0 to 1.
+        progress: Called with the current step and the completed share, from 0 to 1.
         settings: Fields of ``TextSubgroupConfig``, which override those of ``config``.
 
     Raises:

@@ -113,9 +113,9 @@ def _find_explanations(
 ) -> list[int | None]:
     """Find the position of the finding that explains each finding.
 
-    A simpler finding explains another if it includes all of its texts and its other texts do not differ from them
-    significantly. A finding with a gap in the other direction explains another if no significant gap is left without
-    its texts. A finding that explains others is not explained itself.
+    A simpler finding explains a refinement if the texts of the refinement do not differ significantly from its other
+    texts. A finding with a gap in the other direction explains another if no significant gap is left when its texts are
+    excluded. A finding that explains others is not explained itself.
     """
     under: list[int | None] = [None] * len(family)
     inside, compared_within = texts.sides(family)

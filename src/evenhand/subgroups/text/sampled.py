@@ -46,7 +46,7 @@ def sample_text_gaps(
         outcomes: Decisions of the model, which is queried about the samples.
         config: Settings.
         limit: Time limit.
-        progress: Called with the share done.
+        progress: Called with the completed share.
 
     Raises:
         OptionError: The measure is not the favourable rate.
