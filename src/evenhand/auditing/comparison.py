@@ -249,13 +249,13 @@ class _PendingChanges:
             elif name in baseline.overall or name in current.overall:
                 needed = {"accuracy": "true labels", "auc": "scores and true labels"}.get(name, "it")
                 self.left_out.append(f"{METRIC_TITLES.get(name, name)}: only one audit has {needed}")
-        others = {breakdown.by: breakdown for breakdown in current.breakdowns}
+        current_breakdowns = {breakdown.by: breakdown for breakdown in current.breakdowns}
         for breakdown in baseline.breakdowns:
-            if breakdown.by not in others:
+            if breakdown.by not in current_breakdowns:
                 self.left_out.append(f"{' x '.join(breakdown.by)}: only in the first audit")
                 continue
-            yield from self._breakdown((breakdown, others.pop(breakdown.by)), custom)
-        self.left_out += [f"{' x '.join(by)}: only in the second audit" for by in others]
+            yield from self._breakdown((breakdown, current_breakdowns.pop(breakdown.by)), custom)
+        self.left_out += [f"{' x '.join(by)}: only in the second audit" for by in current_breakdowns]
         yield from self._flips()
         yield from compare_proofs(self.before, self.after, self.left_out)
         self._list_left_out()
@@ -272,9 +272,9 @@ class _PendingChanges:
             {*audit.groups.overall, *(gap.name for breakdown in audit.groups.breakdowns for gap in breakdown.gaps)}
             for audit in audits
         ]
-        others = [title for name, title in titles.items() if name in names[0] & names[1] - compared]
-        if others:
-            self.left_out.append(f"{', '.join(others)}: in both audits; more changes would widen all intervals")
+        uncompared = [title for name, title in titles.items() if name in names[0] & names[1] - compared]
+        if uncompared:
+            self.left_out.append(f"{', '.join(uncompared)}: in both audits; more changes would widen all intervals")
         if all(audit.subgroups is not None for audit in audits):
             self.left_out.append("subgroups: each audit selected different ones, and adjusts for the selection")
 

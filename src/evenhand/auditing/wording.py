@@ -220,9 +220,9 @@ def headlines(audit: AuditResult) -> list[str]:
         number = worst.headline.rate
         assert not isinstance(number, Unknown)
         people = "people in the data" if worst.over == "data" else SIMULATED
-        alone = " alone" if worst.counterfactual is None else ""
+        suffix = " alone" if worst.counterfactual is None else ""
         sentences.append(
-            f"For {format_value(number, 'rate')} of {people} the decision changes with {worst.protected[0]}{alone} "
+            f"For {format_value(number, 'rate')} of {people} the decision changes with {worst.protected[0]}{suffix} "
             f"(counterfactual flip rate, {number.kind})."
         )
     if audit.certificates:

@@ -113,8 +113,8 @@ class Gate:
             name, path, _ = _split_name(node)
             is_measure = name == "llm" and path[0] in measures
             if not is_measure or ".".join(path[1:]) not in ("", *pairs):
-                known = ", ".join(pairs if is_measure else (f"llm.{measure}" for measure in measures))
-                raise self.parsed.fault(f"there will be no number {self.parsed.cut(node)!r}", node, f"known: {known}")
+                choices = ", ".join(pairs if is_measure else (f"llm.{measure}" for measure in measures))
+                raise self.parsed.fault(f"there will be no number {self.parsed.cut(node)!r}", node, f"known: {choices}")
 
     def holds(self, result: GatedResult) -> bool:
         """Check whether the condition holds.
@@ -156,9 +156,9 @@ class Gate:
         reasons = []
         for node in self.names.values():
             name, path, _ = _split_name(node)
-            wanted = ".".join(path)
+            label = ".".join(path)
             for attribute, quantity in values.get(name, {}).items():
-                if path and wanted != attribute and not (name == "llm" and attribute.startswith(f"{wanted}.")):
+                if path and label != attribute and not (name == "llm" and attribute.startswith(f"{label}.")):
                     continue
                 if isinstance(quantity, Unknown):
                     reasons.append(f"{_join(name, attribute)}: {quantity.reason}")
@@ -179,9 +179,9 @@ def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
     Raises:
         OptionError: The condition is invalid, or a custom metric has the name of another number.
     """
-    taken = sorted(MEASURE_NAMES & set(metrics))
-    if taken:
-        raise OptionError(f"{taken[0]!r} is the name of another number", location="`metrics=`", hint="choose another")
+    clashes = sorted(MEASURE_NAMES & set(metrics))
+    if clashes:
+        raise OptionError(f"{clashes[0]!r} is the name of another number", location="`metrics=`", hint="choose another")
     parsed = parse_expression(expression, location="gate")
     names = MEASURE_NAMES.union(metrics, (f"{name}_difference" for name in metrics))
     _check_tree(parsed.tree, parsed, names)
@@ -215,11 +215,11 @@ def _check_tree(node: Node, source: Source, names: frozenset[str]) -> None:
     for side in _list_names(node):
         name, measure = side.parts[0], side.parts[1:2]
         if name not in names | ALIASES.keys():
-            known = f"the numbers are: {', '.join(sorted(names))}"
-            raise source.unknown(f"there is no number called {name!r}", side, names | ALIASES.keys(), known)
+            hint = f"the numbers are: {', '.join(sorted(names))}"
+            raise source.unknown(f"there is no number called {name!r}", side, names | ALIASES.keys(), hint)
         if name == "llm" and not set(measure) & set(LANGUAGE_MEASURES):
-            known = f"the numbers are: {', '.join(f'llm.{measure}' for measure in LANGUAGE_MEASURES)}"
-            raise source.fault(f"there is no number called {'.'.join(side.parts)!r}", side, known)
+            hint = f"the numbers are: {', '.join(f'llm.{measure}' for measure in LANGUAGE_MEASURES)}"
+            raise source.fault(f"there is no number called {'.'.join(side.parts)!r}", side, hint)
 
 
 def _number(node: Node) -> float | None:
@@ -260,8 +260,8 @@ def _evaluate_truth(node: Node, values: dict[str, dict[str, GatedNumber]], sourc
 def _evaluate_name(node: Name, values: dict[str, dict[str, GatedNumber]], source: Source) -> float:
     name, path, end = _split_name(node)
     if name not in values:
-        known = f"known: {', '.join(sorted(values))}"
-        raise source.unknown(f"this audit has no number called {name!r}", node, values, known)
+        hint = f"known: {', '.join(sorted(values))}"
+        raise source.unknown(f"this audit has no number called {name!r}", node, values, hint)
     by_attribute, attribute = values[name], ".".join(path)
     if path and attribute not in by_attribute:
         hint = (
