@@ -169,7 +169,7 @@ def test_subgroups_of_counts_are_those_of_people():
 
 def test_subgroups_that_need_every_person_are_refused():
     rows = DecisionRoles(**COUNTED).read(nw.from_native(people(500)).lazy())
-    with pytest.raises(OptionError, match="need every person"):
+    with pytest.raises(OptionError, match="require individual rows"):
         find_subgroups_of_decisions(rows, measure="score")
 
 

@@ -188,6 +188,7 @@ def test_a_condition_on_what_is_not_measured_is_refused_before_the_model_is_aske
 
 
 def test_a_damaged_catboost_file_says_how_to_go_on(evenhand, case, tmp_path):
+    pytest.importorskip("catboost", reason="needs catboost")
     (tmp_path / "model.cbm").write_text('{"oblivious_trees": [], "features_info": {}, "model_info": {}}')
     ran = evenhand("audit", tmp_path / "model.cbm", case.data, "--schema", case.schema)
     refused(ran, "the file is damaged or", "save_model('model.cbm')")

@@ -223,7 +223,7 @@ def test_the_published_method():
             raise KeyboardInterrupt
         return biased(some)
 
-    with pytest.raises(LimitError, match="one rule set"):
+    with pytest.raises(LimitError, match="any rule set"):
         find_text_subgroups(impatient, texts[::7], protected=[COLOURS], method="sampled")
 
 
