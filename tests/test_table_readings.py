@@ -15,8 +15,8 @@ from evenhand.models import Subject
 from evenhand.monitoring import Monitor
 from evenhand.schema import DecisionRoles, Schema, encode
 from evenhand.schema.columns import ColumnRoles
-from evenhand.testing import FakeChat
 from evenhand.view import render_fragment, render_page
+from fake_chat import RecordingChat
 
 ROWS = 240
 SCHEMA = Schema.parse(
@@ -231,7 +231,7 @@ def test_a_monitor_says_which_events_it_reads():
 def test_a_language_model_says_which_rows_are_templates():
     entries = {"prompt": "{{ person.name }}: {{ text }} Invite?", "people": {"names": "bertrand-mullainathan"}}
     entries["answers"] = {"choices": ["yes", "no"], "favourable": "yes"}
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         entries["service"] = {"url": chat.url, "model": "fake"}
         texts = ["A clerk.", "A cook.", "A nurse."]
         result = evenhand.audit_language_model(entries, texts, sweeps=2, findings=0, templates=2)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from evenhand.testing import FakeChat, chance_by_words
+from fake_chat import RecordingChat, chance_by_words
 
 
 def test_an_audit_of_a_screening_file(evenhand, tmp_path, monkeypatch):
@@ -13,7 +13,7 @@ def test_an_audit_of_a_screening_file(evenhand, tmp_path, monkeypatch):
     people = pd.DataFrame({"years": rng.integers(0, 5, 80), "sex": rng.permutation(["female", "male"] * 40)})
     people["invited"] = rng.permutation(["yes", "no"] * 40)
     people.to_csv("people.csv", index=False)
-    with FakeChat(chance_by_words(0.6, {"female": -2.0})) as chat:
+    with RecordingChat(chance_by_words(0.6, {"female": -2.0})) as chat:
         file = {
             "service": {"url": chat.url, "model": "m"},
             "prompt": "A {{ sex }} welder with {{ years }} years. Invite? Answer yes or no.",

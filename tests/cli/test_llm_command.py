@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evenhand.testing import FakeChat
+from fake_chat import RecordingChat
 
 FILE = """
 service: {{url: "{url}", model: fake, options: {{max_tokens: 8}}, backoff: 0}}
@@ -34,7 +34,7 @@ def rows(tmp_path, monkeypatch):
 @pytest.fixture
 def chat():
     """A double that prefers white men."""
-    with FakeChat(lambda text: 0.1 if any(name in text for name in BLACK) else 0.9) as double:
+    with RecordingChat(lambda text: 0.1 if any(name in text for name in BLACK) else 0.9) as double:
         yield double
 
 

@@ -24,7 +24,7 @@ from evenhand.llm import ChatQuestion, LanguageModel
 from evenhand.llm.budget import CallBudget, ServiceUsage
 from evenhand.llm.model import QuestionPool, RateGate, question_key, upper_tokens
 from evenhand.models.answer_store import AnswerStore
-from evenhand.testing import FakeChat, chance_by_words
+from fake_chat import RecordingChat, chance_by_words
 from llm.screening import screening
 from support import ROOT, scaled
 
@@ -40,7 +40,7 @@ def questions(model: LanguageModel, many: int = 12, draws: int = 2) -> list[Chat
 
 def test_outcomes_come_in_the_order_of_the_questions() -> None:
     with (
-        FakeChat(chance_by_words(0.4, {"Lakisha": -1.0}), latency=0.001) as chat,
+        RecordingChat(chance_by_words(0.4, {"Lakisha": -1.0}), latency=0.001) as chat,
         LanguageModel(screening(chat.url)) as model,
     ):
         asked = questions(model)
@@ -57,7 +57,7 @@ def test_outcomes_come_in_the_order_of_the_questions() -> None:
 
 
 def test_the_same_question_is_asked_once_and_another_draw_again() -> None:
-    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
+    with RecordingChat() as chat, LanguageModel(screening(chat.url)) as model:
         prompt = model.render({"name": "Emily", "years": 1})
         one = ChatQuestion(prompt)
         first = model.ask([one, one, one._replace(draw=1), one._replace(seed=3)])
@@ -69,7 +69,7 @@ def test_the_same_question_is_asked_once_and_another_draw_again() -> None:
 
 
 def test_a_run_that_ends_at_any_call_goes_on_without_paying_twice(tmp_path: Path) -> None:
-    with FakeChat(chance_by_words(0.4, {"Lakisha": -1.0})) as chat:
+    with RecordingChat(chance_by_words(0.4, {"Lakisha": -1.0})) as chat:
         file = screening(chat.url, plan={"at_once": 1})
         with LanguageModel(file) as model:
             whole = model.ask(questions(model, 4))
@@ -93,7 +93,7 @@ def test_a_run_that_ends_at_any_call_goes_on_without_paying_twice(tmp_path: Path
 @pytest.mark.full
 def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
-    with FakeChat(latency=0.02) as chat:
+    with RecordingChat(latency=0.02) as chat:
         file = screening(chat.url, plan={"at_once": 4})
         with LanguageModel(file) as model:
             asked = questions(model, 20)
@@ -117,7 +117,7 @@ def test_a_run_that_is_killed_loses_only_what_was_under_way(tmp_path: Path) -> N
 
 def test_two_runs_share_a_file_of_answers(tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
-    with FakeChat() as chat:
+    with RecordingChat() as chat:
         file = screening(chat.url, answers_file=str(kept))
         with LanguageModel(file) as one:
             first = one.ask(questions(one))
@@ -142,7 +142,7 @@ def test_a_file_that_holds_something_else_is_not_written_into(content: str, tmp_
 def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
     faults = {2: 429, 3: 500, 4: "slow", 5: "truncated", 6: "hangs up", 7: 503}
     with (
-        FakeChat(faults=faults) as chat,
+        RecordingChat(faults=faults) as chat,
         LanguageModel(
             screening(chat.url, service={"url": chat.url, "model": "m", "backoff": 0.001, "timeout": 0.3})
         ) as model,
@@ -156,7 +156,7 @@ def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
 
 def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path: Path) -> None:
     service = {"model": "m", "backoff": 0.0, "retries": 1}
-    with FakeChat(faults={2: 500, 3: 500}) as chat:
+    with RecordingChat(faults={2: 500, 3: 500}) as chat:
         file = screening(chat.url, service={"url": chat.url, **service}, plan={"at_once": 1})
         with LanguageModel(file, answers=tmp_path / "kept.jsonl") as model:
             found = model.ask(questions(model, 3, 1))
@@ -169,7 +169,7 @@ def test_a_question_that_stays_open_is_told_and_asked_another_time(tmp_path: Pat
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_service_that_cannot_be_used_is_asked_once(status: int) -> None:
     with (
-        FakeChat(faults=dict.fromkeys(range(1, 9), status)) as chat,
+        RecordingChat(faults=dict.fromkeys(range(1, 9), status)) as chat,
         LanguageModel(screening(chat.url, plan={"at_once": 1})) as model,
     ):
         with pytest.raises(FetchError, match=f"status {status}"):
@@ -179,7 +179,7 @@ def test_a_service_that_cannot_be_used_is_asked_once(status: int) -> None:
 
 def test_a_service_that_is_down_is_not_asked_for_ever() -> None:
     with (
-        FakeChat(faults=dict.fromkeys(range(1, 999), 500)) as chat,
+        RecordingChat(faults=dict.fromkeys(range(1, 999), 500)) as chat,
         LanguageModel(
             screening(chat.url, service={"url": chat.url, "model": "m", "backoff": 0.0, "retries": 0})
         ) as model,
@@ -191,11 +191,11 @@ def test_a_service_that_is_down_is_not_asked_for_ever() -> None:
 
 def test_one_question_that_the_service_refuses_is_an_outcome() -> None:
     def long(path: str, headers: dict[str, str], body: bytes) -> Any:
-        found = FakeChat.answer(chat, path, headers, body)
+        found = RecordingChat.answer(chat, path, headers, body)
         wrong = b'{"error": {"code": "content_filter", "message": "no"}}'
         return found._replace(status=400, body=wrong) if b"Lakisha" in body else found
 
-    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
+    with RecordingChat() as chat, LanguageModel(screening(chat.url)) as model:
         chat.answer = long  # type: ignore[method-assign]  # a service that misbehaves once
         found = model.ask(questions(model, 2, 1))
     assert [one.kind for one in found] == ["refused", "choice"]
@@ -203,7 +203,7 @@ def test_one_question_that_the_service_refuses_is_an_outcome() -> None:
 
 def test_a_service_that_takes_few_at_once_gets_few() -> None:
     with (
-        FakeChat(at_once=2, latency=0.01) as chat,
+        RecordingChat(at_once=2, latency=0.01) as chat,
         LanguageModel(
             screening(
                 chat.url, service={"url": chat.url, "model": "m", "backoff": 0.01, "retries": 20}, plan={"at_once": 16}
@@ -242,7 +242,7 @@ def test_the_gate_halves_once_for_what_is_told_at_the_same_time_and_opens_slowly
 def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: dict[int, Any], at_once: int) -> None:
     plan = {"at_once": at_once, "calls": calls, "money": money, "price": PRICE}
     with (
-        FakeChat({"yes indeed": 0.5, "no": 0.5}, faults=faults) as chat,
+        RecordingChat({"yes indeed": 0.5, "no": 0.5}, faults=faults) as chat,
         LanguageModel(screening(chat.url, plan=plan)) as model,
     ):
         try:
@@ -397,7 +397,7 @@ def test_resumed_runs_share_a_limit(seed: int, at_once: int, money: int) -> None
 
 def test_a_resumed_run_names_what_earlier_ones_paid(tmp_path: Path) -> None:
     plan = {"money": 400.0, "price": PRICE}
-    with FakeChat() as chat:
+    with RecordingChat() as chat:
         for _ in range(2):
             with LanguageModel(screening(chat.url, plan=plan), answers=tmp_path / "kept.jsonl") as model:
                 with pytest.raises(BudgetError) as raised:
@@ -420,7 +420,7 @@ def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
 
 
 def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
-    with FakeChat() as chat, LanguageModel(screening(chat.url, plan={"price": [1.0, 2.0]})) as model:
+    with RecordingChat() as chat, LanguageModel(screening(chat.url, plan={"price": [1.0, 2.0]})) as model:
         asked = questions(model, 4, 1)
         before = model.forecast(asked)
         assert (before.calls, before.tokens_out, len(chat.received)) == (4, 32, 0)
@@ -450,9 +450,9 @@ REFUSED_BODIES = [
 @pytest.mark.parametrize(("status", "body"), REFUSED_BODIES)
 def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(status: int, body: dict[str, Any]) -> None:
     def filtered(path: str, headers: dict[str, str], asked: bytes) -> Any:
-        return FakeChat.answer(chat, path, headers, asked)._replace(status=status, body=json.dumps(body).encode())
+        return RecordingChat.answer(chat, path, headers, asked)._replace(status=status, body=json.dumps(body).encode())
 
-    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
+    with RecordingChat() as chat, LanguageModel(screening(chat.url)) as model:
         chat.answer = filtered  # type: ignore[method-assign]  # a content filter
         assert [outcome.kind for outcome in model.ask(questions(model, 1, 1))] == ["refused"]
         assert len(chat.received) == 1
@@ -471,7 +471,7 @@ def test_other_errors_about_a_request_are_no_refusals() -> None:
 
 def test_a_consensus_is_the_majority_of_fresh_answers() -> None:
     with (
-        FakeChat(0.8) as chat,
+        RecordingChat(0.8) as chat,
         LanguageModel(screening(chat.url, consensus=5)) as model,
         LanguageModel(screening(chat.url)) as single,
     ):
@@ -498,7 +498,7 @@ def test_a_ranking_has_all_its_candidates() -> None:
     template = "{% for one in candidates %}{{ one.number }}. {{ one.years }} years\n{% endfor %}Rank them."
     answers = {"read": "ranking", "candidates": 3}
     with (
-        FakeChat({"2, 1, 3": 1.0}) as chat,
+        RecordingChat({"2, 1, 3": 1.0}) as chat,
         LanguageModel(screening(chat.url, prompt=template, answers=answers)) as model,
     ):
         others = [({"years": 5}, None), ({"years": 7}, None)]
@@ -519,7 +519,7 @@ def test_a_key_that_is_not_set_is_said_before_anything_is_asked(monkeypatch: pyt
 
 def test_the_client_of_openai_asks_what_we_ask() -> None:
     openai = pytest.importorskip("openai", reason="needs openai to compare with")
-    with FakeChat(seeds=True) as chat, LanguageModel(screening(chat.url)) as model:
+    with RecordingChat(seeds=True) as chat, LanguageModel(screening(chat.url)) as model:
         client = openai.OpenAI(base_url=chat.url, api_key="none", max_retries=0)
         ours = model.ask([ChatQuestion(model.render({"name": "Emily", "years": 1}), seed=n) for n in range(20)])
         bodies = sorted(chat.received, key=lambda body: body["seed"])
@@ -529,7 +529,7 @@ def test_the_client_of_openai_asks_what_we_ask() -> None:
 
 
 def test_an_idempotency_key_is_sent() -> None:
-    with FakeChat() as chat:
+    with RecordingChat() as chat:
         service = ServiceConnection(chat.url)
         service.post("/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, key="k")
         service.close()

@@ -18,7 +18,7 @@ from evenhand.llm import (
     forecast_language_model,
     replay_findings,
 )
-from evenhand.testing import FakeChat
+from fake_chat import RecordingChat
 
 ROWS = [{"years": years, "trade": trade} for years, trade in itertools.product(range(1, 11), ("clerk", "driver"))]
 BLACK = ("Jackson", "Jones", "Robinson", "Washington", "Williams")
@@ -46,7 +46,7 @@ def audit(chat, rows=ROWS, entries=(), **settings):
 
 
 def test_a_coin_has_noise_and_no_identity():
-    with FakeChat(0.2) as chat:
+    with RecordingChat(0.2) as chat:
         found = audit(chat, sweeps=9, half_width=0.001)
     (one,) = found.comparisons
     assert abs(one.gap.value) < 0.2
@@ -58,7 +58,7 @@ def test_a_coin_has_noise_and_no_identity():
 
 
 def test_a_known_gap_lies_inside_and_is_confirmed():
-    with FakeChat(lambda text: 0.1 if is_black(text) else 0.9, refusals=lambda text: 0.2 * is_black(text)) as chat:
+    with RecordingChat(lambda text: 0.1 if is_black(text) else 0.9, refusals=lambda text: 0.2 * is_black(text)) as chat:
         found = audit(chat, findings=2, finding_pairs=24, calls=600, show_people=True)
         (one,) = found.comparisons
         assert one.gap.value == pytest.approx(0.9 - 0.8 * 0.1, abs=0.2)
@@ -75,7 +75,7 @@ def test_a_known_gap_lies_inside_and_is_confirmed():
 
 
 def test_exchanged_groups_turn_the_sign():
-    with FakeChat(lambda text: 0.3 if is_black(text) else 0.7) as chat:
+    with RecordingChat(lambda text: 0.3 if is_black(text) else 0.7) as chat:
         first = audit(chat)
         people = {"names": "bertrand-mullainathan", "compare": [["black man", "white man"]]}
         second = audit(chat, entries={"people": people})
@@ -85,7 +85,7 @@ def test_exchanged_groups_turn_the_sign():
 
 def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):
     kept = tmp_path / "answers.jsonl"
-    with FakeChat(lambda text: 0.4 if is_black(text) else 0.6, faults={5: 500, 50: 429}) as chat:
+    with RecordingChat(lambda text: 0.4 if is_black(text) else 0.6, faults={5: 500, 50: 429}) as chat:
         service = {"url": chat.url, "model": "fake", "options": {"max_tokens": 8}, "backoff": 0}
         entries = {"service": service, "plan": {"price": [1, 2]}}
         whole = audit(chat, entries=entries)
@@ -102,7 +102,7 @@ def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):
 
 
 def test_money_is_a_ceiling():
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         with pytest.raises(BudgetError, match="may exceed the remaining part"):
             audit(chat, money=0.0001)
         assert chat.tokens[0] + 2 * chat.tokens[1] <= 100
@@ -112,7 +112,7 @@ def test_money_is_a_ceiling():
 
 
 def test_scenarios_and_clusters_are_columns():
-    with FakeChat(lambda text: 0.2 if is_black(text) and "clerk" in text else 0.8) as chat:
+    with RecordingChat(lambda text: 0.2 if is_black(text) and "clerk" in text else 0.8) as chat:
         found = audit(chat, scenario="trade", cluster="years")
         with pytest.raises(evenhand.EvenhandError, match="expected a column of the data"):
             audit(chat, scenario="job")
@@ -125,7 +125,7 @@ def test_scenarios_and_clusters_are_columns():
 
 def test_probabilities_are_scores_and_need_no_second_asking():
     answers = {"choices": ["yes", "no"], "favourable": "yes", "read": "logprobs"}
-    with FakeChat(lambda text: 0.4 if is_black(text) else 0.6) as chat:
+    with RecordingChat(lambda text: 0.4 if is_black(text) else 0.6) as chat:
         found = audit(chat, entries={"answers": answers})
     assert found.outcome == "score"
     assert found.comparisons[0].gap.value == pytest.approx(0.2)
@@ -135,7 +135,7 @@ def test_probabilities_are_scores_and_need_no_second_asking():
 
 def test_numbers_are_compared_in_their_own_unit():
     answers = {"read": "number", "range": [0, 10]}
-    with FakeChat(lambda text: {"4": 0.5, "6": 0.5} if is_black(text) else {"6": 0.5, "8": 0.5}) as chat:
+    with RecordingChat(lambda text: {"4": 0.5, "6": 0.5} if is_black(text) else {"6": 0.5, "8": 0.5}) as chat:
         found = audit(chat, entries={"answers": answers})
     (one,) = found.comparisons
     assert one.gap.value == pytest.approx(2, abs=0.6)
@@ -154,7 +154,7 @@ def test_rankings_compare_scaled_places():
         first = is_black(text.partition("2. ")[0].rpartition("1. ")[2])
         return {"2, 1" if first else "1, 2": 0.8, "1, 2" if first else "2, 1": 0.2}
 
-    with FakeChat(order) as chat:
+    with RecordingChat(order) as chat:
         found = audit(chat, entries={"answers": answers, "prompt": prompt})
     (one,) = found.comparisons
     assert found.outcome == "rank"
@@ -163,7 +163,7 @@ def test_rankings_compare_scaled_places():
 
 
 def test_the_forecast_is_a_ceiling_and_asks_nothing():
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         forecast = forecast_language_model(model(chat), ROWS, sweeps=6, findings=0)
         assert chat.received == []
         found = audit(chat, half_width=0.001)
@@ -175,7 +175,7 @@ def test_the_forecast_is_a_ceiling_and_asks_nothing():
 
 
 def test_a_name_blind_prompt_removes_the_gap():
-    with FakeChat(lambda text: 0.1 if is_black(text) else 0.9) as chat:
+    with RecordingChat(lambda text: 0.1 if is_black(text) else 0.9) as chat:
         found = compare_language_models(model(chat), model(chat, blind=True), ROWS, sweeps=4)
     (one,) = found.changes
     assert one.verdict == "better"
@@ -195,7 +195,7 @@ def test_a_name_blind_prompt_removes_the_gap():
     ],
 )
 def test_faults_of_the_file_are_found_before_anything_is_asked(people, message):
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         with pytest.raises(OptionError, match=message):
             audit(chat, entries={"people": people})
         assert chat.received == []

@@ -17,7 +17,7 @@ from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import check_noise
 from evenhand.schema import Schema
 from evenhand.subgroups.text.analysis import find_text_subgroups
-from evenhand.testing import FakeChat, chance_by_words
+from fake_chat import RecordingChat, chance_by_words
 from llm.screening import screening
 
 SCHEMA = Schema.model_validate(
@@ -54,11 +54,11 @@ def load(path: Path) -> LanguageScorer:
 
 def test_retries_that_may_be_charged_are_paid_from_the_ledger(write: Write) -> None:
     faults = {2: 500, 3: "truncated", 4: 504, 5: 429}
-    with FakeChat(CHANCES, faults=faults) as chat:
+    with RecordingChat(CHANCES, faults=faults) as chat:
         scorer = load(write(chat.url, asks=8))
         scorer.scores(ROWS[:1])
         assert find_ledger(scorer).sent == 8 + 2  # the truncated answer, and that behind a gateway that stopped waiting
-    with FakeChat(CHANCES, faults=dict.fromkeys(range(1, 99), "truncated")) as chat:
+    with RecordingChat(CHANCES, faults=dict.fromkeys(range(1, 99), "truncated")) as chat:
         scorer = load(write(chat.url, asks=8))
         find_ledger(scorer).budget = 10
         with pytest.raises(BudgetError):
@@ -67,7 +67,7 @@ def test_retries_that_may_be_charged_are_paid_from_the_ledger(write: Write) -> N
 
 
 def test_a_score_is_the_mean_of_several_answers(write: Write) -> None:
-    with FakeChat(CHANCES) as chat:
+    with RecordingChat(CHANCES) as chat:
         scorer = load(write(chat.url, asks=8))
         assert (scorer.name, scorer.classes, scorer.favourable, chat.received) == (
             "screening.yaml",
@@ -90,7 +90,7 @@ def test_a_score_is_the_mean_of_several_answers(write: Write) -> None:
 
 def test_where_chances_are_read_one_answer_is_enough(write: Write) -> None:
     answers = {"choices": ["yes", "no"], "favourable": "yes", "read": "logprobs"}
-    with FakeChat(CHANCES) as chat:
+    with RecordingChat(CHANCES) as chat:
         scorer = load(write(chat.url, answers=answers))
         scores = scorer.scores(ROWS)
         assert scores[:10, 1] == pytest.approx(0.6)
@@ -101,7 +101,7 @@ def test_where_chances_are_read_one_answer_is_enough(write: Write) -> None:
 
 
 def test_an_own_noise_is_measured(write: Write) -> None:
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         scorer = load(write(chat.url, asks=1))
         check = check_noise(scorer, ROWS)
         assert check is not None
@@ -110,7 +110,7 @@ def test_an_own_noise_is_measured(write: Write) -> None:
 
 
 def test_answers_without_a_choice_count_as_the_file_says(write: Write) -> None:
-    with FakeChat(1.0, refusals=0.5) as chat:
+    with RecordingChat(1.0, refusals=0.5) as chat:
         scorer = load(write(chat.url, asks=10, refused="unfavourable"))
         assert scorer.scores(ROWS)[:, 1].mean() == pytest.approx(0.5, abs=0.15)
         scorer.asker.model.close()
@@ -127,14 +127,14 @@ def test_answers_without_a_choice_count_as_the_file_says(write: Write) -> None:
 @pytest.mark.parametrize(("favourable", "share"), [(None, 0.8), ("low", 0.2)])
 def test_numbers_are_scaled_by_their_range(favourable: str | None, share: float, write: Write) -> None:
     answers = {"read": "number", "range": [1, 6]} | ({"favourable": favourable} if favourable else {})
-    with FakeChat({"5": 1.0}) as chat:
+    with RecordingChat({"5": 1.0}) as chat:
         scorer = load(write(chat.url, answers=answers, asks=1))
         assert scorer.scores(ROWS[:2])[:, 1].tolist() == pytest.approx([share] * 2)
         scorer.asker.model.close()
 
 
 def test_budgets_of_the_file_and_of_the_analysis_hold(write: Write) -> None:
-    with FakeChat() as chat:
+    with RecordingChat() as chat:
         scorer = load(write(chat.url, asks=2, plan={"at_once": 2, "calls": 9}))
         with pytest.raises(BudgetError, match="limit of 9 calls"):
             scorer.scores(ROWS)
@@ -161,7 +161,7 @@ def test_what_is_no_model_of_one_person_is_refused(write: Write) -> None:
 
 
 def test_texts_are_asked_about(write: Write) -> None:
-    with FakeChat(CHANCES) as chat:
+    with RecordingChat(CHANCES) as chat:
         model = load_text_model(write(chat.url, prompt="{{ text }} Invite? Answer yes or no.", asks=10))
         assert (model.classes, model.can_vary, model.batch) == (("no", "yes"), True, 256)
         first = model.replies(["Emily"] * 1 + ["Lakisha"])
@@ -173,7 +173,7 @@ def test_texts_are_asked_about(write: Write) -> None:
 
 
 def test_subgroups_of_texts_stop_at_the_limit_of_calls(write: Write) -> None:
-    with FakeChat(chance_by_words(0.9, {"women": -6.0})) as chat:
+    with RecordingChat(chance_by_words(0.9, {"women": -6.0})) as chat:
         texts = [f"{n} {who} wrote." for n in range(20) for who in ("women", "men")]
         model = load_text_model(write(chat.url, prompt="{{ text }} Answer yes or no.", asks=1, plan={"calls": 30}))
         assert "search was stopped" in str(find_text_subgroups(model, texts, protected=["gender"]))

@@ -10,7 +10,7 @@ import pytest
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.llm import compare_language_models
 from evenhand.llm.comparison import pair_audits
-from evenhand.testing import FakeChat
+from fake_chat import RecordingChat
 from llm.test_language_audit import ROWS, audit, is_black, model
 
 
@@ -18,7 +18,7 @@ def test_prompts_that_are_the_same_for_several_people_are_asked_as_often_as_they
     """Without seeds nothing but the draw tells them apart; one answer for all would look like bias."""
     people = {"names": "us-names", "compare": [["white man", "white woman"]]}
     entries = {"prompt": "{{ person.they }}, {{ trade }}", "people": people, "plan": {"seeds": "none"}}
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         found = audit(chat, ROWS[:8], entries, half_width=0.01)
         assert len(set(chat.paid)) == found.usage.calls == 8 * 2 * 7
     assert found.comparisons[0].flips.identity.low < 0.05  # 0.5 if a prompt had one answer
@@ -26,7 +26,7 @@ def test_prompts_that_are_the_same_for_several_people_are_asked_as_often_as_they
 
 def test_what_is_refused_and_left_out_is_no_gap():
     refusals = {"refusals": lambda text: 0.5 * is_black(text)}
-    with FakeChat(1.0, **refusals) as chat:
+    with RecordingChat(1.0, **refusals) as chat:
         out, counted = (audit(chat, entries={"refused": refused}) for refused in ("excluded", "unfavourable"))
     share = out.groups[1].refused.value
     assert 0.2 < share < 0.8
@@ -43,7 +43,7 @@ def test_what_is_refused_and_left_out_is_no_gap():
 def test_failed_questions_bound_the_gap(favourable):
     """The bounds are the least and the greatest of all gaps that answers to them could have led to."""
     answers = {"read": "number", "range": [0, 10], "favourable": favourable}
-    with FakeChat({"2": 0.5, "7": 0.5}, faults=dict.fromkeys((3, 10, 42), 400)) as chat:
+    with RecordingChat({"2": 0.5, "7": 0.5}, faults=dict.fromkeys((3, 10, 42), 400)) as chat:
         entries = {"answers": answers, "plan": {"at_once": 1}}
         found = audit(chat, entries=entries, sweeps=2)
     value, kind = found.table.value, found.table.kind
@@ -59,7 +59,7 @@ def test_failed_questions_bound_the_gap(favourable):
 
 def test_unread_answers_are_reported_for_each_group_and_bound_the_gap():
     """A model that answers about one group at length: the difference of reading is named beside the gap."""
-    with FakeChat(lambda text: {"Well, it depends.": 0.4, "yes": 0.6} if is_black(text) else {"yes": 1.0}) as chat:
+    with RecordingChat(lambda text: {"Well, it depends.": 0.4, "yes": 0.6} if is_black(text) else {"yes": 1.0}) as chat:
         found = audit(chat, sweeps=3)
         out = audit(chat, sweeps=3, entries={"refused": "excluded"})
     for result in (found, out):
@@ -85,7 +85,7 @@ def test_missing_values_are_one_scenario_and_shown_as_unknown():
         mixed=pd.Series([1, "1"] * 10, dtype=object),
     )
     prompt = "{{ person.name }}: {{ grade }}{% if part %} in {{ part }}{% endif %}"
-    with FakeChat(lambda text: 1.0 if text.endswith((": 1 in 1.5", ": unknown")) else 0.0) as chat:
+    with RecordingChat(lambda text: 1.0 if text.endswith((": 1 in 1.5", ": unknown")) else 0.0) as chat:
         for column, expected in (
             ("part", {"1.5": 10, "unknown": 10}),
             ("grade", {"1": 10, "unknown": 10}),
@@ -108,24 +108,24 @@ def test_missing_values_are_one_scenario_and_shown_as_unknown():
     ],
 )
 def test_what_cannot_be_audited_is_refused_before_anything_is_asked(rows, entries, settings, message):
-    with FakeChat(0.5) as chat:
+    with RecordingChat(0.5) as chat:
         with pytest.raises((DataError, OptionError), match=message):
             audit(chat, rows, entries, **settings)
         assert chat.received == []
 
 
 def test_answers_that_cannot_be_read_are_no_equal_treatment():
-    with FakeChat({"Well, yes": 1.0}) as chat:
+    with RecordingChat({"Well, yes": 1.0}) as chat:
         with pytest.raises(ModelError, match="none of the first 40 answers can be read, such as 'Well, yes'"):
             audit(chat)
         assert len(chat.paid) == 40
-    with FakeChat({"yes": 0.5, "Well, yes": 0.5}) as chat:
+    with RecordingChat({"yes": 0.5, "Well, yes": 0.5}) as chat:
         (caution,) = audit(chat, sweeps=2).cautions
     assert "could not be read or were cut off, and count as unfavourable" in caution
 
 
 def test_intervals_hold_what_is_possible():
-    with FakeChat(lambda text: float(not is_black(text))) as chat:
+    with RecordingChat(lambda text: float(not is_black(text))) as chat:
         found = audit(chat)
     (one,) = found.comparisons
     assert (one.gap.value, one.gap.high, one.gap_here.high) == (1, 1, 1)
@@ -134,7 +134,7 @@ def test_intervals_hold_what_is_possible():
 
 def test_a_comparison_asks_both_models_the_same_or_nothing(tmp_path):
     plans = [{"plan": {"seed": seed}} for seed in (1, 2)]
-    with FakeChat(0.5) as chat, FakeChat(0.5) as other:
+    with RecordingChat(0.5) as chat, RecordingChat(0.5) as other:
         found = compare_language_models(*(model(chat, **plan) for plan in plans), ROWS, sweeps=2)
         assert found.before.comparisons == found.after.comparisons
         with pytest.raises(OptionError, match="the same names in the same rows"):
@@ -153,7 +153,7 @@ def test_a_comparison_asks_both_models_the_same_or_nothing(tmp_path):
 
 
 def test_a_comparison_of_numbers_says_what_they_are_parts_of():
-    with FakeChat({"3": 0.5, "8": 0.5}) as chat:
+    with RecordingChat({"3": 0.5, "8": 0.5}) as chat:
         file = model(chat, answers={"read": "number", "range": [0, 10]})
         found = compare_language_models(file, file, ROWS[:4], sweeps=2)
     assert 0.3 <= found.outcomes[0].before.value <= 0.8
