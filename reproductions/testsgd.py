@@ -696,26 +696,19 @@ def _compare_mended(title: str, published: Values, own: Mended | None) -> Iterat
 
 
 def compare_methods(found: Found) -> Iterator[Figure]:
-    """Compare Table 8: the first score by TestSGD, by THEMIS, and by the auditor of FairFictPlay."""
+    """Compare Table 8: the first score by TestSGD and by THEMIS."""
     for name, rows in PUBLISHED["subgroups"].items():
         done, title = found.get(f"{name}-0"), TITLES[name]
-        published = {
-            "TestSGD": rows[0]["score"],
-            "THEMIS": PUBLISHED["themis"][name],
-            "FairFictPlay": PUBLISHED["fairfictplay"][name],
-        }
+        published = {"TestSGD": rows[0]["score"], "THEMIS": PUBLISHED["themis"][name]}
         if done is None:
             for measure, number in published.items():
                 yield Figure(title, measure, number, unit="%", note=NOT_DONE)
             continue
-        widest, first, linear = done["counted"]["widest"], done["sampled"]["thresholds"]["5"]["top"][0], done["linear"]
+        widest, first = done["counted"]["widest"], done["sampled"]["thresholds"]["5"]["top"][0]
         default = None if widest is None else counted_figure(widest)
         note = f"first as published: {first['words']}" + (f"; widest significant: {widest['words']}" if widest else "")
         yield _compare_score(title, "TestSGD", published["TestSGD"], sampled_figure(first), default, note)
         yield _compare_themis(title, published["THEMIS"], done["themis"], default)
-        ours = Own(100 * abs(linear["gap"]), "observed", basis=f"{linear['size']:,} people inside")
-        note = "its auditor on our network; the learning that plays against the auditor is not part of Evenhand"
-        yield _compare_score(title, "FairFictPlay", published["FairFictPlay"], ours, default, note)
 
 
 def _compare_themis(title: str, published: float | None, done: Values, default: Own | None) -> Figure:

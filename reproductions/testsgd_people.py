@@ -312,7 +312,7 @@ def search_people(name: str, run: int, context: Context) -> Values:
     conditions = [one["rules"] for one in PUBLISHED["subgroups"][name]]
     if run == 0:
         values["sampled"], top = _search_sampled(case, network, people, context)
-        values["themis"], values["linear"] = _ask_themis(case, network, people, own), _ask_linear(case, network, people)
+        values["themis"] = _ask_themis(case, network, people, own)
         conditions += [write_condition(one.rules) for one in top]
     started = time.process_time()
     counted = search_completely(
@@ -405,11 +405,6 @@ def _ask_themis(case: ExperimentCase, network: Scorer, people: People, seed: int
         "size": worst.size,
         "rest": worst.rest,
     }
-
-
-def _ask_linear(case: ExperimentCase, network: Scorer, people: People) -> Values:
-    found = search_completely(network, people, method="linear", attributes=case.sensitive)
-    return describe_finding(found.findings[0])
 
 
 def describe_finding(one: Finding | RefusedRuleSet) -> Values:

@@ -297,6 +297,6 @@ def _check_budget(ledger: QuestionLedger, people: int, repeats: int = 1) -> None
 
 def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
     """Compute the maximum number of queries of a search without a budget. None if there is no maximum."""
-    if config.method not in ("exact", "linear"):
+    if config.method != "exact":
         return None
     return FIRST_QUESTIONS + config.repeats * len(people) + 2 * CHECKED

@@ -138,23 +138,6 @@ class MeasuredNumber(ResultPart):
         return kinds.get(measure, "mean {}").format(self.name)
 
 
-class LinearGroup(ResultPart):
-    """Group that the linear auditor finds: people with a positive linear score over the sensitive attributes.
-
-    Attributes:
-        weights: Weight of each column of the score, a number or "attribute value", in the attribute's own unit.
-        intercept: Constant of the score.
-        weighted: Disparity of Kearns et al. (2018): share of all people who are counted and in the group, times the
-            distance of the group's rate from that of all.
-        overall_gap: Rate of the group minus the rate of all.
-    """
-
-    weights: dict[str, float]
-    intercept: float
-    weighted: float
-    overall_gap: float
-
-
 class RefusedRuleSet(ResultPart):
     """Requested rule set that cannot be tested.
 
@@ -215,7 +198,6 @@ class SubgroupResult(Result):
         judged: Requested rule sets.
         per: Control variable; gaps are computed within its strata.
         interrupted: Whether an interrupt or the time limit ended the search early.
-        linear: Group of the linear auditor, which no rules describe.
         queries: Total number of rows sent to the model.
         noise: Rate at which the model disagreed with itself. None if it was not queried twice.
         repeats: Number of answers per person, combined by majority vote (scores by their mean).
@@ -246,7 +228,6 @@ class SubgroupResult(Result):
     judged: tuple[Finding | RefusedRuleSet, ...] = ()
     per: str | None = None
     interrupted: bool = False
-    linear: LinearGroup | None = None
     queries: int = 0
     noise: NoiseCheck | None = None
     repeats: int = 1

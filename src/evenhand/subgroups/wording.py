@@ -216,7 +216,7 @@ def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None
 
 def _people_sides(result: SubgroupResult, finding: Finding, label: str | None) -> tuple[str, str]:
     number = f"{finding.size:,}" if finding.samples is None else f"{finding.samples:,} samples of"
-    members = f"{number} people {'with' if finding.rules else 'for whom'} {finding.words}"
+    members = f"{number} people with {finding.words}"
     if result.measure in ("false-negative", "false-positive"):
         truly = "truly" if result.measure == "false-negative" else "not truly"
         members += f" who are {truly} {label or 'favourable'}"

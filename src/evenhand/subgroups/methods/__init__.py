@@ -1,10 +1,9 @@
 """Published methods, selectable by name."""
 
-from evenhand.subgroups.methods import linear, sampled, themis
+from evenhand.subgroups.methods import sampled, themis
 from evenhand.subgroups.methods.published import PublishedMethod, StoppingRule, sample_until_margin
 
 METHODS: dict[str, PublishedMethod] = {
-    "linear": linear.audit_linear,
     "sampled": sampled.search_sampled,
     "themis": themis.search_themis,
 }
