@@ -24,7 +24,6 @@ from evenhand.subgroups.cuts import (
     quantile_ends,
 )
 from evenhand.subgroups.family import MOST_RULES, build_family, rule_incidence
-from evenhand.subgroups.rules import refines_rules
 
 AGE = Attribute(name="age", kind="integer", lower=0, upper=120)
 SHARE = Attribute(name="share", kind="real", lower=-1e6, upper=1e6)
@@ -230,22 +229,6 @@ def test_words():
         "age": Range(low=1),
         "sex": ("f",),
     }
-
-
-@pytest.mark.parametrize(
-    ("rules", "wider", "refined"),
-    [
-        ({"age": Range(low=40, high=49)}, {"age": Range(low=40)}, True),
-        ({"age": Range(low=40)}, {"age": Range(low=40, high=49)}, False),
-        ({"age": Range(high=49)}, {"age": Range(low=40)}, False),
-        ({"race": ("a",), "sex": ("f",)}, {"race": ("a", "b")}, True),
-        ({"race": ("a", "b")}, {"race": ("a",)}, False),
-        ({"sex": ("f",)}, {"race": ("a",)}, False),
-        ({"age": ("missing",)}, {"age": Range(low=40)}, False),
-    ],
-)
-def test_which_rules_refine_others(rules, wider, refined):
-    assert refines_rules(rules, wider) == refined
 
 
 def test_attributes_that_make_no_sense_are_refused():

@@ -383,16 +383,15 @@ def monitored() -> Result:
     return monitor.result()
 
 
-SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
         examples.full,
-        {"group rates", "calibration", "flip rates", "proved shares", "shares by attribute"} | SUBGROUPS,
+        {"group rates", "calibration", "flip rates", "proved shares", "shares by attribute", "subgroup gaps"},
     ),
     "check": (check, {"checked shares"}),
     "thresholds": (
         thresholds,
-        {"group rates", "calibration", "threshold curves", "threshold rates"} | SUBGROUPS,
+        {"group rates", "calibration", "threshold curves", "threshold rates", "subgroup gaps"},
     ),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
@@ -400,7 +399,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "mitigation": (mitigation, {"candidates", "before and after"}),
-    "subgroups": (examples.subgroups, SUBGROUPS),
+    "subgroups": (examples.subgroups, {"subgroup gaps"}),
     "search": (profiles, {"gaps of profiles", "attributes of profiles"}),
     "texts": (texts, {"flip rates of texts"}),
     "assessment": (assessment, {"appearances", "coverage", "items", "prompts"}),

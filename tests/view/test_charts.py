@@ -23,7 +23,6 @@ from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
 from evenhand.view.charts.individual import draw_flips
 from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
-from evenhand.view.charts.subgroups import draw_nesting
 from evenhand.view.drawing.axis import Axis, differences, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Panel, Row, RowChart, Span, Tick
 from evenhand.view.drawing.theme import DARK, FONT, LIGHT, dark_stylesheet, finish_chart, mark_layer, to_svg
@@ -37,7 +36,6 @@ ROWS = {
     "shares": draw_shares(FULL.certificates),
     "slices": draw_slices(FULL.certificates[0]),
     "subgroup gaps": draw_subgroups(FULL.subgroups),
-    "nested subgroups": draw_nesting(FULL.subgroups),
 }
 
 
@@ -185,9 +183,9 @@ def test_pages_of_audits_and_subgroups_are_drawn_without_vega(monkeypatch):
 
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", refuse)
     subject = SubjectCard("model", "people.csv", 9769, "income", "yes", label_only=False)
-    assert view.render_page(FULL.subgroups.document(subject)).count("<figure>") == 2
+    assert view.render_page(FULL.subgroups.document(subject)).count("<figure>") == 1
     text = view.render_page(FULL.document())
-    assert text.count('role="img"') >= len(FULL.groups.breakdowns) + len(FULL.certificates) + 4
+    assert text.count('role="img"') >= len(FULL.groups.breakdowns) + len(FULL.certificates) + 3
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e3), st.integers(3, 8))

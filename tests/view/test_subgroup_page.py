@@ -1,4 +1,4 @@
-"""Subgroups as people see them: the page, the screen at any width, sentences, and what is nested under what."""
+"""Subgroups as people see them: the page, the screen at any width, and sentences."""
 
 import io
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from evenhand import view
 from evenhand.core.document import SubjectCard
 from evenhand.subgroups import wording as sentences
-from evenhand.view.charts.subgroups import nest_findings, select_findings
+from evenhand.view.charts.subgroups import select_findings
 
 FOUND = examples.subgroups()
 SUBJECT = SubjectCard("model", "people.csv", 9769, "income", "<b>rich</b>", label_only=False)
@@ -55,18 +55,6 @@ def test_every_finding_is_there_with_its_size_rates_and_interval():
         assert sentences.finding_sentence(FOUND, finding, "<b>rich</b>") in row.text
 
 
-def test_what_is_explained_stands_under_what_explains_it():
-    assert [(one.words, depth) for one, depth in nest_findings(FOUND)] == [
-        ("sex Female", 0),
-        ("race Black or White, sex Female", 1),
-        ("sex Male", 0),
-        ("race Black", 0),
-    ]
-    table = root().one("section", id="nesting").one("table")
-    names = [row.one("th").text for row in table.one("tbody").all("tr")]
-    assert names == ["sex Female", "and race Black or White", "sex Male", "race Black"]
-
-
 def test_the_order_is_kept_and_neither_worse_nor_better_ones_crowd_out_the_others():
     worse, better = ([examples.finding({"sex": (str(i),)}, 3000, rate) for i in range(8)] for rate in (0.1, 0.4))
     result = examples.subgroups(findings=(*worse, *better))
@@ -76,29 +64,10 @@ def test_the_order_is_kept_and_neither_worse_nor_better_ones_crowd_out_the_other
     assert select_findings(examples.subgroups(findings=(*better[:2], *worse[:2])), 4) == [*better[:2], *worse[:2]]
 
 
-def test_one_that_only_overlaps_with_what_explains_it_is_named_in_full():
-    shown = examples.finding({"race": ("Black",), "sex": ("Female",)}, 3290, 0.083)
-    wider = examples.finding({"race": ("Black", "White")}, 7000, 0.15, under=0)
-    assert sentences.added_rules(examples.subgroups(findings=(shown, wider)), wider) == wider.words
-
-
-def test_the_others_of_a_subgroup_are_called_so():
-    female = examples.finding({"sex": ("Female",)}, 3290, 0.083)
-    male = examples.finding({"sex": ("Male",)}, 6479, 0.268, under=0)
-    assert sentences.added_rules(examples.subgroups(findings=(female, male)), male) == "the others: sex Male"
-
-
 @pytest.mark.parametrize(("measure", "worse"), [("favourable", [True, False]), ("false-negative", [False, True])])
 def test_fewer_favourable_decisions_and_more_wrong_refusals_are_worse(measure, worse):
     result = examples.subgroups(measure=measure)
     assert [result.is_worse(finding) for finding in result.findings[::2][:2]] == worse
-
-
-def test_gaps_are_counted_in_people():
-    female = FOUND.findings[0]
-    # at the rate of the men, 26.8 % (rounded), of 3,290 women
-    assert sentences.gap_in_people(FOUND, female) == f"{round(3290 * (female.rest_rate - female.rate)):,} fewer"
-    assert sentences.gap_in_people(FOUND, FOUND.findings[2]).endswith(" more")
 
 
 def test_nothing_to_show():

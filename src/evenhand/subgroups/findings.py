@@ -51,9 +51,7 @@ def list_findings(
     significant = order[statistics.found[order]]
     unexplained, explained_by = explain_findings(tested, statistics, significant, margin=margin, better=better)
     listed = unexplained.tolist()[:max_findings]
-    listed += _take_in_turns(significant[explained_by[significant] >= 0], explained_by, listed)[
-        : max_findings - len(listed)
-    ]
+    listed += significant[explained_by[significant] >= 0].tolist()[: max_findings - len(listed)]
     listed += order[~statistics.found[order]][: max_findings - len(listed)].tolist()
     explained = Counter(explained_by.tolist())
     position = {i: place for place, i in enumerate(listed)}
@@ -72,16 +70,6 @@ def list_findings(
         finding = describe_finding(statistics, i, rules, describe_rules(rules, values))
         findings.append(finding.model_copy(update=update))
     return list_in_reading_order(findings)
-
-
-def _take_in_turns(explained: Integers, explained_by: Integers, unexplained: list[int]) -> list[int]:
-    """Order explained findings: the clearest one of each unexplained finding, then the second of each, and so on."""
-    below: dict[int, list[int]] = {i: [] for i in unexplained}
-    for i in explained.tolist():
-        if int(explained_by[i]) in below:
-            below[int(explained_by[i])].append(i)
-    turns = sorted((turn, place, i) for place, row in enumerate(below.values()) for turn, i in enumerate(row))
-    return [i for _, _, i in turns]
 
 
 # Which findings are listed at the top level, and which they explain.

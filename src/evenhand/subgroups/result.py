@@ -204,7 +204,7 @@ class SubgroupResult(Result):
         notes: Notes for readers.
     """
 
-    chart = "subgroups.plot_subgroups"
+    chart = "subgroups.draw_gaps"
     kind: Literal["subgroups"] = "subgroups"
     method: Method
     measure: Measure | NumberMeasure | Literal["above"]
@@ -261,13 +261,6 @@ class SubgroupResult(Result):
     def words(self, rules: Rules) -> str:
         """Describe rules in words, naming the excluded values if they are fewer."""
         return describe_rules(rules, {cells.name: cells.cells for cells in self.attributes})
-
-    def tree(self) -> dict[int | None, list[int]]:
-        """Map the position of each finding to those it explains; None maps to the unexplained findings."""
-        tree: dict[int | None, list[int]] = {}
-        for position, finding in enumerate(self.findings):
-            tree.setdefault(finding.under, []).append(position)
-        return tree
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the gap of the worst subgroup, then all significant gaps."""

@@ -104,18 +104,6 @@ def _join(values: Sequence[str], conjunction: str) -> str:
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {conjunction} {values[-1]}"
 
 
-def refines_rules(rules: Mapping[str, Rule], wider: Mapping[str, Rule]) -> bool:
-    """Check whether everyone who satisfies ``rules`` satisfies every rule of ``wider``."""
-    return all(name in rules and _refines(rules[name], rule) for name, rule in wider.items())
-
-
-def _refines(rule: Rule, wider: Rule) -> bool:
-    if isinstance(rule, Range) and isinstance(wider, Range):
-        low = wider.low is None or (rule.low is not None and rule.low >= wider.low)
-        return low and (wider.high is None or (rule.high is not None and rule.high <= wider.high))
-    return not isinstance(rule, Range) and not isinstance(wider, Range) and set(rule) <= set(wider)
-
-
 def find_members(people: People, rules: Mapping[str, Rule]) -> Booleans:
     """Find the people who satisfy every rule, shape (n,).
 

@@ -24,7 +24,6 @@ from evenhand.core.document import (
 )
 from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, SwapEffect, TextSubgroupResult
-from evenhand.subgroups.rules import refines_rules
 
 RATES: dict[str, str] = {
     "favourable": "rate of the favourable decision",
@@ -75,10 +74,6 @@ OPEN = 12
 
 MOST = 100
 """Maximum number of subgroups in a page's table. The JSON contains all."""
-
-CHILDREN = 3
-"""Maximum number of drawn subgroups that another one explains."""
-
 
 # Terms.
 
@@ -153,14 +148,6 @@ def format_rate(result: SubgroupResult, value: float, *, unit: bool = False) -> 
     if result.number is not None and not is_counted(result):
         return result.number.format(value, unit=unit)
     return format_percent(value) if is_counted(result) else f"{value:.3f}"
-
-
-def gap_in_people(result: SubgroupResult, finding: Finding) -> str:
-    """Express the gap as a number of people: more or fewer with the outcome than at the rate of the others."""
-    if not is_counted(result) or result.weights is not None:
-        return ""
-    n = round(finding.size * (finding.rate - finding.rest_rate))
-    return f"{abs(n):,} {'fewer' if n < 0 else 'more'}"
 
 
 def _report_gap(result: SubgroupResult, finding: Finding) -> ReportedNumber:
@@ -244,17 +231,6 @@ def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
     return "not significant"
 
 
-def added_rules(result: SubgroupResult, finding: Finding) -> str:
-    """Describe a finding relative to its explanation: ``and age 60 or more``."""
-    if finding.under is None:
-        return finding.words
-    parent = result.findings[finding.under]
-    if (finding.size, finding.rest) == (parent.rest, parent.size):
-        return f"the others: {finding.words}"
-    more = {name: rule for name, rule in finding.rules.items() if parent.rules.get(name) != rule}
-    return f"and {result.words(more)}" if more and refines_rules(finding.rules, parent.rules) else finding.words
-
-
 def describe_tested(result: SubgroupResult) -> str:
     """Describe the tested subgroups and the guarantee of the correction, in words that follow their number."""
     if result.method != "exact":
@@ -309,16 +285,6 @@ def select_findings(result: SubgroupResult, max_findings: int | None = None) -> 
     return [finding for finding in own if id(finding) not in left_out][:max_findings]
 
 
-def nest_findings(result: SubgroupResult, max_children: int | None = None) -> list[tuple[Finding, int]]:
-    """List findings with their depth, each followed by the first ``most`` of those it explains."""
-    tree = result.tree()
-    return [
-        (result.findings[position], depth)
-        for top in tree.get(None, [])
-        for position, depth in ((top, 0), *((child, 1) for child in tree.get(top, [])[:max_children]))
-    ]
-
-
 # Blocks.
 
 
@@ -340,8 +306,6 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
             if len(own) > MOST:
                 more.append(Note(f"{format_count(len(own) - MOST, 'more is', 'more are')} in the JSON."))
             yield Fold(format_count(len(own) - OPEN, "more subgroup", "more subgroups"), tuple(more))
-        yield Heading("Where the gaps sit", level, "nesting", detail=True)
-        yield from _nesting_blocks(result)
     if result.judged:
         yield Heading("Requested subgroups", level, "judged")
         yield _judged_table(result, label)
@@ -457,40 +421,6 @@ def _finding_table(result: SubgroupResult, findings: Sequence[Finding], first_ra
         f"{_interval_name(result)}"
     )
     return Table(caption, columns, tuple(rows), usual=kind, listed=LISTED)
-
-
-def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
-    nouns, kind = member_noun(result), estimate_kind(result)
-    yield Text(
-        f"Subgroups are listed under their explanation: among people inside it and among people outside it, no "
-        f"significant gap is left. All numbers are {kind}."
-    )
-    in_people = is_counted(result) and result.weights is None
-    columns = [Column("subgroup"), Column(nouns, numeric=True), Column(f"gap, {gap_unit(result)}", numeric=True)]
-    if in_people:
-        yield Figure(
-            "subgroup nesting",
-            f"Each bar is as long as the subgroup has {nouns}. Blue: those counted in the rate. Orange: how many more "
-            f"there would be at the rate of {comparison_group(result)}; green: how many fewer. Indented: subgroups "
-            f"that the one above explains, of which the first {CHILDREN} are drawn.",
-            result,
-        )
-        columns.append(Column(f"in {nouns}", numeric=True))
-    rows = tuple(
-        TableRow(
-            (
-                added_rules(result, finding),
-                finding.size,
-                _report_gap(result, finding),
-                *((gap_in_people(result, finding),) if in_people else ()),
-            ),
-            faint=not finding.found,
-            indent=depth,
-        )
-        for finding, depth in nest_findings(result)
-    )
-    caption = f"Subgroups under the one that explains them, {kind}"
-    yield Fold("The nesting in numbers", (Table(caption, tuple(columns), rows, usual=kind),))
 
 
 def _judged_table(result: SubgroupResult, label: str | None) -> Table:

@@ -89,7 +89,6 @@ FIGURES: dict[str, FigureSource] = {
     "selection over places": FigureSource("rankings", "draw_selection", "svg"),
     "shares by attribute": FigureSource("certification", "draw_slices", "rows"),
     "subgroup gaps": FigureSource("subgroups", "draw_gaps", "rows"),
-    "subgroup nesting": FigureSource("subgroups", "draw_nesting", "rows"),
     "threshold rates": FigureSource("thresholds", "lay_out_rates", "slider"),
     "threshold curves": FigureSource("thresholds", "draw_curves", "svg"),
 }
