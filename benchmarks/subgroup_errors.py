@@ -162,7 +162,7 @@ def fair(at: Place, run: int, rng: np.random.Generator) -> Bools:
 def look(at: Place, codes: Ints, given: Bools, rng: np.random.Generator) -> tuple[CandidateFamily, CandidateStatistics]:
     """What the search makes of decisions, for every rule set."""
     table = tabulate_people(codes, given.astype(np.float64), counted=True)
-    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people)).candidates
+    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
     lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
     return lot, assess_candidates(lot, CONFIG, rng, margin=CONFIG.margin)
 
@@ -180,7 +180,7 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     """Search models that are fair but for one rule set."""
     rng = np.random.default_rng(seed)
     table = tabulate_people(at.codes, at.deserving.astype(np.float64), counted=True)
-    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people)).candidates
+    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
     lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
     base = at.deserving.mean()
     for _ in range(runs):
@@ -237,7 +237,7 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     n = len(at.codes)
     table = tabulate_people(at.codes, np.zeros(n), counted=True)
-    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n)).candidates
+    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n))
     lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
     cells = lot.inside(slice(0, len(candidates)))
     ordered = np.argsort(table.cells.of, kind="stable")

@@ -189,7 +189,7 @@ def test_by_hand():
 def test_agrees_with_the_count_cube(case, depth, share):
     cuts, _, table = case
     rules, limits = build_family(cuts, depth), MinimumSizes(share, 2)
-    cube = count_family(rules, table, limits).candidates
+    cube = count_family(rules, table, limits)
     met = [floor for floor in range(1, 10) if limits.accept(np.array(99), np.array(floor))]
     result = search_depth_first(
         rules, table, dealt(table), DepthFirstConfig(min_inside=max(share, 2), min_outside=met[0], keep=10**6)

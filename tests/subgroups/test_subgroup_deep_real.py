@@ -29,7 +29,7 @@ CRIME = [
 
 def check_against_cube(rules, table, limits, permutations=60):
     """Everything that both ways say of a family, with permutations from the same random numbers."""
-    cube = count_family(rules, table, limits).candidates
+    cube = count_family(rules, table, limits)
     known = permute_outcomes(table, permutations, np.random.default_rng(3))
     least = max(limits.share, limits.people)
     result = search_depth_first(rules, table, known, DepthFirstConfig(min_inside=least, min_outside=least, keep=50))

@@ -141,10 +141,6 @@ def test_every_different_group_is_looked_at_once(world, least, depth):
         assert found.rest_positives == given_it[~inside].sum()
         assert found.gap == pytest.approx(given_it[inside].mean() - given_it[~inside].mean())
         assert found.z == pytest.approx(standardised(group, values), abs=1e-9)
-        for other in found.same:
-            assert (find_members(everybody, other.rules) == inside).all()
-            assert other.rules != found.rules
-        assert len(found.same) == min(5, found.others)
     assert seen == set(expected)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.subgroups.family import RuleSetFamily
@@ -35,26 +34,6 @@ class CandidateRuleSets:
         return len(self.chosen)
 
 
-@dataclass(frozen=True)
-class CountedFamily:
-    """A family of rule sets whose people have been counted.
-
-    Attributes:
-        candidates: Tested rule sets.
-        prints: Fingerprint of every rule set, shape ``family.shape``.
-    """
-
-    candidates: CandidateRuleSets
-    prints: NDArray[np.uint64]
-
-    def same(self, family: RuleSetFamily, chosen: Integers, limit: int) -> Integers:
-        """Find other rule sets with the same people, the shortest first, shape (rule sets, attributes)."""
-        alike = np.flatnonzero(self.prints.ravel() == self.prints[tuple(chosen)])
-        rows = np.stack(np.unravel_index(alike, family.shape), axis=1)
-        rows = rows[((rows > 0).sum(axis=1) <= family.depth) & (rows != chosen).any(axis=1)]
-        return np.asarray(rows[np.argsort(description_length(family, rows), kind="stable")][:limit])
-
-
 def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
     """Compute the length of descriptions: the number of rules, then of values and ends, shape (rule sets,)."""
     cost = np.zeros(len(chosen))
@@ -66,7 +45,7 @@ def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
     return np.asarray((chosen > 0).sum(axis=1) * longest + cost)
 
 
-def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) -> CountedFamily:
+def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) -> CandidateRuleSets:
     """Count the people of every rule set, and keep one rule set per group with enough people."""
     sums = partial(stratum_sums, family, table)
     sizes, totals = sums(None), sums(table.values)
@@ -82,8 +61,7 @@ def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) 
     by_length = np.argsort(representatives)
     selection = order[representatives[by_length]]
     flat = flat[selection]
-    candidates = CandidateRuleSets(chosen[selection], sizes[flat], totals[flat], squares[flat], copies[by_length])
-    return CountedFamily(candidates, prints)
+    return CandidateRuleSets(chosen[selection], sizes[flat], totals[flat], squares[flat], copies[by_length])
 
 
 def stratum_sums(family: RuleSetFamily, table: CellTable, values: Floats | None) -> Floats:

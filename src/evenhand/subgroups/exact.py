@@ -20,7 +20,7 @@ from evenhand.subgroups.assessment import (
     assess_candidates,
     describe_finding,
 )
-from evenhand.subgroups.candidates import CountedFamily, count_family
+from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
 from evenhand.subgroups.deep.depth_first import (
@@ -58,7 +58,6 @@ class ExaminedFamily:
     Attributes:
         tested, statistics: Rule sets and their statistics.
         count, significant: Number of distinct groups of people that were tested, and that are significant.
-        counted: Counted family. None if it was too large to count at once.
         complete: Whether the whole family was tested.
         notes: Notes for readers.
     """
@@ -67,7 +66,6 @@ class ExaminedFamily:
     statistics: CandidateStatistics
     count: int
     significant: int
-    counted: CountedFamily | None = None
     complete: bool = True
     notes: tuple[str, ...] = ()
 
@@ -123,9 +121,7 @@ def search_exactly(
     accepted = table.match_queries()[[i for i in range(len(queries)) if i not in refused]]
     examined = _examine(family, table, accepted, floors, config, margin, progress or ignore_progress, limit)
     tested, statistics = examined.tested, examined.statistics
-    findings = list_findings(
-        tested, statistics, max_findings=config.most, margin=margin, better=outcome.better, counted=examined.counted
-    )
+    findings = list_findings(tested, statistics, max_findings=config.most, margin=margin, better=outcome.better)
     places = iter(range(len(tested.candidates), len(tested)))
     judged = [
         refused.get(i) or describe_finding(statistics, next(places), query.rules, query.words)
@@ -187,11 +183,10 @@ def _examine(
 
     if family.cube <= LARGE or config.control != "max-t" or table.weights is not None:
         progress("counting", 0.0)
-        counted = count_family(family, table, floors)
-        tested = CandidateFamily(family, table, counted.candidates, queries)
+        tested = CandidateFamily(family, table, count_family(family, table, floors), queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
-        number = len(counted.candidates)
-        return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()), counted)
+        number = len(tested.candidates)
+        return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()))
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
     compile_kernels()
     outcomes = permute_outcomes(table, config.permutations, rng)
@@ -211,7 +206,7 @@ def _examine(
     null = PermutationNull(largest, None if complete else search.stop)
     statistics = assess_candidates(tested, config, rng, margin=margin, null=null)
     return ExaminedFamily(
-        tested, statistics, search.tested, search.significant, None, complete, _describe_incomplete(search)
+        tested, statistics, search.tested, search.significant, complete, _describe_incomplete(search)
     )
 
 

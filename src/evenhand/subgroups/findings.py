@@ -14,14 +14,10 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
 from evenhand.schema.subdomain import Runs, parse_subdomain
 from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, describe_finding
-from evenhand.subgroups.candidates import CountedFamily
 from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_weighted
 from evenhand.subgroups.result import Finding, list_in_reading_order
-from evenhand.subgroups.rules import Range, Rule, Rules, RuleSet, describe_rules
+from evenhand.subgroups.rules import Range, Rule, Rules, describe_rules
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets
-
-MOST_SYNONYMS = 5
-"""Maximum number of listed descriptions of the same people."""
 
 
 def list_findings(
@@ -31,7 +27,6 @@ def list_findings(
     max_findings: int,
     margin: float,
     better: int,
-    counted: CountedFamily | None = None,
 ) -> tuple[Finding, ...]:
     """List the findings in reading order; ``explain_findings`` determines which ones are listed under another.
 
@@ -40,7 +35,6 @@ def list_findings(
         most: Maximum number of findings.
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
-        counted: Counted family, in which other descriptions of the same people are found.
     """
     candidates, family = tested.candidates, tested.family
     rows = statistics.exact_rows[statistics.exact_rows < len(candidates)]
@@ -60,11 +54,9 @@ def list_findings(
     for i in listed:
         chosen, copies = candidates.chosen[i], int(candidates.copies[i])
         rules = family.describe(chosen)
-        synonyms = counted.same(family, chosen, MOST_SYNONYMS) if counted is not None and copies > 1 else ()
         update = {
             "under": position.get(int(explained_by[i])),
             "explains": explained[i],
-            "same": tuple(RuleSet(rules=family.describe(synonym)) for synonym in synonyms),
             "others": copies - 1,
         }
         finding = describe_finding(statistics, i, rules, describe_rules(rules, values))

@@ -46,8 +46,7 @@ class Finding(ResultPart):
             without it.
         under: Position of the finding that explains this gap.
         explains: Number of findings that this one explains, listed or not.
-        same: Other descriptions of the same people.
-        others: Number of other descriptions, listed or not.
+        others: Number of other descriptions of the same people.
         versus: Group that the people are compared with. None for everyone else.
         samples: Number of samples on each side, if rates are estimated on samples.
         effective_size, effective_rest: Effective sample sizes of weighted people.
@@ -71,7 +70,6 @@ class Finding(ResultPart):
     adjusted_p: float | None = None
     under: int | None = None
     explains: int = 0
-    same: tuple[RuleSet, ...] = ()
     others: int = 0
     versus: RuleSet | None = None
     samples: int | None = None

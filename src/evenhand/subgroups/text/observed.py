@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import describe_finding, summarise_tests
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, adjusted_p_of, text_p_values
 from evenhand.subgroups.gaps import StratifiedGroups, largest_gap_to_rest, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
-from evenhand.subgroups.rules import RuleSet, describe_rules
+from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.text.mentions import Mentions, Terms, TextTable, count_rule_sets
 
 
@@ -65,9 +65,11 @@ def measure_observed_gaps(
     inside, compared_within = texts.sides(family)
     groups = texts.compare(inside, compared_within)
     enough = np.flatnonzero((groups.size[:, 0] >= min_texts) & (groups.rest[:, 0] >= config.min_texts))
-    # Rule sets that the same texts satisfy are one test. The finding lists the other descriptions.
-    representatives, copies = _distinct_rule_sets(inside[enough], compared_within[enough])
-    tested = enough[representatives]
+    # Rule sets that the same texts satisfy are one test. The finding counts the other descriptions.
+    sides = np.concatenate([inside, compared_within], axis=1)[enough]
+    _, representatives, copies = np.unique(sides, axis=0, return_index=True, return_counts=True)
+    by_length = np.argsort(representatives)
+    tested, copies = enough[representatives[by_length]], copies[by_length]
     groups = groups.at(tested)
     tests = adjust_text_tests(groups.z, config, lambda: _permuted_maxima(texts, groups, inside[tested], config))
     statistics = summarise_tests(groups, None, tests, text_p_values(tests), margin=config.margin)
@@ -77,9 +79,8 @@ def measure_observed_gaps(
     findings = []
     for i in order:
         rules = mentions.rules(family[tested[i]])
-        same = tuple(RuleSet(rules=mentions.rules(family[enough[copy]])) for copy in copies[i])
         finding = describe_finding(statistics, i, rules, describe_rules(rules))
-        findings.append(finding.model_copy(update={"same": same, "others": len(same)}))
+        findings.append(finding.model_copy(update={"others": int(copies[i]) - 1}))
     under = _find_explanations(texts, [family[tested[i]] for i in order], findings, tests.critical)
     return ObservedGaps(
         rule_sets=count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
@@ -161,13 +162,3 @@ def _judge(
     own = dataclasses.replace(tests, z=groups.z)
     statistics = summarise_tests(groups, None, own, p, margin=config.margin)
     return describe_finding(statistics, 0, mentions.rules(terms), words)
-
-
-def _distinct_rule_sets(inside: Booleans, compared_within: Booleans) -> tuple[Integers, list[list[int]]]:
-    """Group rule sets with the same texts on both sides: the first of each group, and the others."""
-    rows_by_sides: dict[bytes, list[int]] = {}
-    for row, key in enumerate(np.packbits(np.concatenate([inside, compared_within], axis=1), axis=1)):
-        rows_by_sides.setdefault(key.tobytes(), []).append(row)
-    return np.array([rows[0] for rows in rows_by_sides.values()], dtype=np.int64), [
-        rows[1:] for rows in rows_by_sides.values()
-    ]
