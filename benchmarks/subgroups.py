@@ -221,11 +221,8 @@ def fair(asked: Case, models: int, slow: int) -> list[Row]:
     for turn in range(models):
         dealt = rng.permutation(labels)
         model = Dealt(asked.model, dealt)
-        for shown_as, options in (("Evenhand", {}), ("Evenhand, without control", {"control": "none"})):
-            result = subgroups.find_subgroups(
-                model, asked.people, attributes=asked.source.sensitive, margin=0.0, **options
-            )
-            counts.setdefault(shown_as, []).append(result.found)
+        result = subgroups.find_subgroups(model, asked.people, attributes=asked.source.sensitive, margin=0.0)
+        counts.setdefault("Evenhand", []).append(result.found)
         for peer in subgroup_peers.installed():
             if peer.package != "fairlearn" or turn < slow:
                 reply = subgroup_peers.ask(peer, cells, dealt == asked.model.favourable, depth)

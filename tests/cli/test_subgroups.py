@@ -120,8 +120,6 @@ def test_every_option_reaches_the_search(evenhand, command):
         0.02,
         "--confidence",
         0.9,
-        "--control",
-        "BY",
         "--depth",
         2,
         "--bins",
@@ -139,7 +137,6 @@ def test_every_option_reaches_the_search(evenhand, command):
         "min_size": 40,
         "margin": 0.02,
         "confidence": 0.9,
-        "control": "BY",
         "seed": 5,
     }
     assert all(len(finding["rules"]) <= 2 for finding in found["findings"])
@@ -215,7 +212,6 @@ def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch
         (["--protected", "sex", "--protected", "sex"], "2 times"),
         ([], "at least one protected attribute"),
         ([*SENSITIVE, "--measure", "luck"], "--measure: expected one of: favourable"),
-        ([*SENSITIVE, "--control", "luck"], "--control: expected one of: max-t, BY, none, got 'luck'"),
         ([*SENSITIVE, "--method", "magic"], "--method: expected one of: exact, sampled"),
         ([*SENSITIVE, "--support", "1.5"], "support"),
         ([*SENSITIVE, "--margin", "-1"], "margin"),

@@ -289,7 +289,6 @@ def test_interrupt_keeps_what_was_sampled():
         {"measure": "score"},
         {"measure": "false-positive"},
         {"per": "job"},
-        {"control": "BY"},
         {"min_size": 5},
     ],
     ids=str,

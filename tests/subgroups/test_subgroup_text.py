@@ -208,16 +208,15 @@ def test_fair_models_are_left_alone(measure):
     assert alarms <= 12  # more with probability 0.2 % at a true rate of 5 %
 
 
-@pytest.mark.parametrize("control", ["max-t", "BY"])
 @pytest.mark.parametrize("compared", ["others", "all"])
-def test_a_planted_gap_is_found_and_said_once(control, compared):
+def test_a_planted_gap_is_found_and_said_once(compared):
     texts = spoken_of(3000, np.random.default_rng(0))
     unfair, fair = chance(0.7), chance(0.4)
 
     def model(asked):
         return [a if "red" in one else b for one, a, b in zip(asked, unfair(asked), fair(asked), strict=True)]
 
-    result = find_text_subgroups(model, texts, protected=LISTS, swaps=0, control=control, compared=compared)
+    result = find_text_subgroups(model, texts, protected=LISTS, swaps=0, compared=compared)
     own = [one for one in result.findings if one.found and one.under is None]
     assert [one.rules for one in own] == [{"colour": ("red",)}]
     assert own[0].low > 0.2

@@ -14,7 +14,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.candidates import CandidateRuleSets, stratum_sums
 from evenhand.subgroups.config import FamilyTestSettings
-from evenhand.subgroups.control import AdjustedTests, adjust_tests
+from evenhand.subgroups.control import MaxTCorrection
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.gaps import (
     MOST_ENTRIES,
@@ -171,7 +171,7 @@ def assess_candidates(
 
     Args:
         family: Rule sets.
-        config: Correction, confidence level, and number of permutations and of findings.
+        config: Confidence level, and number of permutations and of findings.
         rng: Random generator for the permutations.
         margin: Gaps that are certainly smaller are not significant.
         null: Permutation distribution of a larger family that the candidates were selected from. If None, outcomes are
@@ -187,29 +187,31 @@ def assess_candidates(
     else:
         tails = correct_tails(groups, table.skewness)
         largest = largest_gap_to_rest(tails, family.inside, len(table.cells.sizes))
-    if config.control == "max-t" and null is None:
+    if null is None:
         null = sample_permutation_null(table, largest, config.permutations, rng, limit=limit, progress=progress)
-    maxima = np.zeros(0) if null is None else null.values
-    tests = adjust_tests(tails.z(groups.total.sum(axis=-1)), config.control, config.confidence, maxima)
+    correction = MaxTCorrection(len(family), null.values, config.confidence)
+    z = tails.z(groups.total.sum(axis=-1))
     exact = np.zeros(len(family), dtype=bool)
     exact[len(family.candidates) :] = True
-    exact[np.argsort(-np.abs(tests.z), kind="stable")[: MOST_EXACT + config.most]] = True
+    exact[np.argsort(-np.abs(z), kind="stable")[: MOST_EXACT + config.most]] = True
     return summarise_tests(
         groups,
         tails,
-        tests,
-        tests.p,
+        correction,
+        z,
+        correction.p(z),
         margin=margin,
         skewness=table.skewness,
         exact_rows=np.flatnonzero(exact),
-        stopped=None if null is None else null.stopped,
+        stopped=null.stopped,
     )
 
 
 def summarise_tests(
     groups: StratifiedGroups,
     tails: TailCorrection | None,
-    tests: AdjustedTests,
+    correction: MaxTCorrection,
+    z: Floats,
     p: Floats,
     *,
     margin: float,
@@ -222,29 +224,29 @@ def summarise_tests(
     Args:
         groups: Groups and those they are compared with.
         tails: Distribution of the groups' totals under permutation. If None, tails are not corrected for skewness.
-        tests: Standardised gaps and their correction.
-        p: Adjusted p-value of each group.
+        correction: Correction for multiple testing.
+        z, p: Standardised gap and adjusted p-value of each group.
         margin: Gaps that are certainly smaller are not significant.
         skewness: Skewness of all values in each stratum.
         exact_rows: Positions of groups with exact intervals, which are slow to compute. None selects all.
         stopped: Reason for fewer permutations than requested.
     """
-    rows = np.arange(len(tests.z)) if exact_rows is None else exact_rows
-    low, high = approximate_intervals(groups, tests.critical)
-    plain_low, plain_high = np.full((2, len(tests.z)), np.nan)
+    rows = np.arange(len(z)) if exact_rows is None else exact_rows
+    low, high = approximate_intervals(groups, correction.critical)
+    plain_low, plain_high = np.full((2, len(z)), np.nan)
     exact = groups.at(rows)
     if tails is None or skewness is None:
-        low[rows], high[rows] = uncorrected_intervals(exact, tests.critical)
-        plain_low[rows], plain_high[rows] = uncorrected_intervals(exact, float(normal_quantile(tests.confidence)))
+        low[rows], high[rows] = uncorrected_intervals(exact, correction.critical)
+        plain_low[rows], plain_high[rows] = uncorrected_intervals(exact, float(normal_quantile(correction.confidence)))
     else:
-        low[rows], high[rows] = adjusted_intervals(exact, tails.at(rows), tests.critical, skewness)
-        plain_low[rows], plain_high[rows] = single_intervals(exact, tests.confidence)
-    significant = p <= 1 - tests.confidence + 1e-12
+        low[rows], high[rows] = adjusted_intervals(exact, tails.at(rows), correction.critical, skewness)
+        plain_low[rows], plain_high[rows] = single_intervals(exact, correction.confidence)
+    significant = p <= 1 - correction.confidence + 1e-12
     significant[rows] &= (low[rows] > 0) | (high[rows] < 0)
     significant &= np.maximum(-low, high) >= margin
     return CandidateStatistics(
         groups=groups,
-        z=tests.z,
+        z=z,
         p=p,
         low=low,
         high=high,
@@ -252,9 +254,9 @@ def summarise_tests(
         plain_high=plain_high,
         found=significant,
         exact_rows=rows,
-        critical=tests.critical,
+        critical=correction.critical,
         stopped=stopped,
-        permutations=len(tests.maxima),
+        permutations=len(correction.maxima),
     )
 
 

@@ -12,7 +12,7 @@ from evenhand.errors import OptionError
 
 Measure: TypeAlias = Literal["favourable", "false-negative", "false-positive", "score"]
 NumberMeasure: TypeAlias = Literal["mean", "residual", "absolute-error"]
-Control: TypeAlias = Literal["max-t", "BY", "none"]
+Control: TypeAlias = Literal["max-t", "none"]
 Against: TypeAlias = Literal["rest", "best"]
 Method: TypeAlias = Literal["exact", "sampled", "themis"]
 Compared: TypeAlias = Literal["others", "all"]
@@ -27,11 +27,7 @@ class FamilyTestSettings(Config):
     """Multiple testing, and the number of findings."""
 
     confidence: float = setting(0.95, "confidence level of all intervals together", gt=0, lt=1)
-    control: Control = setting(
-        "max-t",
-        "multiple-testing correction: limit the probability of any false finding, their expected share, or nothing",
-    )
-    permutations: int = setting(1000, "number of permutations for max-t")
+    permutations: int = setting(1000, "number of permutations for the multiple-testing correction (max-t)")
     most: int = setting(200, "maximum number of findings", ge=1)
     time_limit: float | None = setting(None, "time limit in seconds", unit="seconds", gt=0)
     seed: int = setting(0, "seed of the random numbers", ge=0)
@@ -39,7 +35,7 @@ class FamilyTestSettings(Config):
     @model_validator(mode="after")
     def _check_permutations(self) -> Self:
         needed = MIN_BEYOND / (1 - self.confidence)
-        if self.control == "max-t" and self.permutations < needed:
+        if self.permutations < needed:
             raise OptionError(
                 f"{self.permutations} permutations are too few for a confidence level of {self.confidence:g}",
                 hint=f"use at least {needed:.0f} (default: 1000)",

@@ -1,100 +1,54 @@
-"""Multiple-testing corrections: adjusted p-values, and the width of adjusted intervals."""
+"""Multiple-testing correction by the largest standardised gap of a family (max-t)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats
+from evenhand.core.typing import Floats
 from evenhand.stats.level import bonferroni, normal_quantile
-from evenhand.stats.permutation import (
-    adjusted_p,
-    benjamini_yekutieli,
-    critical_value,
-    false_coverage_confidence,
-    normal_p_value,
-)
-from evenhand.subgroups.config import Control, TextSubgroupConfig
+from evenhand.stats.permutation import adjusted_p, critical_value, normal_p_value
 
 
 @dataclass(frozen=True, eq=False)
-class AdjustedTests:
-    """A family of tests and its correction.
+class MaxTCorrection:
+    """Correction of a family of tests by the distribution of its largest |z| under the null hypothesis.
+
+    The probability that the family has any false finding is at most ``1 - confidence``. Without permutations, or with
+    too few, Bonferroni's bound applies.
 
     Attributes:
-        z: Standardised gap of each test.
-        critical: Half width of adjusted intervals in standard errors.
-        maxima: Largest |z| of the family in each permutation, for ``max-t``. Empty for other corrections, and if no
-            permutation was completed.
-        control, confidence: Correction, and 1 minus the controlled error.
+        tests: Number of tests.
+        maxima: Largest |z| of the family in each permutation.
+        confidence: Probability of no false finding.
     """
 
-    z: Floats
-    critical: float
+    tests: int
     maxima: Floats
-    control: Control
     confidence: float
 
-    @property
-    def p(self) -> Floats:
-        """Adjusted p-value of each test."""
-        unadjusted = normal_p_value(self.z)
-        if self.control == "BY" and len(self.z):
-            return benjamini_yekutieli(unadjusted)
-        if self.control != "max-t":
-            return unadjusted
-        if np.isfinite(critical_value(self.maxima, self.confidence)):
-            return adjusted_p(self.z, self.maxima)
-        # Bonferroni's bound needs no permutations, and holds if they were stopped too early.
-        return np.minimum(unadjusted * len(self.z), 1.0)
+    @cached_property
+    def _permuted_critical(self) -> float:
+        """Critical value of the permutations, infinite if there are too few."""
+        return float(critical_value(self.maxima, self.confidence))
 
-
-def adjust_tests(z: Floats, control: Control, confidence: float, maxima: Floats) -> AdjustedTests:
-    """Correct a family of tests for multiple testing.
-
-    Args:
-        z: Standardised gap of each test.
-        control: ``max-t`` bounds the probability that the largest |z| exceeds the critical value; ``BY`` bounds the
-            expected share of false findings and of intervals that do not contain the true gap; ``none`` applies no
-            correction.
-        confidence: 1 minus the controlled error.
-        maxima: See ``AdjustedTests``.
-    """
-    critical = unadjusted = float(normal_quantile(confidence))
-    if control == "max-t":
-        permuted = critical_value(maxima, confidence)
-        if not np.isfinite(permuted):
-            permuted = float(normal_quantile(bonferroni(confidence, max(len(z), 1))))
+    @cached_property
+    def critical(self) -> float:
+        """Half width of adjusted intervals in standard errors."""
+        critical = self._permuted_critical
+        if not np.isfinite(critical):
+            critical = float(normal_quantile(bonferroni(self.confidence, max(self.tests, 1))))
         # No adjusted interval is narrower than the unadjusted one, even if few permutations differ.
-        critical = max(permuted, unadjusted)
-    elif control == "BY":
-        reported = int((benjamini_yekutieli(normal_p_value(z)) <= 1 - confidence).sum()) if len(z) else 0
-        critical = float(normal_quantile(false_coverage_confidence(reported, max(len(z), 1), confidence)))
-    return AdjustedTests(z, critical, maxima, control, confidence)
+        return max(critical, float(normal_quantile(self.confidence)))
 
+    def p(self, z: Floats) -> Floats:
+        """Compute the adjusted p-values of tests with these standardised gaps."""
+        if np.isfinite(self._permuted_critical):
+            return adjusted_p(z, self.maxima)
+        return np.minimum(normal_p_value(z) * max(self.tests, 1), 1.0)
 
-# Searches for subgroups of texts.
-
-
-def adjust_text_tests(z: Floats, config: TextSubgroupConfig, draw_maxima: Callable[[], Floats]) -> AdjustedTests:
-    """Correct a family of tests, and draw the maxima only if the correction needs them."""
-    maxima = draw_maxima() if config.control == "max-t" and len(z) else np.empty(0)
-    return adjust_tests(z, config.control, config.confidence, maxima)
-
-
-def text_p_values(tests: AdjustedTests) -> Floats:
-    """Compute adjusted p-values that are at least the unadjusted ones, even if few permutations differ."""
-    return np.asarray(np.maximum(tests.p, normal_p_value(tests.z)))
-
-
-def adjusted_p_of(tests: AdjustedTests, z: float) -> float:
-    """Compute the adjusted p-value of an additional test."""
-    return float(text_p_values(replace(tests, z=np.append(tests.z, z)))[-1])
-
-
-def significant(tests: AdjustedTests, p: Floats, low: Floats, high: Floats, margin: float) -> Booleans:
-    """Determine which effects are distinguishable from noise and possibly as large as the margin."""
-    clear = (p <= 1 - tests.confidence + 1e-12) & ((low > 0) | (high < 0))
-    return np.asarray(clear & (np.maximum(np.abs(low), np.abs(high)) >= margin))
+    def conservative_p(self, z: Floats) -> Floats:
+        """Compute adjusted p-values that are at least the unadjusted ones, even if few permutations differ."""
+        return np.asarray(np.maximum(self.p(z), normal_p_value(z)))

@@ -43,7 +43,7 @@ LARGE = 1 << 16
 """Size of the count cube above which a depth-first search is worth the compilation of its kernels."""
 
 MOST = 1 << 20
-"""Maximum size of the count cube for families that the depth-first search does not support."""
+"""Maximum size of the count cube with weights, which the depth-first search does not support."""
 
 DEFAULT_MARGIN = 0.05
 """Default margin, in units of the ``spread`` of the outcome."""
@@ -98,11 +98,10 @@ def search_exactly(
     stratum = _control_strata(people, names, config)
     queries = parse_rule_sets(people, config.judged)
     family = build_family(cuts, config.depth)
-    if family.cube > MOST and (weights is not None or config.control != "max-t"):
-        weighted = " with weights" if weights is not None else ""
+    if family.cube > MOST and weights is not None:
         raise OptionError(
-            f"a cube of {family.cube:,} counts is too large for control by {config.control}{weighted}",
-            hint="use fewer attributes or bins" + ("" if weighted else ", or the control max-t"),
+            f"a cube of {family.cube:,} counts is too large for weights",
+            hint="use fewer attributes or bins, or leave the weights out",
         )
     outcome = measure()
     margin = DEFAULT_MARGIN if config.margin is None else config.margin / outcome.spread
@@ -132,7 +131,7 @@ def search_exactly(
         method="exact",
         measure=config.measure if number is None or number.above is None else "above",
         number=number,
-        control=config.control,
+        control="max-t",
         confidence=config.confidence,
         critical=statistics.critical,
         margin=outcome.spread * margin,
@@ -181,7 +180,7 @@ def _examine(
     def permuting(share: float) -> None:
         progress("permuting", share)
 
-    if family.cube <= LARGE or config.control != "max-t" or table.weights is not None:
+    if family.cube <= LARGE or table.weights is not None:
         progress("counting", 0.0)
         tested = CandidateFamily(family, table, count_family(family, table, floors), queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
@@ -205,9 +204,7 @@ def _examine(
     largest = np.maximum(search.maxima, largest_permuted_gaps(table, outcomes, queries))
     null = PermutationNull(largest, None if complete else search.stop)
     statistics = assess_candidates(tested, config, rng, margin=margin, null=null)
-    return ExaminedFamily(
-        tested, statistics, search.tested, search.significant, complete, _describe_incomplete(search)
-    )
+    return ExaminedFamily(tested, statistics, search.tested, search.significant, complete, _describe_incomplete(search))
 
 
 def _control_strata(

@@ -176,9 +176,9 @@ class SubgroupResult(Result):
             ``above`` a level.
         number: Number that subgroups are compared by. Gaps and means are in its unit. None for labels.
         against: Comparison group: everyone else, or for THEMIS the best other combination.
-        control: Multiple-testing correction: ``max-t`` (no false finding at all, with ``confidence``), ``BY`` (share
-            of false findings, Benjamini-Yekutieli), or ``none``.
-        confidence: Confidence level of the intervals, 1 minus the controlled error.
+        control: Multiple-testing correction: ``max-t`` (no false finding at all, with ``confidence``), or ``none`` for
+            published methods.
+        confidence: Confidence level of the intervals.
         critical: Half width of the adjusted intervals in standard errors. None if nothing is adjusted.
         margin: Gaps that are certainly smaller are not significant.
         support, min_size: Minimum share and number of people inside and outside a rule set. Only the number applies to

@@ -40,13 +40,6 @@ EVENTS: dict[str, tuple[str, str]] = {
 }
 """Outcome that a rate counts, of people and of texts."""
 
-CONTROLS = {
-    "max-t": "at most {error} chance of even one false finding ({drawn}, max-t)",
-    "BY": "at most {error} of the findings false on average (Benjamini-Yekutieli)",
-    "none": "no multiple-testing correction",
-}
-"""Guarantees of the multiple-testing corrections."""
-
 NOISY = (
     "Rates are of {answers} for each person. Tests and intervals below account for this noise: it is independent "
     "between people, so a significant subgroup is decided differently on average."
@@ -236,7 +229,7 @@ def describe_tested(result: SubgroupResult) -> str:
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
     draws = "permutations" if result.weights is None else "multipliers of the weights"
-    promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %", drawn=draws)
+    promise = f"at most {100 * (1 - result.confidence):.6g} % chance of even one false finding ({draws}, max-t)"
     floor = f"{100 * result.support:.6g} % of them or " if result.support else ""
     return (
         f"different subgroups, out of {result.rule_sets:,} rule sets (the others describe the same "
@@ -257,7 +250,7 @@ def _describe_criterion(result: SubgroupResult) -> str:
     if result.method != "exact":
         return "by the rule of the published method; the notes say what it does not account for"
     margin = f"{100 * result.margin:g} points" if is_counted(result) else f"{result.margin:.3g} {gap_unit(result)}"
-    text = f"a gap whose {'' if result.control == 'none' else 'adjusted '}interval excludes 0"
+    text = "a gap whose adjusted interval excludes 0"
     return f"{text}, and does not rule out a gap of {margin}" if result.margin else text
 
 
@@ -318,7 +311,7 @@ def method_facts(result: SubgroupResult) -> Facts:
         adjacent = " (neighbouring ones together)" if cells.ordered else ""
         facts.append((f"rules over {cells.name}", f"{list_some(cells.cells)}{adjacent}"))
     intervals = "each for itself"
-    if result.critical is not None and result.control != "none":
+    if result.critical is not None:
         intervals = f"{format_decimal(result.critical)} standard errors to each side, simultaneous over all subgroups"
     facts += [("intervals", intervals), ("significant after adjustment", _describe_criterion(result))]
     if result.weights is not None:

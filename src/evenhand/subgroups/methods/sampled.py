@@ -50,7 +50,7 @@ def search_sampled(
     scorer: Scorer, people: People, config: SubgroupConfig, progress: Progress, limit: TimeLimit
 ) -> SubgroupResult:
     """Sample every frequent rule set, with the published interval of its gap."""
-    check_options(config, "favourable", unsupported=("min_size", "control", "permutations"))
+    check_options(config, "favourable", unsupported=("min_size", "permutations"))
     names = sensitive_names(people, config)
     cuts, codes = cut_attributes(people, names, config.bins, equal_width_ends)
     cells, rules, n = find_occupied_cells(codes), build_family(cuts, config.depth), len(people)

@@ -51,7 +51,7 @@ def search_themis(
     check_options(
         config,
         "favourable",
-        unsupported=("support", "min_size", "control", "permutations", "depth", "confidence", "margin"),
+        unsupported=("support", "min_size", "permutations", "depth", "confidence", "margin"),
     )
     names = sensitive_names(people, config)
     cuts, codes = cut_attributes(people, names, config.bins, equal_width_ends)

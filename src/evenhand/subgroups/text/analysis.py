@@ -99,7 +99,7 @@ def find_text_subgroups(
     return TextSubgroupResult(
         method=config.method,
         measure=config.measure,
-        control="none" if published else config.control,
+        control="none" if published else "max-t",
         confidence=config.confidence**2 if published else config.confidence,
         critical=gaps.critical,
         margin=config.margin,

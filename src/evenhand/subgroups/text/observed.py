@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.proportion import count_needed
-from evenhand.subgroups.assessment import describe_finding, summarise_tests
+from evenhand.subgroups.assessment import CandidateStatistics, describe_finding, summarise_tests
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, adjusted_p_of, text_p_values
+from evenhand.subgroups.control import MaxTCorrection
 from evenhand.subgroups.gaps import StratifiedGroups, largest_gap_to_rest, scale_tails
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
 from evenhand.subgroups.rules import describe_rules
@@ -71,21 +70,22 @@ def measure_observed_gaps(
     by_length = np.argsort(representatives)
     tested, copies = enough[representatives[by_length]], copies[by_length]
     groups = groups.at(tested)
-    tests = adjust_text_tests(groups.z, config, lambda: _permuted_maxima(texts, groups, inside[tested], config))
-    statistics = summarise_tests(groups, None, tests, text_p_values(tests), margin=config.margin)
+    maxima = _permuted_maxima(texts, groups, inside[tested], config) if len(tested) else np.empty(0)
+    correction = MaxTCorrection(len(tested), maxima, config.confidence)
+    statistics = _summarise(groups, correction, config)
     # A small but certain gap comes before a large but uncertain one.
     clear = np.maximum(statistics.low, -statistics.high)
-    order = np.lexsort((np.arange(len(tested)), -np.abs(tests.z), -clear))[: config.most].tolist()
+    order = np.lexsort((np.arange(len(tested)), -np.abs(statistics.z), -clear))[: config.most].tolist()
     findings = []
     for i in order:
         rules = mentions.rules(family[tested[i]])
         finding = describe_finding(statistics, i, rules, describe_rules(rules))
         findings.append(finding.model_copy(update={"others": int(copies[i]) - 1}))
-    under = _find_explanations(texts, [family[tested[i]] for i in order], findings, tests.critical)
+    under = _find_explanations(texts, [family[tested[i]] for i in order], findings, correction.critical)
     return ObservedGaps(
         rule_sets=count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
         tested=len(tested),
-        critical=tests.critical,
+        critical=correction.critical,
         found=int(statistics.found.sum()),
         findings=list_in_reading_order(
             [
@@ -93,7 +93,13 @@ def measure_observed_gaps(
                 for place, (finding, parent) in enumerate(zip(findings, under, strict=True))
             ]
         ),
-        judged=tuple(_judge(mentions, texts, rules, tests, min_texts, config) for rules in config.judged),
+        judged=tuple(_judge(mentions, texts, rules, correction, min_texts, config) for rules in config.judged),
+    )
+
+
+def _summarise(groups: StratifiedGroups, correction: MaxTCorrection, config: TextSubgroupConfig) -> CandidateStatistics:
+    return summarise_tests(
+        groups, None, correction, groups.z, correction.conservative_p(groups.z), margin=config.margin
     )
 
 
@@ -143,7 +149,7 @@ def _judge(
     mentions: Mentions,
     texts: TextTable,
     rules: Mapping[str, str],
-    tests: AdjustedTests,
+    correction: MaxTCorrection,
     min_texts: int,
     config: TextSubgroupConfig,
 ) -> Finding | RefusedRuleSet:
@@ -158,7 +164,4 @@ def _judge(
         if count < minimum:
             reason = f"{count:,} texts {role}: fewer than {minimum:,}"
             return RefusedRuleSet(rules=mentions.rules(terms), words=words, size=size, rest=rest_size, reason=reason)
-    p = np.array([adjusted_p_of(tests, float(groups.z[0]))])
-    own = dataclasses.replace(tests, z=groups.z)
-    statistics = summarise_tests(groups, None, own, p, margin=config.margin)
-    return describe_finding(statistics, 0, mentions.rules(terms), words)
+    return describe_finding(_summarise(groups, correction, config), 0, mentions.rules(terms), words)

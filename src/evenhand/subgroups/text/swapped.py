@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from evenhand.datasets.identity.swapping import SwapTemplate
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.mean import clustered_means
 from evenhand.subgroups.config import TextSubgroupConfig
-from evenhand.subgroups.control import adjust_text_tests, significant, text_p_values
+from evenhand.subgroups.control import MaxTCorrection
 from evenhand.subgroups.result import SwapEffect
 from evenhand.subgroups.text.mentions import Mentions
 
@@ -112,13 +111,14 @@ def measure_swap_effects(
     unadjusted = float(normal_quantile(config.confidence))
     single = clustered_means(differences, clusters, reach, z=unadjusted)
     rng = np.random.default_rng(config.seed)
-    tests = adjust_text_tests(single.z, config, lambda: single.maxima(config.permutations, rng))
-    measured = clustered_means(differences, clusters, reach, z=tests.critical)
-    tests = dataclasses.replace(tests, z=measured.z)
-    low, high = np.clip(measured.interval(tests.critical), -1, 1)
+    correction = MaxTCorrection(len(tested), single.maxima(config.permutations, rng), config.confidence)
+    critical = correction.critical
+    measured = clustered_means(differences, clusters, reach, z=critical)
+    low, high = np.clip(measured.interval(critical), -1, 1)
     plain_low, plain_high = np.clip(single.interval(unadjusted), -1, 1)
-    p = text_p_values(tests)
-    is_significant = significant(tests, p, low, high, config.margin)
+    p = correction.conservative_p(measured.z)
+    is_significant = (p <= 1 - config.confidence + 1e-12) & ((low > 0) | (high < 0))
+    is_significant &= np.maximum(-low, high) >= config.margin
     order = np.lexsort((-np.abs(measured.z), -np.maximum(low, -high))).tolist()
     # If one group fares much worse, each of the other groups fares better than the average of the others, which
     # includes that one group. So an effect is explained by the clearer ones of its category if nothing significant is
@@ -133,7 +133,6 @@ def measure_swap_effects(
         clearer = causes.setdefault(axes[i], {})
         other_groups = [j for j, axis in enumerate(axes) if axis == axes[i] and j != i and j not in clearer]
         remaining = rates[:, i] - _row_means(rates[:, other_groups])
-        critical = tests.critical
         if clearer and not (
             other_groups
             and abs(float(clustered_means(remaining[:, None], clusters, reach, z=critical).z[0])) > critical
@@ -164,7 +163,7 @@ def measure_swap_effects(
                 under=under[i],
             )
         )
-    return tuple(effects), tests.critical
+    return tuple(effects), critical
 
 
 def _row_means(rates: Floats) -> Floats:
