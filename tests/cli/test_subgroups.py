@@ -286,9 +286,7 @@ def test_a_budget_that_does_not_pay_for_the_people_is_refused_before_they_are_as
     assert "the budget of 100 rows does not cover the 3,000 people who are compared" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("method", "kind"), [("sampled", "estimated"), ("themis", "estimated"), ("linear", "observed")]
-)
+@pytest.mark.parametrize(("method", "kind"), [("sampled", "estimated"), ("themis", "estimated")])
 def test_published_methods_say_what_they_are(evenhand, command, tmp_path, method, kind):
     page = tmp_path / "page.html"
     ran = evenhand(*command[:5], "--protected", "sex", "--method", method, "--html", page)
