@@ -119,7 +119,7 @@ class AuditSettings(ModelSettings, total=False):
     tolerance: float | None
     max_boxes: int | None
     thresholds: bool
-    threshold: Any
+    threshold: float | None
     reference: Any
     keep_decisions: bool
 
@@ -388,7 +388,7 @@ def audit_predictions(
     y_true: Any = None,
     y_score: Any = None,
     sample_weight: Any = None,
-    threshold: Any = None,
+    threshold: float | None = None,
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
     **settings: Unpack[DecisionAuditSettings],
@@ -401,7 +401,7 @@ def audit_predictions(
     *,
     y_score: Any = None,
     sample_weight: Any = None,
-    threshold: Any = None,
+    threshold: float | None = None,
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
     **settings: Unpack[DecisionAuditSettings],
@@ -414,7 +414,7 @@ def audit_predictions(
     y_pred: Any = None,
     y_score: Any = None,
     sample_weight: Any = None,
-    threshold: Any = None,
+    threshold: float | None = None,
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
     **settings: Unpack[DecisionAuditSettings],
@@ -437,7 +437,6 @@ def audit_predictions(
         sample_weight: Weight of each person, shape (n,), such as survey weights. Rates, means and intervals are
             weighted.
         threshold: Minimum score of a favourable decision, such as 0.5, instead of ``y_pred``.
-            ``[0.5, "sex=Female:0.4"]`` sets another threshold for a group.
         low_is_good: Whether low scores are favourable, as for risk scores. People are selected if their score is at
             most the threshold, and calibration uses 1 minus the score.
         membership: Attributes whose values are known only as probabilities, such as race inferred from name and

@@ -31,7 +31,7 @@ def results():
     audit = evenhand.audit(model, people, **about, thresholds=True, keep_decisions=True, max_boxes=20)
     decided = evenhand.audit_predictions(
         y_score=model.predict_proba(people)[:, 1],
-        threshold=[0.5, "female=1:0.4"],
+        threshold=0.5,
         y_true=hired,
         sensitive_features=people[["female"]],
     )

@@ -47,7 +47,7 @@ from evenhand.models.white_box import extract_white_box
 from evenhand.population.independent import ProductPopulation
 from evenhand.population.mixture import MixturePopulation
 from evenhand.schema.people import People
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 from evenhand.stats.combined import Draws
 from evenhand.stats.quantity import quantity_value
 
@@ -95,10 +95,8 @@ def audit(
     started = time.perf_counter()
     config = AuditConfig.of(config, settings)
     progress = progress or ignore_progress
-    if config.threshold:
-        thresholds = Thresholds.parse(config.threshold)
-        thresholds.check_schema(subject.people.schema)
-        subject = replace(subject, thresholds=thresholds)
+    if config.threshold is not None:
+        subject = replace(subject, threshold=Threshold.parse(config.threshold))
     schema = subject.people.schema
     if subject.memberships and schema.target.kind != "label":
         raise OptionError(
@@ -107,7 +105,7 @@ def audit(
             hint="leave `membership=` out; or pass the `favourable=` label and `kind=label`",
         )
     if schema.target.kind in ("number", "labels"):
-        weighted, threshold = subject.weights is not None, subject.thresholds is not None
+        weighted, threshold = subject.weights is not None, subject.threshold is not None
         is_number = schema.target.is_number
         check_settings(config, is_number=is_number, metrics=metrics, weighted=weighted, threshold=threshold)
     if not schema.protected:
@@ -242,7 +240,7 @@ def _audit_labels(
     joint = None if flips is None else flips.rate(schema.protected, "data")
     progress("done", 1.0)
     settings: dict[str, Any] = {
-        "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
+        "threshold": None if config.threshold is None else f"{config.threshold:g}",
         "metrics": ", ".join(metrics or ()) or None,
     }
     if network is not None and certificates:
@@ -342,7 +340,7 @@ def _measure_groups(
         )
         by_group = proxies or by_group
     if people.schema.target.kind == "ordinal":
-        reason = WEIGHTED if subject.weights is not None else THRESHOLDS if subject.thresholds is not None else None
+        reason = WEIGHTED if subject.weights is not None else THRESHOLDS if subject.threshold is not None else None
         if reason is not None:
             parts.skip("grades", reason)
             return by_group

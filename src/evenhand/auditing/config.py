@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import Any, Literal
-
-from pydantic import field_validator
 
 from evenhand.certification.config import COMPILE_SHARE
 from evenhand.core.config import Assignments, Config, setting
@@ -79,16 +76,7 @@ class AuditConfig(DecisionAuditConfig):
     )
     budget: int | None = setting(None, "maximum number of individuals for which a black box is queried", ge=1)
     max_boxes: int | None = setting(None, "maximum number of boxes of each proof", ge=1)
-    threshold: tuple[str, ...] = setting(
-        (), "minimum score of a favourable decision, such as 0.5, or sex=Female:0.4 for a group (what-if)"
-    )
-
-    @field_validator("threshold", mode="before")
-    @classmethod
-    def _list_thresholds(cls, threshold: Any) -> tuple[str, ...]:
-        if threshold is None:
-            return ()
-        return tuple(map(str, [threshold] if isinstance(threshold, str | Real) else threshold))
+    threshold: float | None = setting(None, "minimum score of a favourable decision, such as 0.5")
 
     @property
     def compile_limit(self) -> float:
@@ -140,7 +128,7 @@ def check_settings(
         OptionError: A setting does not apply to the target.
     """
     settings = {
-        "`threshold=`": threshold or bool(getattr(config, "threshold", ())),
+        "`threshold=`": threshold or getattr(config, "threshold", None) is not None,
         "`thresholds=`": config.thresholds,
     }
     if is_number:

@@ -123,10 +123,10 @@ def _describe_decisions(decisions: Recorded) -> ModelCard:
     name = f"{'labels' if isinstance(decisions, RecordedLabels) else kind} in column {target.name!r}"
     if isinstance(decisions, RecordedDecisions):
         name = f"decisions in column {decisions.decided_by!r}"
-        if decisions.thresholds is not None:
-            threshold = decisions.thresholds.describe()
-            threshold = f"up to {threshold}" if decisions.thresholds.low_is_good else f"from {threshold} on"
-            name = f"decisions by score {decisions.decided_by!r} {threshold}"
+        if decisions.threshold is not None:
+            limit = f"{decisions.threshold.value:g}"
+            limit = f"up to {limit}" if decisions.threshold.low_is_good else f"from {limit} on"
+            name = f"decisions by score {decisions.decided_by!r} {limit}"
     return ModelCard(
         name=name,
         type=f"recorded {kind}",

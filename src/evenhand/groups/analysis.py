@@ -32,7 +32,7 @@ from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
 from evenhand.schema.probabilities import GroupProbabilities
-from evenhand.schema.thresholds import Thresholds, describe_scale
+from evenhand.schema.thresholds import Threshold, describe_scale
 from evenhand.stats.auc import auc
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
@@ -88,7 +88,7 @@ def measure_groups(
         scores=None if scorer.label_only else reply.scores[:, scorer.favourable],
         why_no_scores=LABELS_ONLY,
         weights=weights,
-        applied_thresholds=getattr(scorer, "thresholds", None),
+        applied_threshold=getattr(scorer, "threshold", None),
     )
     result = decisions.measure(str(people.schema.target.favourable), config, started)
     return add_metrics(result, metrics or {}, decisions.people, config)
@@ -128,7 +128,7 @@ def measure_recorded_decisions(
         risks=decisions.risks,
         counts=people.counts,
         weights=decisions.weights,
-        applied_thresholds=decisions.thresholds,
+        applied_threshold=decisions.threshold,
     )
     result = sample.measure(str(people.schema.target.favourable), config, started)
     if people.counts is not None:
@@ -225,7 +225,7 @@ class _Decisions:
         risks: Original scores if low ones are good.
         counts: Number of people in each cell; None for individual people.
         weights: Sample weights.
-        applied_thresholds: Thresholds that were applied to the scores.
+        applied_threshold: Threshold that was applied to the scores.
     """
 
     memberships: tuple[Membership, ...]
@@ -236,7 +236,7 @@ class _Decisions:
     risks: Floats | None = None
     counts: Integers | None = None
     weights: PeopleWeights | None = None
-    applied_thresholds: Thresholds | None = None
+    applied_threshold: Threshold | None = None
 
     @property
     def people(self) -> DecidedPeople:
@@ -255,8 +255,8 @@ class _Decisions:
         everyone = describe_groups(sample.total(), [{}], config)[0]
         curves = rates = None
         if scored is not None:
-            rates = count_threshold_rates(scored, self.selected, config.min_group_size, self.applied_thresholds)
-            curves = trace_curves(scored, config, self.applied_thresholds) if config.thresholds else None
+            rates = count_threshold_rates(scored, self.selected, config.min_group_size, self.applied_threshold)
+            curves = trace_curves(scored, config, self.applied_threshold) if config.thresholds else None
         kept = None
         if config.keep_decisions:
             numbers = {} if self.scores is None else {"mean_score": self.scores}
@@ -273,7 +273,7 @@ class _Decisions:
             calibration=tuple(calibrate(sample, config.confidence)),
             people_fingerprint=fingerprint_people(self.memberships, self.true_labels, self.counts),
             kept=kept,
-            decided_by=self.applied_thresholds,
+            decided_by=self.applied_threshold,
             low_is_good=self.risks is not None,
             thresholds=curves,
             threshold_rates=rates,

@@ -14,7 +14,7 @@ from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.groups.proxies.result import ProxyRates
 from evenhand.groups.threshold_rates import ThresholdRates
 from evenhand.groups.thresholds import ThresholdCurves
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.quantity import Quantity, quantity_value
 
@@ -134,7 +134,7 @@ class GroupMetrics(Result):
             the scores are the numeric decisions.
         people_fingerprint: SHA-256 of the groups and true labels of all people, in the order of the data.
         kept: Decisions and scores of all people, for comparison with another audit. None unless requested.
-        decided_by: Thresholds that were applied to the scores; None if decisions were recorded or predicted.
+        decided_by: Threshold that was applied to the scores; None if decisions were recorded or predicted.
         low_is_good: Whether low scores are favourable. If so, ``mean_score`` and calibration use 1 minus the score.
         thresholds: Metrics as functions of the threshold. None unless requested, or without scores.
         threshold_rates: Rates of the groups at about a hundred thresholds, without intervals. None without scores.
@@ -158,7 +158,7 @@ class GroupMetrics(Result):
     calibration: tuple[CalibrationBin, ...] = ()
     people_fingerprint: str = ""
     kept: KeptDecisions | None = None
-    decided_by: Thresholds | None = None
+    decided_by: Threshold | None = None
     low_is_good: bool = False
     thresholds: ThresholdCurves | None = None
     threshold_rates: ThresholdRates | None = None

@@ -10,7 +10,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Booleans, Floats
 from evenhand.groups.membership import Membership
 from evenhand.groups.thresholds import ScoredPeople, ThresholdCells
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 
 MOST_GROUPS = 12
 """Maximum number of groups of an attribute; the largest are kept."""
@@ -77,7 +77,7 @@ def format_threshold(threshold: float) -> str:
 
 
 def count_threshold_rates(
-    people: ScoredPeople, selected: Booleans, min_size: int, in_force: Thresholds | None
+    people: ScoredPeople, selected: Booleans, min_size: int, in_force: Threshold | None
 ) -> ThresholdRates:
     """Compute the rates of all groups at about a hundred thresholds.
 
@@ -85,14 +85,14 @@ def count_threshold_rates(
         people: People with scores.
         selected: Whether each person is selected, shape (n,). It determines the threshold of recorded decisions.
         min_size: Minimum size of a group, and minimum denominator of a rate.
-        in_force: Thresholds of the audit; None without any.
+        in_force: Threshold of the audit; None without one.
     """
     scores = people.sign * people.scores
     if in_force is None:
         lowest = _find_threshold(scores, selected)
         own = None if lowest is None else people.sign * lowest
     else:
-        own = None if in_force.uses_protected else in_force.values[0]
+        own = in_force.value
     cells = ThresholdCells.of(people, [] if own is None else [own])
     denominators: dict[str, Booleans | None] = {"selected": None}
     if people.true_labels is not None:

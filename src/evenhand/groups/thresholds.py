@@ -12,7 +12,7 @@ from pydantic import Field
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.level import bonferroni
 from evenhand.stats.quantity import Observed
@@ -75,7 +75,7 @@ class ThresholdCurves(ResultPart):
         thresholds: Thresholds in ascending order. People are selected if their score is at least the threshold, or at
             most the threshold if ``low_is_good``.
         different: Number of distinct scores. If there are more than thresholds, these are quantiles of the scores.
-        in_force: Thresholds of the audit; None without any.
+        in_force: Threshold of the audit; None without one.
         low_is_good: Whether low scores are favourable.
         curves: ``selection_rate`` of all people and of each group, ``accuracy`` if true labels are known, and the gaps
             by each protected attribute.
@@ -83,7 +83,7 @@ class ThresholdCurves(ResultPart):
 
     thresholds: tuple[float, ...]
     different: int
-    in_force: Thresholds | None = None
+    in_force: Threshold | None = None
     low_is_good: bool = False
     curves: tuple[Curve, ...]
 
@@ -168,7 +168,7 @@ class ThresholdCells:
         return total.reshape(groups, cells), squares.reshape(groups, cells)
 
 
-def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Thresholds | None = None) -> ThresholdCurves:
+def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold | None = None) -> ThresholdCurves:
     """Compute accuracy, selection rates and gaps as functions of the threshold.
 
     The band of each curve is simultaneous over all thresholds, and those of selection rates over all groups of an
@@ -178,9 +178,9 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Thresholds
     Args:
         people: People with scores.
         config: Confidence level, minimum size of a compared group, and random seed.
-        in_force: Thresholds of the audit, which are included in the curves.
+        in_force: Threshold of the audit, which is included in the curves.
     """
-    cells = ThresholdCells.of(people, () if in_force is None else in_force.values)
+    cells = ThresholdCells.of(people, () if in_force is None else (in_force.value,))
     tracer = _Tracer(people, cells, config)
     curves = [*tracer.trace_total(), *(curve for part in people.memberships for curve in tracer.trace_groups(part))]
     return ThresholdCurves(

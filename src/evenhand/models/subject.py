@@ -19,7 +19,7 @@ from evenhand.models.white_box import extract_white_box, refuse_opaque
 from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.people import People
 from evenhand.schema.probabilities import GroupProbabilities
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Subject:
         model_name: Name of the model in reports. Default: its file, URL or type.
         trust: Whether the model's file may run code.
         output: Meaning of the model's numeric outputs. None to infer it from their values (see ``load_model``).
-        thresholds: Minimum scores for the favourable label. None for the model's own decisions.
+        threshold: Minimum score for the favourable label. None for the model's own decisions.
         weights: Weight of each person in group metrics. None for equal weights.
         memberships: Probabilities of group membership, if groups are not observed.
         ledger: Ledger of the queries, with a budget if there is one.
@@ -45,7 +45,7 @@ class Subject:
     model_name: str | None = None
     trust: bool = False
     output: OutputKind | None = None
-    thresholds: Thresholds | None = None
+    threshold: Threshold | None = None
     weights: PeopleWeights | None = None
     memberships: tuple[GroupProbabilities, ...] = ()
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
@@ -59,7 +59,7 @@ class Subject:
         """
         self.people.schema.target.require_labels("this analysis")
         scorer: Scorer = open_model(self.model, self._request)
-        return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
+        return scorer if self.threshold is None else ThresholdScorer(scorer, self.threshold)
 
     @cached_property
     def regressor(self) -> Regressor:

@@ -1,4 +1,4 @@
-"""Models with changed decision thresholds."""
+"""Models with a changed decision threshold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenhand.errors import OptionError
 from evenhand.models.ledger import ask_model
 from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import Scorer, WrappedScorer
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 
 
 class ThresholdScorer(ReplyingScorer, WrappedScorer):
@@ -17,14 +17,14 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
 
     Attributes:
         model: Model that computes the scores.
-        thresholds: Thresholds of the favourable score.
+        threshold: Threshold of the favourable score.
     """
 
-    def __init__(self, model: Scorer, thresholds: Thresholds) -> None:
+    def __init__(self, model: Scorer, threshold: Threshold) -> None:
         """Wrap a model.
 
         Raises:
-            OptionError: The model returns only labels, or the thresholds refer to values that are not in the schema.
+            OptionError: The model returns only labels, or the threshold is not between 0 and 1.
         """
         if model.label_only:
             raise OptionError(
@@ -32,22 +32,18 @@ class ThresholdScorer(ReplyingScorer, WrappedScorer):
                 location="`threshold=`",
                 hint="remove the threshold, or use a model with scores",
             )
-        if thresholds.default is None and thresholds.attribute is None:
-            raise OptionError("expected a threshold, got none", location="`threshold=`")
-        thresholds.check_schema(model.schema)
-        outside = [threshold for threshold in thresholds.values if not 0 <= threshold <= 1]
-        if outside:
+        if not 0 <= threshold.value <= 1:
             raise OptionError(
-                f"the threshold must be between 0 and 1, as are the scores of {model.name}, got {outside[0]:g}",
+                f"the threshold must be between 0 and 1, as are the scores of {model.name}, got {threshold.value:g}",
                 location="`threshold=`",
                 hint="set a threshold on that scale, such as `threshold=0.5`",
             )
-        self.model, self.thresholds = model, thresholds
+        self.model, self.threshold = model, threshold
 
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels from a single query."""
         scores = ask_model(self.model, individuals).scores
-        selected = self.thresholds.select(scores[:, self.favourable], self.schema, individuals)
+        selected = self.threshold.select(scores[:, self.favourable])
         unfavourable = scores.copy()
         unfavourable[:, self.favourable] = -np.inf
         labels = np.where(selected, self.favourable, np.argmax(unfavourable, axis=1))

@@ -42,7 +42,7 @@ from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import CodedColumn, CodedTable, count_people
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 from evenhand.schema.words import read_number, unknown_codes
 
 OPTIONS = {
@@ -67,7 +67,7 @@ class RecordedDecisions:
         weights: Sample weights; None for equal weights.
         truth: Column of the true labels. None if there is none.
         undecided: Number of excluded rows, which have no decision.
-        thresholds: Thresholds that made the decisions; None if decisions were recorded.
+        threshold: Threshold that made the decisions; None if decisions were recorded.
         decided_by: Column of the decision, or of the score.
         memberships: Group probabilities.
     """
@@ -79,7 +79,7 @@ class RecordedDecisions:
     weights: PeopleWeights | None = None
     truth: str | None = None
     undecided: int = 0
-    thresholds: Thresholds | None = None
+    threshold: Threshold | None = None
     decided_by: str = ""
     memberships: tuple[GroupProbabilities, ...] = ()
 
@@ -152,7 +152,7 @@ class DecisionRoles:
             Otherwise it is proposed based on labels, column names and the association with the decisions.
         decision_name, target_name: Names of the decision and the true label. Default: the column names.
         schema: Schema of the protected columns. Default: inferred from the data.
-        threshold: Minimum score of the favourable decision, to replace recorded decisions (see ``Thresholds.parse``).
+        threshold: Minimum score of the favourable decision, to replace recorded decisions.
         accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are.
         outcome: Kind of the decision. Default: inferred from the data.
         membership: Column of each group's probability, by attribute and group.
@@ -170,7 +170,7 @@ class DecisionRoles:
     decision_name: str | None = None
     target_name: str | None = None
     schema: Schema | None = None
-    threshold: Any = None
+    threshold: float | None = None
     accept_proposals: bool = False
     outcome: OutcomeRole = INFERRED
     membership: Mapping[str, Mapping[str, str]] | None = None
@@ -193,15 +193,15 @@ class DecisionRoles:
         Raises:
             EvenhandError: A column is missing or invalid, or the favourable label is unknown.
         """
-        thresholds = self._thresholds()
+        threshold = self._threshold()
         self._check_columns(list_columns(frame, lazy=True))
         table = self._read_lazy(frame, location) if is_lazy(frame) else CodedTable(frame, location=location)
         if self.decision is None:
-            return self._read_selected(table, None, thresholds)
+            return self._read_selected(table, None, threshold)
         decision = OutcomeColumn.read(table[self.decision], self.decision_name)
         outcome = self._outcome_of(decision)
         if outcome.kind == "label":
-            return self._read_selected(table, decision, thresholds)
+            return self._read_selected(table, decision, threshold)
         if table.counts is not None:
             raise DataError(
                 f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
@@ -213,16 +213,16 @@ class DecisionRoles:
         return self._read_labels(table, decision, outcome)
 
     def _read_selected(
-        self, table: CodedTable, decision: OutcomeColumn | None, thresholds: Thresholds | None
+        self, table: CodedTable, decision: OutcomeColumn | None, threshold: Threshold | None
     ) -> RecordedDecisions:
         """Read favourable and unfavourable decisions. ``decision`` is None if decisions are based on a score."""
         decisions, truth = self._read_outcomes(table, decision)
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": decisions.names[-1], "values": list(decisions.names)}
         reading = decisions.reading
-        if thresholds is not None:
+        if threshold is not None:
             ends = "or less" if self.low_is_good else "or more"
-            reading = OutcomeReading(column=str(self.score), favourable=(f"{thresholds.describe()} {ends}",))
+            reading = OutcomeReading(column=str(self.score), favourable=(f"{threshold.value:g} {ends}",))
         true_label = None if truth is None else truth.reading
         people = self._read_people(
             table, target, decisions.labelled, None if truth is None else truth.labelled, reading, true_label
@@ -237,7 +237,7 @@ class DecisionRoles:
             weights=weights,
             truth=self.target,
             undecided=count_people(~decisions.labelled, table.counts),
-            thresholds=thresholds,
+            threshold=threshold,
             decided_by=str(self.decision or self.score),
             memberships=memberships,
         )
@@ -344,20 +344,19 @@ class DecisionRoles:
 
     def _add_scores(self, column: CodedColumn, decisions: RecordedDecisions) -> RecordedDecisions:
         """Add the scores, and decisions by a threshold, if any."""
-        people, thresholds, selected = decisions.people, decisions.thresholds, decisions.selected
+        people, threshold, selected = decisions.people, decisions.threshold, decisions.selected
         scores = column.finite_numbers(people.rows, "score")
         _refuse_codes(column.name, scores)
-        if thresholds is not None:
-            thresholds.check_schema(people.schema)
-            thresholds.check_scale(scores)
-            selected = thresholds.select(scores, people.schema, people.individuals)
+        if threshold is not None:
+            threshold.check_scale(scores)
+            selected = threshold.select(scores)
         if not self.low_is_good:
             return replace(decisions, scores=scores, selected=selected)
         highest = 1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0
         return replace(decisions, scores=highest - scores, risks=scores, selected=selected)
 
-    def _thresholds(self) -> Thresholds | None:
-        """Parse the thresholds of the scores. Return None if decisions are recorded.
+    def _threshold(self) -> Threshold | None:
+        """Parse the threshold of the scores. Return None if decisions are recorded.
 
         Raises:
             OptionError: There are neither decisions nor a threshold, or both, or no scores.
@@ -366,7 +365,7 @@ class DecisionRoles:
         if self.low_is_good and self.score is None:
             hint += "; for decided numbers, use `favourable=lower`"
             raise OptionError("expected scores, got none", location="`low_is_good=`", hint=hint)
-        absent = self.threshold is None or (isinstance(self.threshold, list | tuple) and not self.threshold)
+        absent = self.threshold is None
         if absent and self.decision is not None:
             return None
         if absent:
@@ -377,7 +376,7 @@ class DecisionRoles:
             raise OptionError("expected decisions or a threshold of scores, got both", hint=hint)
         if self.score is None:
             raise OptionError("a threshold needs scores", hint=hint)
-        return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
+        return Threshold.parse(self.threshold, low_is_good=self.low_is_good)
 
     def _read_outcomes(
         self, table: CodedTable, decision: OutcomeColumn | None

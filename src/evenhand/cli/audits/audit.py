@@ -88,11 +88,10 @@ def audit(
         typer.Option("--score", help="Column of the favourable decision's score; with --threshold it decides."),
     ] = None,
     threshold: Annotated[
-        list[str] | None,
+        float | None,
         typer.Option(
             "--threshold",
-            help="Select from this score on, in place of the model's or the recorded decision, e.g. 0.5; beside it "
-            "sex=Female:0.4 asks what if a group had its own; may be repeated.",
+            help="Select from this score on, in place of the model's or the recorded decision, e.g. 0.5.",
         ),
     ] = None,
     low_is_good: Annotated[
@@ -186,7 +185,7 @@ def audit(
             raise OptionError("--low-is-good is about scores in a column of DATA", location="--score", hint=hint)
         if example is not None and (model is not None or data is not None):
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
-        config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
+        config = SETTINGS.read(context, seed=people.seed, threshold=threshold)
         chosen = _Chosen(model, data, example, SampleRoles(weight, probable))
         asked = _Asked(gates, metrics, dossiers=bool(wanted))
         result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)

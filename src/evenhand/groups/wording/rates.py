@@ -231,11 +231,11 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield the thresholds of the audit, and whether low scores are good."""
+    """Yield the threshold of the audit, and whether low scores are good."""
     if result.low_is_good:
         yield Note("Low scores are favourable here. Scores of the favourable decision are 1 minus the original scores.")
     if result.decided_by is not None:
-        yield Note(describe_rule(result.decided_by), "caution" if result.decided_by.uses_protected else "info")
+        yield Note(describe_rule(result.decided_by))
 
 
 def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from evenhand.core.text import format_count, format_decimal, format_level, forma
 from evenhand.groups.breakdown import list_counts
 from evenhand.groups.threshold_rates import MOST_GROUPS, ThresholdRates, format_threshold
 from evenhand.groups.thresholds import Curve, ThresholdCurves
-from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import format_ends, format_value, show_quantity
 
@@ -29,16 +29,9 @@ NEAR = 0.01
 """Accuracies within this distance of the highest are compared by their gaps."""
 
 
-def describe_rule(thresholds: Thresholds) -> str:
-    """Describe the thresholds of an audit."""
-    if not thresholds.uses_protected:
-        return f"Decisions are made from the score: selected {describe_limit(f'{thresholds.values[0]:g}', thresholds)}."
-    side = "up to" if thresholds.low_is_good else "from"
-    return (
-        f"A what-if with thresholds by {thresholds.attribute}: selected {side} a score of {thresholds.describe()}. "
-        f"Such a decision uses {thresholds.attribute}: people with the same score are decided differently, which "
-        "anti-discrimination law may forbid, regardless of its effect on the gaps."
-    )
+def describe_rule(threshold: Threshold) -> str:
+    """Describe the threshold of an audit."""
+    return f"Decisions are made from the score: selected {describe_limit(f'{threshold.value:g}', threshold)}."
 
 
 class _Directed(Protocol):
@@ -92,7 +85,7 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
         omitted = ("equal_opportunity_difference", "equalized_odds_difference")
         shown = [curve for curve in shown if curve.name not in omitted]
     titles = [METRICS[curve.name].title + (f" by {curve.by}" if curve.by else "") for curve in shown]
-    own = () if curves.in_force is None else curves.in_force.values
+    own = () if curves.in_force is None else (curves.in_force.value,)
     rows = []
     for place in _choose_rows(curves, MORE if every else LISTED):
         threshold = curves.thresholds[place]
@@ -112,7 +105,7 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
 def _choose_rows(curves: ThresholdCurves, rows: int) -> list[int]:
     count = len(curves.thresholds)
     places = {round(i * (count - 1) / (rows + 1)) for i in range(1, rows + 1)} if count > rows else {*range(count)}
-    own = () if curves.in_force is None else curves.in_force.values
+    own = () if curves.in_force is None else (curves.in_force.value,)
     return sorted(places | {i for i, threshold in enumerate(curves.thresholds) if threshold in own})
 
 

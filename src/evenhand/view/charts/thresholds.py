@@ -115,7 +115,7 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
 
 def _places(curves: ThresholdCurves) -> list[int]:
     """Return the thresholds that are drawn: about sixty at most, the ends and those in force among them."""
-    own = () if curves.in_force is None else curves.in_force.values
+    own = () if curves.in_force is None else (curves.in_force.value,)
     last = len(curves.thresholds) - 1
     step = 1 + last // POINTS
     return [i for i, one in enumerate(curves.thresholds) if i % step == 0 or i == last or one in own]
@@ -123,7 +123,7 @@ def _places(curves: ThresholdCurves) -> list[int]:
 
 def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: str, width: int) -> Spec:
     """Return one panel: each line inside its band; the thresholds in force are dashed."""
-    own = () if curves.in_force is None else curves.in_force.values
+    own = () if curves.in_force is None else (curves.in_force.value,)
     places = _places(curves)
     rows: list[Spec] = [
         {
