@@ -93,16 +93,16 @@ PROPOSED = {
         "dates written as numbers",
         "passthrough",
     ),
-    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "amounts of money", "real"),
-    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts of money", "real"),
-    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts of money", "integer"),
+    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "amounts of money", "passthrough"),
+    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts of money", "passthrough"),
+    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts of money", "passthrough"),
     "several currencies": (with_column([f"{'$€'[i % 2]}{i}" for i in EACH]), "amounts of money", "passthrough"),
     "amounts written in two ways": (
         with_column([f"{1 + i},000.00 $" if i % 2 else f"{1 + i}000 $" for i in EACH]),
         "amounts of money",
         "passthrough",
     ),
-    "negative amounts": (with_column([f"-£{i}.20" if i % 2 else f"£{i}.20" for i in EACH]), "money", "real"),
+    "negative amounts": (with_column([f"-£{i}.20" if i % 2 else f"£{i}.20" for i in EACH]), "money", "passthrough"),
     "negatives in parentheses": (
         with_column([f"({1000 + i:,}.50)" if i % 9 else f"{i}.50" for i in EACH]),
         "commas",
@@ -130,24 +130,32 @@ PROPOSED = {
         "perce",
         "passthrough",
     ),
-    "percent signs before": (with_column([f"%{i},5" for i in EACH]), "percentages", "real"),
-    "percent in letters": (with_column([f"{i}.5 percent" for i in EACH]), "percentages", "real"),
+    "percent signs before": (with_column([f"%{i},5" for i in EACH]), "percentages", "passthrough"),
+    "percent in letters": (with_column([f"{i}.5 percent" for i in EACH]), "percentages", "passthrough"),
     "lakhs": (with_column([f"\u20b9{1 + i % 9},{10 + i},500" for i in EACH]), "amounts of money", "passthrough"),
-    "rates of pay": (with_column([f"${i}.50 per hour" for i in EACH]), "amounts of money", "real"),
-    "reais": (with_column([f"R$ {1 + i}.000,50" for i in EACH]), "amounts of money", "real"),
-    "francs": (with_column([f"CHF {1 + i}'000.-" for i in EACH]), "amounts of money", "integer"),
-    "numbers in brackets all": (with_column([f"({i})" for i in EACH]), "numbers written", "integer"),
-    "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "real"),
-    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "real"),
-    "decimal commas and thousands": (with_column([f"1.{i:03},5" for i in EACH]), "numbers with commas", "real"),
-    "as many decimals as needed": (with_column([f"{i / 8:g}".replace(".", ",") for i in EACH]), "with commas", "real"),
-    "amounts, some unknown": (with_column([f"${i + 0.25}" for i in range(N - 2)] + ["n/a"] * 2), "amounts", "real"),
+    "rates of pay": (with_column([f"${i}.50 per hour" for i in EACH]), "amounts of money", "passthrough"),
+    "reais": (with_column([f"R$ {1 + i}.000,50" for i in EACH]), "amounts of money", "passthrough"),
+    "francs": (with_column([f"CHF {1 + i}'000.-" for i in EACH]), "amounts of money", "passthrough"),
+    "numbers in brackets all": (with_column([f"({i})" for i in EACH]), "numbers written", "passthrough"),
+    "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "passthrough"),
+    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "passthrough"),
+    "decimal commas and thousands": (with_column([f"1.{i:03},5" for i in EACH]), "numbers with commas", "passthrough"),
+    "as many decimals as needed": (
+        with_column([f"{i / 8:g}".replace(".", ",") for i in EACH]),
+        "with commas",
+        "passthrough",
+    ),
+    "amounts, some unknown": (
+        with_column([f"${i + 0.25}" for i in range(N - 2)] + ["n/a"] * 2),
+        "amounts",
+        "passthrough",
+    ),
     "whole amounts, some unknown": (
         with_column([f"{i + 1},250 kr" for i in range(N - 2)] + ["unknown"] * 2),
         "amounts",
-        "integer",
+        "passthrough",
     ),
-    "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "integer"),
+    "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "passthrough"),
     "zip codes as words": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "zip codes", "passthrough"),
     "zip codes as numbers": (with_column([10000 + i * 137 for i in EACH], "zip"), "zip codes", "passthrough"),
     "free text": (with_column([text(i) for i in EACH]), "free text", "passthrough"),
@@ -302,7 +310,7 @@ def test_a_column_that_is_no_attribute_is_named_with_a_proposal(name):
     schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
     assert (column in schema.passthrough) == (kind == "passthrough")
     assert kind == "passthrough" or schema[column].kind == kind
-    assert kind == "passthrough" or schema[column].unknown or schema[column].number_format is not None
+    assert kind == "passthrough" or schema[column].unknown
     asked = check_cells(schema, frame)
     assert list(map(str, asked[column])) == list(map(str, frame[column]))
 
@@ -421,95 +429,43 @@ def test_an_audit_of_the_ugliest_table_is_that_of_the_tidy_one():
     assert ugly.flip_rate > 0
 
 
-@pytest.mark.parametrize(
-    ("words", "numbers"),
-    [
-        (["$1,200.50", "$3.00"], [1200.5, 3]),
-        (["-£1.20", "£0.20"], [-1.2, 0.2]),
-        (["1.234,56", "0,50"], [1234.56, 0.5]),
-        (["1 200 €", "15 €"], [1200, 15]),
-        (["1\u202f200 €", "15 €"], [1200, 15]),
-        (["CHF 1'200.05", "CHF 7.00"], [1200.05, 7]),
-        (["12,5 %", "3 %"], [12.5, 3]),
-        (["1,000", "12,000"], [1000, 12000]),
-        (["0,250", "1,000"], [0.25, 1]),
-        (["1.2k", "3.5k"], [1.2, 3.5]),
-        (["-1", "2"], [-1, 2]),
-        (["-5,5", "-6,5"], [-5.5, -6.5]),
-        (["CHF 1'200.-", "CHF 7.-"], [1200, 7]),
-    ],
-)
-def test_words_are_read_as_numbers_and_written_back(words, numbers):
-    written = guess_format(words)
-    assert [written.read(word) for word in words] == numbers
-    assert [written.write(number) for number in numbers] == words
+@pytest.mark.parametrize("words", [["1.20", "-0.20"], ["12.5", "3.0"], ["0.00", "7.25"]])
+def test_decimals_are_read_as_numbers_and_written_back(words):
+    number_format = guess_format(words)
+    assert [number_format.read(word) for word in words] == list(map(float, words))
+    assert [number_format.write(float(word)) for word in words] == words
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["$1", "€1"],
-        ["1,5", "1.5"],
-        ["01", "10"],
-        ["+1", "2"],
-        ["1,00", "2000"],
-        ["(1)", "2"],
-        ["$-1,200", "$3"],
-        ["1.200,50-", "3,00"],
-        ["\u22121,5", "2,5"],
-        ["12,34,567", "1,000", "90"],
-    ],
-)
+@pytest.mark.parametrize("words", [["$1"], ["1,5", "2,5"], ["01.5"], ["+1.0"], ["1.5", "1.50"], ["(1.5)"], ["-0.00"]])
 def test_words_that_cannot_be_written_back_are_no_numbers(words):
     assert guess_format(words) is None
 
 
-@given(
-    st.lists(st.decimals(-(10**9), 10**9, places=2), min_size=1, max_size=20),
-    st.sampled_from(["", "$", "EUR "]),
-    st.sampled_from(["", " €", "%"]),
-    st.sampled_from([(",", "."), (".", ","), ("", "."), ("", ","), (" ", ","), ("'", ".")]),
-)
-@settings(max_examples=scaled(200), deadline=None)
-def test_any_guess_gives_back_every_word(amounts, before, after, separators):
-    thousands, decimal = separators
-    written = NumberFormat(
-        prefix=before,
-        suffix=after,
-        thousands=thousands,
-        decimal=decimal,
-        decimals=2,
-    )
-    words = [written.write(float(amount)) for amount in amounts]
-    assert [written.read(word) for word in words] == [float(amount) + 0.0 for amount in amounts]
-    found = guess_format(words)
-    assert found is not None
-    assert [found.write(found.read(word)) for word in words] == words
-    if min(amounts) < 0 < max(amounts):
-        assert [found.read(word) for word in words] == [float(amount) + 0.0 for amount in amounts]
+@given(st.lists(st.decimals(-(10**9), 10**9, places=2), min_size=1, max_size=20))
+@settings(max_examples=scaled(100), deadline=None)
+def test_any_guess_gives_back_every_word(amounts):
+    words = [NumberFormat(decimals=2).write(float(amount)) for amount in amounts]
+    number_format = guess_format(words)
+    assert [number_format.read(word) for word in words] == [float(amount) + 0.0 for amount in amounts]
+    assert [number_format.write(number_format.read(word)) for word in words] == words
 
 
 def test_a_model_gets_the_words_it_was_trained_on_or_their_numbers():
-    frame = APPLICANTS.assign(wage=[f"{1 + i}.{i:03},50 €" for i in EACH])
-    with pytest.raises(EvenhandError, match=r"'1\.000,50 €': a number, `number_format`: '1\.000,50 €' is 1000\.5"):
-        infer_schema(frame, target="hired", protected=["sex"])
-    schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
+    frame = APPLICANTS.assign(wage=[f"{1000 + i}.50" for i in EACH])
+    schema = infer_schema(frame, target="hired", protected=["sex"])
     wage = schema["wage"]
-    assert (wage.lower, wage.upper) == (1000.5, 60059.5)
+    assert (wage.lower, wage.upper, wage.number_format.decimals) == (1000.5, 1059.5, 2)
     again = evenhand.schema.Schema.parse(schema.model_dump())
     assert again == schema
     people = encode(schema, frame)
-    people.individuals[0, schema.position("wage")] = 1234.567
-    assert evenhand.schema.decode(schema, people.individuals, like=frame)["wage"].tolist()[:2] == [
-        "1.234,57 €",
-        "2.001,50 €",
-    ]
+    people.individuals[0, schema.position("wage")] = 1034.567
+    assert evenhand.schema.decode(schema, people.individuals, like=frame)["wage"].tolist()[:2] == ["1034.57", "1001.50"]
     described = schema.model_dump()
     described["attributes"][-1]["number_format"]["model_input"] = "number"
     numbers = evenhand.schema.decode(evenhand.schema.Schema.parse(described), people.individuals)["wage"]
-    assert numbers.tolist()[:2] == [1234.567, 2001.5]
-    with pytest.raises(EvenhandError, match=r"row 3: expected a finite number written like .60\.059,50 €., got"):
-        encode(schema, frame.assign(wage=[*frame["wage"][:2], "3,5 €", *frame["wage"][3:]]))
+    assert numbers.tolist()[:2] == [1034.567, 1001.5]
+    with pytest.raises(EvenhandError, match=r"row 3: expected a finite number written like .1059\.50., got"):
+        encode(schema, frame.assign(wage=[*frame["wage"][:2], "1003.5", *frame["wage"][3:]]))
 
 
 SENTINELS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -20,87 +19,43 @@ Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
 Kind: TypeAlias = Literal["categorical", "ordinal", "integer", "real"]
 Missing: TypeAlias = Literal["refuse", "keep", "drop"]
 
-PARTS = re.compile(r"([^\d]*)(\d(?:.*\d)?)([^\d]*)", re.DOTALL)
-"""Prefix, digits with separators, and suffix of a formatted number."""
-
-SEPARATORS = (".", ",", " ", "\u00a0", "\u202f", "'", "\u2019")
-"""Thousands separators; the first two are also decimal separators."""
-
 MAX_DECIMALS = 12
 
 
 class NumberFormat(BaseModel):
-    """Format of numbers stored as text, such as ``$1,200.50``.
+    """Format of numbers that the data store as text with a fixed number of decimals, such as ``12.50``.
 
     A string is read as a number only if formatting the number restores the same string. A model that was trained on
     strings therefore receives the strings in the data.
 
     Attributes:
-        prefix, suffix: Text around the digits, including spaces, e.g. ``"$"`` and ``" €"``.
-        thousands: Thousands separator. Default: none.
-        decimal: Decimal separator.
-        decimals: Maximum number of decimals.
-        fixed: Whether to keep trailing zeros.
+        decimals: Number of decimals.
         model_input: Form of the column that the model was trained on: ``word`` or ``number``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    prefix: StrictStr = ""
-    suffix: StrictStr = ""
-    thousands: StrictStr = ""
-    decimal: Literal[".", ","] = "."
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
-    fixed: bool = True
     model_input: Literal["word", "number"] = "word"
 
     def read(self, value: Any) -> float:
         """Read a number, or a string in this format. Return NaN for other values."""
-        if not isinstance(value, str):
-            return read_number(value)
-        word = value.strip()
-        match = PARTS.fullmatch(word)
-        if match is None:
-            return math.nan
-        digits = match[2].replace(self.thousands, "") if self.thousands else match[2]
-        try:
-            number = float(digits.replace(self.decimal, "."))
-        except ValueError:
-            return math.nan
-        return next((signed for signed in (number, -number) if self.write(signed) == word), math.nan)
+        number = read_number(value)
+        return number if not isinstance(value, str) or self.write(number) == value.strip() else math.nan
 
     def write(self, number: float) -> str:
-        """Format a number, rounded to the decimals. A negative number begins with a hyphen."""
-        digits = f"{abs(number):,.{self.decimals}f}"
-        if not self.fixed and "." in digits:
-            digits = digits.rstrip("0").removesuffix(".")
-        integer, _, fraction = digits.partition(".")
-        sign = "-" if number < 0 and any(digit in "123456789" for digit in digits) else ""
-        decimals = self.decimal + fraction if fraction else ""
-        return f"{sign}{self.prefix}{integer.replace(',', self.thousands)}{decimals}{self.suffix}"
+        """Format a number, rounded to the decimals."""
+        word = f"{number:.{self.decimals}f}"
+        return word.removeprefix("-") if float(word) == 0 else word  # no negative zero
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
-    """Infer the number format that all strings share. Return None if there is none.
-
-    On its own, ``1,200`` may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
-    """
-    matches = [match for word in words if (match := PARTS.fullmatch(word.removeprefix("-")))]
-    affixes = {(match[1], match[3]) for match in matches}
-    if len(matches) < len(words) or len(affixes) != 1:
+    """Infer the format of numbers that are written with the same number of decimals. Return None for other strings."""
+    decimals = {len(word.partition(".")[2]) for word in words}
+    if len(decimals) != 1 or max(decimals) > MAX_DECIMALS:
         return None
-    [(prefix, suffix)] = affixes
-    numbers = [match[2] for match in matches]
-    used = [separator for separator in SEPARATORS if any(separator in number for number in numbers)]
-    for thousands, decimal, fixed in itertools.product([*used, ""], ".,", (True, False)):
-        decimals = max(len(number.rpartition(decimal)[2]) if decimal in number else 0 for number in numbers)
-        if thousands == decimal or not {*used} <= {thousands, decimal} or decimals > MAX_DECIMALS:
-            continue
-        style = {"thousands": thousands, "decimal": decimal, "decimals": decimals, "fixed": fixed}
-        number_format = NumberFormat(prefix=prefix, suffix=suffix).model_copy(update=style)
-        if not any(math.isnan(number_format.read(word)) for word in words):
-            return number_format
-    return None
+    number_format = NumberFormat(decimals=decimals.pop())
+    return None if any(math.isnan(number_format.read(word)) for word in words) else number_format
 
 
 class AffineEncoding(BaseModel):

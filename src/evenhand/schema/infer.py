@@ -1,8 +1,8 @@
 """Schema inference: an entry for each column of a table, or a proposal that the user must confirm.
 
 The model must receive the cells it was trained on. Most proposals therefore pass a column to the model unchanged
-(``passthrough``), which suits identifiers, dates and texts. Amounts, percentages and decimals such as ``12.50`` become
-numbers that are written back as the same strings (``number_format``).
+(``passthrough``), which suits identifiers, dates, amounts of money and texts. Decimals such as ``12.50`` become numbers
+that are written back as the same strings (``number_format``).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ CONVERT_DATES = "convert it to a number, such as an age"
 LEAVE_OUT = "leave it out"
 
 SIGNS = re.compile(r"^\u2212|-$|[()]")
-"""Signs of negative numbers that ``NumberFormat`` does not read."""
+"""Signs around a number that may mean that it is negative."""
 
 FORMS = (
     (NUMBER, "numbers written as words"),
@@ -433,26 +433,23 @@ class _ColumnReview:
             commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(SIGNS.sub("", word)) for word in words)
             if not (formatted and several and typical and commas):
                 continue
-            if pattern is DATE:
-                return self._passthrough(f"has {len(words):,} dates, such as {words[0]!r}", CONVERT_DATES)
-            number_format = guess_format(formatted)
+            number_format = guess_format(formatted) if pattern is NUMBER else None
             if pattern is NUMBER and len(words) <= FEW_DISTINCT and number_format is None:
                 return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
             strays = sorted(set(words).difference(formatted))
-            numbers: list[float] = []
+            entry: Entry = None
             if number_format is not None and (not strays or self._are_stray(strays, len(formatted))):
-                numbers = [number_format.read(word) for word in formatted]
-            entry = self._enter_numbers(numbers) if numbers else None
+                entry = self._enter_numbers([number_format.read(word) for word in formatted])
             if entry is None or number_format is None:
                 problem = f"has {'numbers in several spellings' if plain else plural}, such as {formatted[0]!r}"
-                return self._passthrough(problem, "convert it to numbers")
+                return self._passthrough(problem, CONVERT_DATES if pattern is DATE else "convert it to numbers")
             entry["number_format"] = number_format.model_dump(exclude_defaults=True)
             return self._propose(
                 f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
                 entry | ({"unknown": strays} if strays else {}),
-                f"a number, `number_format`: {formatted[0]!r} is {numbers[0]:.12g}"
+                f"a number, `number_format: {{decimals: {number_format.decimals}}}`"
                 + (f", unknown: {list_values(strays)}" if strays else ""),
-                required=self.groups or not plain or not all(means_unknown(word) for word in strays),
+                required=self.groups or not all(means_unknown(word) for word in strays),
             )
         return None
 

@@ -293,8 +293,8 @@ HEADER = """\
 #   | passthrough (passed to the model unchanged, never varied: identifiers, dates, texts)
 # missing: refuse (default) | drop | keep      protected: true if decisions must not depend on the attribute
 # unknown: [values that mean "unknown"]: counted, and excluded from results by this attribute
-# number_format: format of a number in the data, e.g. {prefix: $, thousands: ",", decimals: 2} for $1,200.50; the
-#   model receives words in this format, unless it was trained on numbers: `model_input: number`
+# number_format: {decimals: 2} for numbers that the data store as text, such as 12.50; the model receives text in this
+#   format, unless it was trained on numbers: `model_input: number`
 # encoding: numbers that encode a categorical attribute for a model with numeric inputs, as in training:
 #   code (0, 1, 2, ... in the order of values) | one-hot | [one number per value]; omit it for other models
 """
