@@ -46,6 +46,10 @@ NOTED: list[str] = []
 ABSENT = re.compile(r"\bneeds \w|could not import")
 
 
+LASTING_MODULES: set[str] = set()
+"""Names of loaded modules that do not come from the folder of a test."""
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Ctrl-C works as in a terminal, here and in processes started meanwhile; a background job would ignore it."""
@@ -59,9 +63,12 @@ def forget_temporary_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Remove modules that a test imports from its own folder, so that the next test may use their names."""
     yield
     folder = str(tmp_path_factory.getbasetemp())
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", "")).startswith(folder):
+    # Thousands of modules are loaded: each is looked at once.
+    for name in sys.modules.keys() - LASTING_MODULES:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(folder):
             del sys.modules[name]
+        else:
+            LASTING_MODULES.add(name)
     sys.path[:] = [path for path in sys.path if not str(path).startswith(folder)]
 
 
