@@ -100,8 +100,7 @@ def usual(encode="onehot"):
                 ["school"],
             ),
             ("bins", make_pipeline(RobustScaler(), bins(encode)), ["income"]),
-        ],
-        transformer_weights={"ordered": 2.5},
+        ]
     )
 
 

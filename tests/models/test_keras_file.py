@@ -299,16 +299,14 @@ def test_a_class_of_the_users_own_may_compute_something_else(keras, tmp_path):
 
 
 def several_inputs(keras, *, named=True):
-    """Numbers scaled one by one, an embedding, a one-hot column, and two branches that meet before the hidden layer."""
+    """Numbers scaled one by one, and two branches that meet before the hidden layer."""
     layers = keras.layers
     names = BINARY.names if named else [f"in_{i}" for i in range(5)]
     age, income, debt, town, sex = (layers.Input((1,), name=name) for name in names)
     normalization = layers.Normalization(mean=[0.5], variance=[4.0])
     numbers = layers.Concatenate()([layers.Rescaling(0.05)(age), normalization(income), debt])
-    words = layers.Flatten()(layers.Embedding(4, 2)(town))
-    sexes = layers.CategoryEncoding(num_tokens=2, output_mode="one_hot")(sex)
     inner = keras.Sequential([layers.Input((3,)), layers.Dense(4, name="inside")])
-    both = layers.Add()([inner(numbers), layers.Dense(4, use_bias=False)(layers.Concatenate()([words, sexes]))])
+    both = layers.Add()([inner(numbers), layers.Dense(4, use_bias=False)(layers.Concatenate()([town, sex]))])
     hidden = layers.Dense(5, activation="relu")(layers.ReLU()(both))
     # The model's inputs stand in another order than the attributes.
     inputs = [sex, town, debt, income, age] if named else [age, income, debt, town, sex]

@@ -141,7 +141,7 @@ def test_what_pytorch_exports_gives_its_numbers(flatten):
         def __init__(self):
             super().__init__()
             self.net = nn.Sequential(
-                nn.Linear(10, 8),
+                nn.Linear(6, 8),
                 nn.BatchNorm1d(8),
                 nn.ReLU(),
                 nn.Dropout(0.5),
@@ -149,19 +149,16 @@ def test_what_pytorch_exports_gives_its_numbers(flatten):
                 nn.ReLU(),
                 nn.Linear(6, 1),
             )
-            self.embedding = nn.Embedding(2, 2)
             self.register_buffer("mean", torch.tensor([30.0, 0.5, 2.0]))
 
         def forward(self, x):
             numbers = (x[:, :3] - self.mean) / 10
-            kind = nn.functional.one_hot(x[:, 3].long(), 4).float()
-            young = (x[:, 0] < 18.5).float().unsqueeze(1)
-            value = torch.cat([numbers, kind, self.embedding(x[:, 4].long()), young], dim=1)
+            value = torch.cat([numbers, x[:, 3:], x[:, 1:2] - x[:, 4:5]], dim=1)
             return torch.sigmoid(self.net(value.view(x.size(0), -1) if flatten else value))
 
     module = Preparing()
     for _ in range(20):
-        module.net(torch.randn(64, 10) * 2 + 1)
+        module.net(torch.randn(64, 6) * 2 + 1)
     module.eval()
     buffer = io.BytesIO()
     torch.onnx.export(
@@ -192,66 +189,19 @@ OPERATORS = {
     "Mul": ([node("Mul", "x c", "y")], {"c": np.array([2, -1, 0, 0.5, 3], F)}, 5),
     "Div": ([node("Div", "x c", "y")], {"c": np.array([2, -4, 3, 0.5, 3], F)}, 5),
     "Neg": ([node("Neg", "x", "y")], {}, 5),
-    "one-hot": (
-        [
-            node("Gather", "x i", "d", axis=1),
-            node("Cast", "d", "k", to=TensorProto.INT64),
-            node("OneHot", "k depth values", "y", axis=-1),
-        ],
-        {"i": np.array(3), "depth": np.array(4), "values": np.array([-1, 2], F)},
-        4,
-    ),
-    "threshold": (
-        [
-            node("Slice", "x zero two one", "ab"),
-            node("Less", "ab c", "f"),
-            node("Cast", "f", "y", to=TensorProto.FLOAT),
-        ],
-        {"zero": np.array([0]), "two": np.array([2]), "one": np.array([1]), "c": np.array([30.5, 0.1], F)},
-        2,
-    ),
-    "threshold of a scaled number": (
-        [
-            node("Slice", "x one three one", "bc"),
-            node("Mul", "bc c", "s"),
-            node("Greater", "zero_f s", "f"),
-            node("Cast", "f", "y", to=TensorProto.FLOAT),
-        ],
-        {"one": np.array([1]), "three": np.array([3]), "c": np.array([-1.5, 2], F), "zero_f": np.array(0.3, F)},
-        2,
-    ),
-    "table": (
-        [node("Gather", "x i", "e", axis=1), node("Cast", "e", "k", to=TensorProto.INT64), node("Gather", "T k", "y")],
-        {"i": np.array(4), "T": np.arange(6, dtype=F).reshape(2, 3)},
-        3,
-    ),
     "clip that does nothing": (
         [node("Clip", "x low high", "y")],
         {"low": np.array(-1e6, F), "high": np.array(1e6, F)},
         5,
     ),
-    "functions of a listed number": (
-        [
-            node("Gather", "x i", "a", axis=1),
-            node("Add", "a one", "s"),
-            node("Log", "s", "l"),
-            node("Sqrt", "a", "r"),
-            node("Concat", "l r", "y", axis=1),
-        ],
-        {"i": np.array([0]), "one": np.array(1, F)},
-        2,
-    ),
-    "Flatten": ([node("Unsqueeze", "x axes", "u"), node("Flatten", "u", "y", axis=1)], {"axes": np.array([2])}, 5),
-    "Squeeze": ([node("Unsqueeze", "x axes", "u"), node("Squeeze", "u axes", "y")], {"axes": np.array([1])}, 5),
     "shape by its own shape": (
         [
             node("Shape", "x", "s"),
             node("Gather", "s zero", "n"),
             node("Concat", "n minus", "t", axis=0),
-            node("Unsqueeze", "x two", "u"),
-            node("Reshape", "u t", "y"),
+            node("Reshape", "x t", "y"),
         ],
-        {"zero": np.array([0]), "minus": np.array([-1]), "two": np.array([2])},
+        {"zero": np.array([0]), "minus": np.array([-1])},
         5,
     ),
     "batch normalisation": (
@@ -356,7 +306,7 @@ REFUSED = {
     "skip": ([gemm(), node("Relu", "z", "h"), node("Add", "h z", "y")], "Add.*skip connection"),
     "product": (
         [node("Gather", "x i", "l", axis=1), node("Gather", "x j", "r", axis=1), node("Mul", "l r", "y")],
-        "Mul.*combines several attributes",
+        "Mul.*multiplies or divides",
     ),
     "product of sums": ([gemm(), node("Mul", "z z", "y")], "Mul.*multiplies or divides"),
     "mean": ([node("ReduceMean", "x", "y")], "ReduceMean"),
@@ -364,19 +314,10 @@ REFUSED = {
         [node("Scaler", "x", "n", offset=[0.0], scale=[1.0]), gemm("n", "y")],
         "operator Scaler",
     ),
-    "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "Sqrt.*too many values to enumerate"),
-    "people": ([node("Slice", "x first last zero", "y")], "Slice.*selects rows"),
-    "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*across rows"),
-    "number and its bin": (
-        [
-            node("Gather", "x k", "b", axis=1),
-            node("Less", "b one", "f"),
-            node("Cast", "f", "g", to=TensorProto.FLOAT),
-            node("Concat", "g b x", "all", axis=1),
-            node("MatMul", "all W7", "y"),
-        ],
-        "'b' has too many values to enumerate and is used both",
-    ),
+    "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "operator Sqrt"),
+    "people": ([node("Gather", "x zero", "y")], "Gather.*across rows"),
+    "embedding": ([node("Cast", "x", "k", to=TensorProto.INT64), node("Gather", "W7 k", "y")], "Cast.*rounds"),
+    "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*reshapes rows"),
     "other than the answer": (
         [gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")],
         "depend on the same logits",
@@ -385,7 +326,7 @@ REFUSED = {
     "last of equals": ([node("ArgMax", "x", "y", axis=1, select_last_index=1)], "last of equal scores"),
     "no answer": ([node("Constant", "", "y", value=numpy_helper.from_array(np.ones(1, F)))], "does not depend"),
     "dropout in training": ([node("Dropout", "x rate train", "d"), gemm("d", "y")], "Dropout.*training mode"),
-    "half precision": ([node("Cast", "x", "h", to=TensorProto.FLOAT16), node("MatMul", "h Wh", "y")], "half precision"),
+    "half precision": ([node("Cast", "x", "h", to=TensorProto.FLOAT16), node("MatMul", "h Wh", "y")], "float16"),
     "weights that do not fit": ([node("MatMul", "x one_by_one", "y")], "MatMul.*does not fit"),
 }
 
@@ -397,9 +338,6 @@ def test_what_cannot_be_read_is_refused_by_name(what):
         "one": np.array(1, F),
         "i": np.array([3]),
         "j": np.array([4]),
-        "k": np.array([1]),
-        "first": np.array([0]),
-        "last": np.array([2]),
         "zero": np.array([0]),
         "flat": np.array([-1]),
         "W7": np.ones((7, 1), F),

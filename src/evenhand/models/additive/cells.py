@@ -1,14 +1,14 @@
 """Cells: values that depend on a single attribute, computed exactly as the model's preprocessing computes them.
 
-Before attributes are combined, every value in a model is a function of a single attribute. A *cell* is such a function:
-a value for each entry of a finite domain or, for a numeric column with too many values to enumerate, bins, a straight
-line or a monotone curve. A tensor of shape (n, ...) becomes an array of cells of shape (...).
+Before attributes are combined, every column of a model is a function of a single attribute. A *cell* is such a
+function: a value for each entry of a finite domain or, for a numeric column with too many values to enumerate, bins, a
+straight line or a monotone curve. A table of shape (n, columns) becomes an array of cells of shape (columns,).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,7 +48,6 @@ class RampCell:
 
     Attributes:
         computed: Function evaluated in the model's dtype and rounding, entries (n,) -> (n,). Monotone.
-        whole: Whether the value is an integer for every entry.
     """
 
     attribute: int
@@ -57,7 +56,6 @@ class RampCell:
     low: float
     high: float
     computed: Callable[[Floats], Values]
-    whole: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +78,12 @@ Cells: TypeAlias = NDArray[Any]
 """An object array of ``Cell``."""
 
 
-def cell_array(cells: Sequence[Cell | PassthroughCell], shape: tuple[int, ...] | None = None) -> Cells:
-    """Return cells as a one-dimensional array, or in the given shape."""
-    out = np.empty(len(cells), dtype=object)
+def cell_array(cells: Sequence[Cell | PassthroughCell]) -> Cells:
+    """Return cells as an array."""
+    array = np.empty(len(cells), dtype=object)
     for i, cell in enumerate(cells):
-        out[i] = cell
-    return out if shape is None else out.reshape(shape)
+        array[i] = cell
+    return array
 
 
 def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
@@ -115,12 +113,6 @@ def refuse_passthrough(cells: Cells) -> None:
             )
 
 
-def constant_cells(array: Values) -> Cells:
-    """Return constant values as cells of the array's shape."""
-    array = np.asarray(array)
-    return cell_array([ListedCell(None, value) for value in array.reshape(-1, 1)], array.shape)
-
-
 def is_listed(attribute: Attribute) -> bool:
     """Return whether the attribute's domain is short enough to list."""
     return attribute.is_discrete or (attribute.size is not None and attribute.size <= MAX_LISTED)
@@ -139,9 +131,7 @@ def column_cell(
     """
     if is_listed(attribute):
         return ListedCell(position, read(attribute.domain()))
-    slope, intercept = line
-    whole = attribute.kind == "integer" and slope == int(slope) and intercept == int(intercept)
-    return RampCell(position, slope, intercept, attribute.first, attribute.last, read, whole)
+    return RampCell(position, *line, attribute.first, attribute.last, read)
 
 
 def plain_inputs(schema: Schema, dtype: Any = np.float64) -> Cells:
@@ -195,113 +185,6 @@ def _values_in_bins(cell: ListedCell, cuts: Floats) -> Values:
     return np.asarray(cell.values[np.concatenate([[0], bins])])
 
 
-def apply_elementwise(
-    function: Callable[..., Any], *operands: Cells, ramp: Callable[[Sequence[Cell]], Cell] | None = None
-) -> Cells:
-    """Apply a function elementwise to broadcastable tensors of cells.
-
-    Args:
-        function: As in ``apply_jointly``, but returning a single array.
-        operands: Arrays of cells.
-        ramp: Function for cells that are not all listed. If None, these are rejected.
-    """
-    spread = np.broadcast_arrays(*operands)
-    out = np.empty(spread[0].shape, dtype=object)
-    for index in np.ndindex(out.shape):
-        cells: list[Any] = [operand[index] for operand in spread]
-        is_listed = all(isinstance(cell, ListedCell) for cell in cells)
-        out[index] = ramp(cells) if not is_listed and ramp is not None else apply_jointly(function, cells)[0]
-    return out
-
-
-def expand_cells(function: Callable[[Values], tuple[Values, ...]], cells: Cells) -> Cells:
-    """Expand every cell along a new last axis (one-hot, embedding)."""
-    rows = [apply_jointly(function, [cell]) for cell in cells.flat]
-    width = len(rows[0]) if rows else 0
-    return cell_array([cell for row in rows for cell in row], (*cells.shape, width))
-
-
-def cell_arithmetic(name: str, left: Cells, right: Cells) -> Cells:
-    """Compute ``Add``, ``Sub``, ``Mul`` or ``Div`` elementwise."""
-    function = _ARITHMETIC[name]
-    return apply_elementwise(
-        function, left, right, ramp=lambda pair: _ramp_arithmetic(name, function, pair[0], pair[1])
-    )
-
-
-def _divide_keeping_type(left: Values, right: Values) -> Values:
-    quotient = np.true_divide(left, right)
-    dtype = np.result_type(left, right)
-    return np.trunc(quotient).astype(dtype) if dtype.kind in "iu" else quotient
-
-
-_ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": _divide_keeping_type,
-}
-
-
-def _ramp_arithmetic(name: str, function: Callable[[Values, Values], Values], left: Cell, right: Cell) -> Cell:
-    line, constant = (left, right) if isinstance(left, RampCell) else (right, left)
-    if not isinstance(line, RampCell) or not isinstance(constant, ListedCell) or constant.attribute is not None:
-        raise NotAdditiveError("it combines a numeric column with too many values to enumerate with another value")
-    swapped = line is right
-    value = constant.values
-    number = float(value[0])
-    slope, intercept = line.slope, line.intercept
-    if name == "Add":
-        intercept += number
-    elif name == "Sub":
-        slope, intercept = (-slope, number - intercept) if swapped else (slope, intercept - number)
-    elif name == "Mul":
-        slope, intercept = slope * number, intercept * number
-    elif swapped:
-        raise NotAdditiveError("it divides by a numeric column with too many values to enumerate")
-    else:
-        if number == 0:
-            raise NotAdditiveError("it divides by zero")
-        slope, intercept = slope / number, intercept / number
-    inner = line.computed
-
-    def compute_line(entries: Floats) -> Values:
-        return function(value, inner(entries)) if swapped else function(inner(entries), value)
-
-    # A line with slope 0 is a constant, which may be combined with any attribute.
-    if slope == 0:
-        return ListedCell(None, compute_line(np.array([line.low])))
-    # Integer division is not linear.
-    is_whole = line.whole and name != "Div" and number.is_integer()
-    if name == "Div" and compute_line(np.array([line.low])).dtype.kind in "iu":
-        raise NotAdditiveError("it applies integer division to a column with too many values to enumerate")
-    return RampCell(line.attribute, slope, intercept, line.low, line.high, compute_line, is_whole)
-
-
-def compare_cells(function: Callable[[Values, Values], Values], left: Cells, right: Cells) -> Cells:
-    """Compare cells with ``<``, ``<=``, ``>`` or ``>=``, elementwise."""
-
-    def ramp(pair: Sequence[Cell]) -> Cell:
-        a, b = pair
-        if isinstance(a, RampCell) and isinstance(b, ListedCell) and b.attribute is None:
-            return threshold_ramp(a, lambda values: function(values, b.values))
-        if isinstance(b, RampCell) and isinstance(a, ListedCell) and a.attribute is None:
-            return threshold_ramp(b, lambda values: function(a.values, values))
-        raise NotAdditiveError("it compares a numeric column with too many values to enumerate with another value")
-
-    return apply_elementwise(function, left, right, ramp=ramp)
-
-
-def threshold_ramp(ramp: RampCell, test: Callable[[Values], Values]) -> ListedCell:
-    """Convert a test that changes at most once along a ramp to two bins at the exact cut."""
-    low, high = np.array([ramp.low]), np.array([ramp.high])
-    at_low, at_high = test(ramp.computed(low)), test(ramp.computed(high))
-    if at_low[0] == at_high[0]:
-        return ListedCell(None, at_low)
-    cut = first_true(lambda entries: test(ramp.computed(entries)) == at_high, low, high)
-    return ListedCell(ramp.attribute, np.concatenate([at_low, at_high]), cut)
-
-
 def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> Floats:
     """Find, by exact bisection, the smallest float64 in each [low, high] with a true flag.
 
@@ -329,31 +212,3 @@ def _float_order(numbers: Floats) -> Integers:
 
 def _float_from_order(keys: Integers) -> Floats:
     return np.asarray(keys ^ ((keys >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))).view(np.float64)
-
-
-def cast_cells(cells: Cells, dtype: Any) -> Cells:
-    """Convert values to another type. Floats are truncated to integers."""
-    dtype = np.dtype(dtype)
-
-    def ramp(group: Sequence[Cell]) -> Cell:
-        line = group[0]
-        if not isinstance(line, RampCell) or dtype.kind not in "fiu" or (dtype.kind in "iu" and not line.whole):
-            raise NotAdditiveError("it rounds a numeric column with too many values to enumerate")
-        inner = line.computed
-        return replace(line, computed=lambda entries: inner(entries).astype(dtype))
-
-    return apply_elementwise(lambda values: values.astype(dtype), cells, ramp=ramp)
-
-
-def clip_cells(cells: Cells, lower: float, upper: float) -> Cells:
-    """Clip values to [lower, upper]. A ramp must stay within these bounds."""
-
-    def ramp(group: Sequence[Cell]) -> Cell:
-        line = group[0]
-        if isinstance(line, RampCell):
-            ends = line.computed(np.array([line.low, line.high]))
-            if lower <= ends.min() and ends.max() <= upper:
-                return line
-        raise NotAdditiveError("it clips a numeric column with too many values to enumerate")
-
-    return apply_elementwise(lambda values: np.clip(values, lower, upper).astype(values.dtype), cells, ramp=ramp)

@@ -1,17 +1,17 @@
 """Weighted sums of cells, hidden ReLU layers, and the network built from them.
 
 A ``LinearTensor`` has the shape (n, units), and its units are affine functions of one source: the cells of the
-attributes, or a hidden layer. All readers (ONNX, Keras, PyTorch, scikit-learn) build networks from these operations, so
-semantics are the same in every format.
+attributes, or a hidden layer. All readers (ONNX, Keras, PyTorch, scikit-learn) build networks from these operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats
 from evenhand.errors import NotAdditiveError
@@ -61,39 +61,43 @@ class LinearTensor:
         return len(self.bias)
 
 
-Tensor: TypeAlias = Cells | LinearTensor
+def input_units(cells: Cells) -> LinearTensor:
+    """Convert a row of cells (k,) to one unit each."""
+    return LinearTensor(CellFeatures(tuple(cells)), np.eye(len(cells)), np.zeros(len(cells)))
 
 
-def as_linear(tensor: Tensor) -> LinearTensor:
-    """Convert a row of cells (k,) to a ``LinearTensor``. A ``LinearTensor`` is returned unchanged."""
-    if isinstance(tensor, LinearTensor):
-        return tensor
-    return affine(tensor, np.eye(len(_require_row(tensor))))
+def require_units(value: Any) -> LinearTensor:
+    """Return a tensor that precedes the outputs. Reject all others."""
+    if isinstance(value, LinearTensor):
+        return value
+    raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax is only supported at the end")
 
 
-def affine(tensor: Tensor, weights: Floats, bias: Floats | float = 0.0) -> LinearTensor:
-    """Compute ``tensor @ weights + bias``.
+def affine(value: Any, weights: NDArray[Any], bias: NDArray[Any] | None = None) -> LinearTensor:
+    """Compute ``value @ weights + bias``.
 
     Raises:
-        NotAdditiveError: the tensor is not a row of numbers.
+        NotAdditiveError: the weights are in half precision.
         ValueError: the shapes do not fit.
     """
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.ndim != 2:
-        raise ValueError(f"expected weights of shape (inputs, units), got {weights.shape}")
-    bias = np.broadcast_to(np.asarray(bias, dtype=np.float64), (weights.shape[1],))
-    width = tensor.units if isinstance(tensor, LinearTensor) else len(_require_row(tensor))
-    if width != weights.shape[0]:
-        raise ValueError(f"weights of shape {weights.shape} after {width} columns")
-    if isinstance(tensor, LinearTensor):
-        return LinearTensor(tensor.source, tensor.weights @ weights, tensor.bias @ weights + bias)
-    return LinearTensor(CellFeatures(tuple(tensor)), weights, np.array(bias))
+    tensor = require_units(value)
+    if weights.dtype == np.float16:
+        raise NotAdditiveError("it computes in half precision")
+    weights = weights.astype(np.float64)
+    if weights.ndim != 2 or len(weights) != tensor.units:
+        raise ValueError(f"weights of shape {weights.shape} after {tensor.units} columns")
+    width = weights.shape[1]
+    shift = np.broadcast_to(0.0 if bias is None else per_unit(bias, width), (width,))
+    return LinearTensor(tensor.source, tensor.weights @ weights, tensor.bias @ weights + shift)
 
 
-def _require_row(cells: Cells) -> Cells:
-    if cells.ndim != 1:
-        raise NotAdditiveError(f"it expects one number per column, got rows of shape {cells.shape}")
-    return cells
+def per_unit(weights: NDArray[Any], units: int) -> Floats:
+    """Convert weights that are added to units or multiply them to the shape (units,) or (1,)."""
+    flat = weights.astype(np.float64).reshape(-1)
+    is_row = weights.ndim < 2 or (weights.ndim == 2 and weights.shape[0] == 1)
+    if not is_row or (units != 1 and len(flat) not in (1, units)):
+        raise NotAdditiveError(f"expected weights for {units} units, got shape {weights.shape}")
+    return flat
 
 
 def scale_units(tensor: LinearTensor, factor: Floats | float, offset: Floats | float = 0.0) -> LinearTensor:
@@ -103,20 +107,25 @@ def scale_units(tensor: LinearTensor, factor: Floats | float, offset: Floats | f
     return LinearTensor(tensor.source, np.broadcast_to(tensor.weights * factor, (len(tensor.weights), len(bias))), bias)
 
 
-def add_tensors(left: Tensor, right: Tensor) -> LinearTensor:
+def add_tensors(left: LinearTensor, right: LinearTensor) -> LinearTensor:
     """Add two tensors per unit. A single unit is added to all."""
-    (a, b), units = _same_source(left, right), max(_tensor_width(left), _tensor_width(right))
-    weights = np.broadcast_to(a.weights + b.weights, (len(a.weights), units))
-    return LinearTensor(a.source, weights, np.broadcast_to(a.bias + b.bias, (units,)))
+    _require_same_source(left, right)
+    bias = left.bias + right.bias
+    weights = np.broadcast_to(left.weights + right.weights, (len(left.weights), len(bias)))
+    return LinearTensor(left.source, weights, bias)
 
 
-def join_tensors(tensors: Sequence[Tensor]) -> LinearTensor:
+def join_tensors(tensors: Sequence[LinearTensor]) -> LinearTensor:
     """Concatenate the columns of tensors."""
-    joined = as_linear(tensors[0])
-    for tensor in tensors[1:]:
-        a, b = _same_source(joined, tensor)
-        joined = LinearTensor(a.source, np.hstack([a.weights, b.weights]), np.concatenate([a.bias, b.bias]))
-    return joined
+    for tensor in tensors:
+        _require_same_source(tensors[0], tensor)
+    weights, bias = np.hstack([tensor.weights for tensor in tensors]), np.hstack([tensor.bias for tensor in tensors])
+    return LinearTensor(tensors[0].source, weights, bias)
+
+
+def _require_same_source(left: LinearTensor, right: LinearTensor) -> None:
+    if left.source is not right.source:
+        raise NotAdditiveError("it combines a hidden layer with an earlier one (a skip connection)")
 
 
 def select_units(tensor: LinearTensor, units: Sequence[int] | slice) -> LinearTensor:
@@ -124,13 +133,15 @@ def select_units(tensor: LinearTensor, units: Sequence[int] | slice) -> LinearTe
     return LinearTensor(tensor.source, tensor.weights[:, units], tensor.bias[units])
 
 
-def relu(tensor: LinearTensor) -> LinearTensor:
-    """Compute ``max(0, tensor)`` as a hidden layer."""
+def relu(value: Any) -> LinearTensor:
+    """Compute ``max(0, value)`` as a hidden layer."""
+    tensor = require_units(value)
     return LinearTensor(HiddenUnits(tensor), np.eye(tensor.units), np.zeros(tensor.units))
 
 
-def clip_units(tensor: LinearTensor, lower: float, upper: float) -> LinearTensor:
-    """Compute ``min(max(tensor, lower), upper)`` with hidden units, ``lower + relu(x - lower) - relu(x - upper)``."""
+def clip_units(value: Any, lower: float, upper: float) -> LinearTensor:
+    """Compute ``min(max(value, lower), upper)`` with hidden units, ``lower + relu(x - lower) - relu(x - upper)``."""
+    tensor = require_units(value)
     if not lower <= upper or not (np.isfinite(lower) or np.isfinite(upper)):
         raise NotAdditiveError(f"it clips to [{lower:g}, {upper:g}]")
     identity = np.eye(tensor.units)
@@ -143,28 +154,12 @@ def clip_units(tensor: LinearTensor, lower: float, upper: float) -> LinearTensor
     return LinearTensor(HiddenUnits(units), np.vstack([identity, -identity]), np.full(tensor.units, lower))
 
 
-def leaky_relu(tensor: LinearTensor, slope: float) -> LinearTensor:
-    """Compute ``relu(tensor) - slope * relu(-tensor)`` with hidden units."""
+def leaky_relu(value: Any, slope: float) -> LinearTensor:
+    """Compute ``relu(value) - slope * relu(-value)`` with hidden units."""
+    tensor = require_units(value)
     units = join_tensors([tensor, scale_units(tensor, -1.0)])
     identity = np.eye(tensor.units)
     return LinearTensor(HiddenUnits(units), np.vstack([identity, -slope * identity]), np.zeros(tensor.units))
-
-
-def _tensor_width(tensor: Tensor) -> int:
-    return tensor.units if isinstance(tensor, LinearTensor) else len(_require_row(tensor))
-
-
-def _same_source(left: Tensor, right: Tensor) -> tuple[LinearTensor, LinearTensor]:
-    a, b = as_linear(left), as_linear(right)
-    if a.source is b.source:
-        return a, b
-    if not (isinstance(a.source, CellFeatures) and isinstance(b.source, CellFeatures)):
-        raise NotAdditiveError("it combines a hidden layer with an earlier one (a skip connection)")
-    both = CellFeatures(a.source.cells + b.source.cells)
-    above, below = np.zeros((len(b.weights), a.units)), np.zeros((len(a.weights), b.units))
-    return LinearTensor(both, np.vstack([a.weights, above]), a.bias), LinearTensor(
-        both, np.vstack([below, b.weights]), b.bias
-    )
 
 
 def build_network(

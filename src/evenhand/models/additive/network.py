@@ -121,7 +121,7 @@ class AffineLayer:
 class AdditiveNetwork:
     """``z = bias + sum_i parts[i](x_i)``, then ReLU before every further affine layer; the last computes the logits.
 
-    The parts contain the preprocessing that acts on one attribute at a time (scaling, one-hot, bins, embeddings).
+    The parts contain the preprocessing that acts on one attribute at a time (scaling, one-hot, bins).
     Without ``layers`` it is a (logistic) linear model, and z are the logits. A single logit predicts ``classes[1]`` if
     it is > 0, else ``classes[0]``. With one logit per class, the largest wins; ties are resolved in favour of the
     first. A regressor has no ``classes``, and its single output is the number.

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, refuse_passthrough
-from evenhand.models.additive.linear import LinearTensor, affine, build_network, relu
+from evenhand.models.additive.linear import LinearTensor, affine, build_network, input_units, relu
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.readers.boosters import booster_library, read_booster
@@ -97,9 +97,9 @@ def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
     with locate_errors(f"the estimator {kind}", location=name):
         refuse_passthrough(columns)
         if is_kind(model, LINEAR_MODELS):
-            return affine(columns, np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_))
+            return affine(input_units(columns), np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_))
         if is_kind(model, {"MLPClassifier", "MLPRegressor"}) and model.activation in ("relu", "identity"):
-            outputs = affine(columns, model.coefs_[0], model.intercepts_[0])
+            outputs = affine(input_units(columns), model.coefs_[0], model.intercepts_[0])
             for weights, bias in zip(model.coefs_[1:], model.intercepts_[1:], strict=True):
                 outputs = affine(relu(outputs) if model.activation == "relu" else outputs, weights, bias)
             return outputs

@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError, TrustError
-from evenhand.models.additive import tensors
+from evenhand.models.additive import linear, tensors
 from evenhand.models.additive.answer import OutputTensor, check_ending, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
-from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor
 from evenhand.models.outputs import OutputKind, read_outputs, reference_people
@@ -37,11 +36,8 @@ SAVED_ORDER = {
     "Dense": ("kernel", "bias"),
     "BatchNormalization": ("gamma", "beta", "moving_mean", "moving_variance"),
     "Normalization": ("mean", "variance", "count"),
-    "Embedding": ("embeddings",),
 }
 """Order of the weights of a layer in the ``.keras`` format."""
-WIDENING = ("CategoryEncoding", "Concatenate", "Embedding")
-"""Layers without a kernel that change the number of columns."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +80,7 @@ def read_keras(
     their values (see ``evenhand.models.outputs``).
 
     Dense, ReLU, Activation, Softmax, Flatten, Reshape, Dropout, BatchNormalization, Normalization, Rescaling,
-    Embedding, CategoryEncoding, Concatenate and Add layers are supported, with relu between layers and sigmoid or
-    softmax at the end.
+    Concatenate and Add layers are supported, with relu between layers and sigmoid or softmax at the end.
 
     Args:
         path: The file.
@@ -148,15 +143,14 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
         raise ModelError(f"the file is not a Keras model, or it is truncated ({error})", location=name) from None
 
 
-def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> LinearTensor | OutputTensor:
+def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> Tensor:
     """Compute the output of layers in computation order."""
     values: dict[str, Tensor] = dict(_enter_inputs(layers, schema, name))
-    value: Tensor = np.zeros(0)
     for layer in layers:
         inputs = [values[key] for key in layer.before] or [values[layer.key]]
         with locate_errors(f"layer {layer.name!r} ({layer.kind})", location=name, hint=OWN_CODE_HINT):
-            value = values[layer.key] = _apply_layer(layer, inputs)
-    return value if isinstance(value, OutputTensor) else as_linear(value)
+            values[layer.key] = _apply_layer(layer, inputs)
+    return values[layers[-1].key]
 
 
 def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> Iterator[tuple[str, Tensor]]:
@@ -166,12 +160,12 @@ def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> It
         ModelError: the inputs do not fit the schema.
     """
     inputs = [layer for layer in layers if not layer.before]
-    columns = plain_inputs(schema, np.float32)
+    columns = linear.input_units(plain_inputs(schema, np.float32))
     attributes = [attribute_for_input(layer.name, schema) for layer in inputs]
     if len(inputs) == 1 and attributes[0] is None:
         first = next((layer for layer in layers if layer.kind == "Dense"), None)
         kernel = first.weights.get("kernel") if first is not None else None
-        if kernel is not None and kernel.ndim == 2 and not any(layer.kind in WIDENING for layer in layers):
+        if kernel is not None and kernel.ndim == 2 and all(layer.kind != "Concatenate" for layer in layers):
             check_width(len(kernel), schema, location=name)
         yield inputs[0].key, columns
         return
@@ -189,7 +183,7 @@ def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> It
                     hint="check its encoding",
                 )
             start = sum(previous.width for previous in schema.attributes[: schema.position(attribute.name)])
-        yield layer.key, columns[start : start + width]
+        yield layer.key, linear.select_units(columns, slice(start, start + width))
         start += width
 
 
@@ -404,14 +398,9 @@ def _apply_layer(layer: KerasLayer, inputs: Sequence[Tensor]) -> Tensor:
         return tensors.reshape(value, [0, -1])
     if kind == "Reshape":
         return tensors.reshape(value, [0, *config["target_shape"]])
-    if kind == "Embedding":
-        return tensors.lookup_rows(_layer_weight(layer, "embeddings"), value)
-    if kind == "CategoryEncoding" and config.get("output_mode") == "one_hot":
-        on, off = np.ones((), np.float32), np.zeros((), np.float32)
-        return tensors.reshape(tensors.one_hot(value, int(config["num_tokens"]), off, on), [0, -1])
     if kind == "Dense":
         bias = _layer_weight(layer, "bias") if config.get("use_bias", True) else None
-        return _apply_activation(config.get("activation"), tensors.affine(value, _layer_weight(layer, "kernel"), bias))
+        return _apply_activation(config.get("activation"), linear.affine(value, _layer_weight(layer, "kernel"), bias))
     if kind == "Activation":
         return _apply_activation(config.get("activation"), value)
     if kind == "ReLU":
@@ -420,8 +409,8 @@ def _apply_layer(layer: KerasLayer, inputs: Sequence[Tensor]) -> Tensor:
             raise NotAdditiveError("it has a threshold, or both a slope and a maximum")
         if slope:
             single = "float64" not in json.dumps(config.get("dtype"))
-            return tensors.leaky_relu(value, float(np.float32(slope)) if single else slope)
-        return tensors.relu(value) if upper is None else tensors.clip_tensor(value, 0.0, float(upper))
+            return linear.leaky_relu(value, float(np.float32(slope)) if single else slope)
+        return linear.relu(value) if upper is None else linear.clip_units(value, 0.0, float(upper))
     if kind == "Softmax":
         return tensors.softmax(value, config.get("axis", -1))
     if kind == "BatchNormalization":
@@ -445,7 +434,7 @@ def _apply_activation(activation: Any, value: Tensor) -> Tensor:
     if activation in (None, "linear"):
         return value
     if activation == "relu":
-        return tensors.relu(value)
+        return linear.relu(value)
     if activation == "sigmoid":
         return tensors.sigmoid(value)
     if activation in ("softmax", "log_softmax"):

@@ -1,8 +1,6 @@
-"""ONNX files as additive networks: the graph is evaluated on cells instead of numbers.
+"""ONNX files as additive networks: the graph is evaluated on ``LinearTensor`` instead of numbers.
 
-A tensor is an array of cells (functions of one attribute, evaluated exactly) until Gemm, MatMul or Add combines
-attributes to a weighted sum. The first Relu of such a sum starts the hidden layers; a Sigmoid, Softmax or classifier
-ends them. `onnx_operators` defines the operators.
+Every Relu starts a hidden layer; a Sigmoid or Softmax ends the network. `onnx_operators` defines the operators.
 """
 
 from __future__ import annotations
@@ -15,13 +13,11 @@ import numpy as np
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.additive.answer import OutputTensor, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
-from evenhand.models.additive.linear import LinearTensor, as_linear
+from evenhand.models.additive.linear import LinearTensor, input_units
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor, is_weights
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
-from evenhand.models.readers.onnx_signature import (
-    input_layout,
-)
+from evenhand.models.readers.onnx_signature import input_layout
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.schema.schema import Schema
 
@@ -48,17 +44,17 @@ def read_onnx(model: str | Path | bytes, schema: Schema, *, kind: str | None = N
     name = "ONNX model" if isinstance(model, bytes) else Path(model).name
     graph, opsets = _load_graph(model, name)
     constants = _graph_constants(graph, name)
-    values: dict[str, Tensor] = dict(constants)
+    values: dict[str, Values | Tensor] = dict(constants)
     inputs = [item for item in graph.input if item.name not in constants]
-    values.update([_input_columns(inputs, schema, name)])
+    values.update([_input_columns(inputs, graph, schema, name)])
     for proto in _required_nodes(graph):
         _evaluate_node(proto, opsets, values, name)
-    outputs: list[LinearTensor | OutputTensor] = []
+    outputs: list[Tensor] = []
     for output in graph.output:
         value = values.get(output.name)
-        if value is None or is_weights(value):
+        if not isinstance(value, LinearTensor | OutputTensor):
             raise ModelError(f"the output {output.name!r} does not depend on the inputs", location=name)
-        outputs.append(value if isinstance(value, LinearTensor | OutputTensor) else as_linear(value))
+        outputs.append(value)
     return network_from_outputs(outputs, schema, name=name, kind=kind)
 
 
@@ -96,14 +92,14 @@ def _graph_constants(graph: Any, name: str) -> dict[str, Values]:
 
 
 def _decode_strings(array: Values) -> Values:
-    # Object arrays are reserved for cells, but ONNX stores strings as bytes or objects.
+    # ONNX stores strings as bytes or objects.
     if array.dtype.kind != "O":
         return array
     words = [value.decode() if isinstance(value, bytes) else str(value) for value in array.flat]
     return np.array(words, dtype=str).reshape(array.shape)
 
 
-def _input_columns(inputs: list[Any], schema: Schema, name: str) -> tuple[str, Tensor]:
+def _input_columns(inputs: list[Any], graph: Any, schema: Schema, name: str) -> tuple[str, Tensor]:
     """Return the name of the input and its columns."""
     if len(inputs) != 1:
         raise NotAdditiveError(
@@ -118,12 +114,17 @@ def _input_columns(inputs: list[Any], schema: Schema, name: str) -> tuple[str, T
             location=name,
             hint="export it with a batch axis in front; without one it can be audited and searched",
         )
-    inner = [size for size in shape[1:] if size is not None]
-    is_fixed = len(inner) == len(shape) - 1
-    if is_fixed:
-        check_width(int(np.prod(inner)), schema, location=name)
-    cells = plain_inputs(schema, dtype)
-    return inputs[0].name, cells.reshape(inner) if is_fixed else cells
+    columns = [size for size in shape[1:] if size is not None]
+    if len(columns) == len(shape) - 1:
+        check_width(int(np.prod(columns)), schema, location=name)
+    users = {node.op_type for node in graph.node if inputs[0].name in node.input}
+    if len(shape) > 2 and not users <= {"Flatten", "Reshape"}:
+        raise NotAdditiveError(
+            f"the rows of the input have {len(shape) - 1} axes, which the model does not flatten",
+            location=name,
+            hint=BLACK_BOX_HINT,
+        )
+    return inputs[0].name, input_units(plain_inputs(schema, dtype))
 
 
 def _input_shape(item: Any) -> list[int | None]:
@@ -154,7 +155,7 @@ def _required_nodes(graph: Any) -> list[Any]:
     return nodes[::-1]
 
 
-def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor], name: str) -> None:
+def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Values | Tensor], name: str) -> None:
     from onnx import helper
 
     place = f"operator {proto.op_type}" + (f" (node {proto.name!r})" if proto.name else "")

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive import tensors
+from evenhand.models.additive import linear, tensors
 from evenhand.models.additive.cells import Values
-from evenhand.models.additive.linear import LinearTensor
 from evenhand.models.additive.tensors import Tensor
 
 
@@ -43,7 +42,7 @@ class OperatorNode:
         return self.settings.get(name, default) if value is None else value.tolist()
 
 
-Operator: TypeAlias = Callable[[OperatorNode], Tensor | tuple[Tensor | None, ...]]
+Operator: TypeAlias = Callable[[OperatorNode], Values | Tensor | tuple[Tensor, ...]]
 OPERATORS: dict[str, Operator] = {}
 
 
@@ -69,7 +68,7 @@ def _negative(node: OperatorNode) -> Tensor:
 
 @register_operator("MatMul")
 def _product(node: OperatorNode) -> Tensor:
-    return tensors.affine(node.inputs[0], node.constant_input(1))
+    return linear.affine(node.inputs[0], node.constant_input(1))
 
 
 @register_operator("Gemm")
@@ -78,7 +77,7 @@ def _gemm(node: OperatorNode) -> Tensor:
         raise NotAdditiveError("it turns rows into columns")
     weights = node.constant_input(1).T if node.settings.get("transB", 0) else node.constant_input(1)
     bias = node.weights(2)
-    return tensors.affine(
+    return linear.affine(
         node.inputs[0],
         node.settings.get("alpha", 1.0) * weights,
         None if bias is None else node.settings.get("beta", 1.0) * bias,
@@ -95,17 +94,17 @@ def _batch_normalization(node: OperatorNode) -> Tensor:
 
 @register_operator("Relu")
 def _relu(node: OperatorNode) -> Tensor:
-    return tensors.relu(node.inputs[0])
+    return linear.relu(node.inputs[0])
 
 
 @register_operator("Clip")
 def _clip(node: OperatorNode) -> Tensor:
-    return tensors.clip_tensor(node.inputs[0], node.setting("min", 1, -np.inf), node.setting("max", 2, np.inf))
+    return linear.clip_units(node.inputs[0], node.setting("min", 1, -np.inf), node.setting("max", 2, np.inf))
 
 
 @register_operator("LeakyRelu")
 def _leaky_relu(node: OperatorNode) -> Tensor:
-    return tensors.leaky_relu(node.inputs[0], node.settings.get("alpha", 0.01))
+    return linear.leaky_relu(node.inputs[0], node.settings.get("alpha", 0.01))
 
 
 @register_operator("Max", "Min")
@@ -113,17 +112,12 @@ def _bound(node: OperatorNode) -> Tensor:
     return tensors.bound_tensor(node.inputs, upper=node.operator == "Min")
 
 
-@register_operator("Identity")
-def _identity(node: OperatorNode) -> tuple[Tensor | None, ...]:
-    return (node.inputs[0],)
-
-
-@register_operator("Dropout")
-def _dropout(node: OperatorNode) -> tuple[Tensor | None, ...]:
+@register_operator("Identity", "Dropout")
+def _identity(node: OperatorNode) -> tuple[Tensor, ...]:
     training = node.weights(2)
     if training is not None and training.any():
         raise NotAdditiveError("it is in training mode: its output is random")
-    return (node.inputs[0], None)
+    return (node.inputs[0],)
 
 
 @register_operator("Cast")
@@ -134,11 +128,10 @@ def _cast(node: OperatorNode) -> Tensor:
 
 
 @register_operator("Shape")
-def _shape(node: OperatorNode) -> Tensor:
-    value = tensors.require_features(node.inputs[0])
-    inner = [value.units] if isinstance(value, LinearTensor) else list(value.shape)
+def _shape(node: OperatorNode) -> Values:
     # -1 stands for the number of rows, as in operators that use the shape.
-    return np.array([-1, *inner][node.settings.get("start", 0) : node.settings.get("end", None)], dtype=np.int64)
+    shape = [-1, linear.require_units(node.inputs[0]).units]
+    return np.array(shape[node.settings.get("start", 0) : node.settings.get("end", None)], dtype=np.int64)
 
 
 @register_operator("Reshape")
@@ -148,30 +141,14 @@ def _reshape(node: OperatorNode) -> Tensor:
 
 @register_operator("Flatten")
 def _flatten(node: OperatorNode) -> Tensor:
-    value, axis = node.inputs[0], node.settings.get("axis", 1)
-    leading = value.shape[: axis - 1] if tensors.is_cells(value) and axis > 1 else ()
-    if axis < 1 or (axis > 1 and (not leading or np.prod(leading) != 1)):
+    if node.settings.get("axis", 1) != 1:
         raise NotAdditiveError("it operates across rows")
-    return tensors.reshape(value, [0, -1])
+    return tensors.reshape(node.inputs[0], [0, -1])
 
 
-@register_operator("Transpose")
-def _transpose(node: OperatorNode) -> Tensor:
-    value = tensors.require_cells(node.inputs[0])
-    order = list(node.settings.get("perm", range(value.ndim + 1)[::-1]))
-    if order[:1] != [0]:
-        raise NotAdditiveError("it moves the batch axis")
-    return np.transpose(value, [axis - 1 for axis in order[1:]])
-
-
-@register_operator("Squeeze")
-def _squeeze(node: OperatorNode) -> Tensor:
-    return tensors.squeeze(node.inputs[0], node.setting("axes", 1))
-
-
-@register_operator("Unsqueeze")
-def _unsqueeze(node: OperatorNode) -> Tensor:
-    return tensors.unsqueeze(node.inputs[0], node.setting("axes", 1, []))
+@register_operator("Squeeze", "Unsqueeze")
+def _change_axes(node: OperatorNode) -> Tensor:
+    return tensors.require_single(node.inputs[0])
 
 
 @register_operator("Concat")
@@ -181,12 +158,9 @@ def _concatenate(node: OperatorNode) -> Tensor:
 
 @register_operator("Gather")
 def _gather(node: OperatorNode) -> Tensor:
-    table, axis = node.inputs[0], node.settings.get("axis", 0)
-    if not tensors.is_weights(table):
-        return tensors.select_columns(table, axis, node.constant_input(1))
-    if axis != 0:
-        raise NotAdditiveError("it selects columns instead of rows")
-    return tensors.lookup_rows(table, node.inputs[1])
+    if tensors.is_weights(node.inputs[0]):
+        raise NotAdditiveError("it looks up rows of a table (an embedding)")
+    return tensors.select_columns(node.inputs[0], node.settings.get("axis", 0), node.constant_input(1))
 
 
 @register_operator("Slice")
@@ -196,47 +170,9 @@ def _slice(node: OperatorNode) -> Tensor:
     axes = node.setting("axes", 3) or list(range(len(starts)))
     steps = node.setting("steps", 4) or [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        value = tensors.slice_columns(value, axis, start, end, step)
+        columns = np.arange(linear.require_units(value).units)[start:end:step]
+        value = tensors.select_columns(value, axis, columns)
     return value
-
-
-_COMPARISONS: dict[str, Callable[[Values, Values], Values]] = {
-    "Less": np.less,
-    "LessOrEqual": np.less_equal,
-    "Greater": np.greater,
-    "GreaterOrEqual": np.greater_equal,
-}
-
-
-@register_operator(*_COMPARISONS)
-def _compare(node: OperatorNode) -> Tensor:
-    return tensors.compare_tensors(_COMPARISONS[node.operator], *node.inputs)
-
-
-_PER_VALUE: dict[str, Callable[..., Values]] = {
-    "Abs": np.abs,
-    "And": np.logical_and,
-    "Equal": np.equal,
-    "Exp": np.exp,
-    "Log": np.log,
-    "Not": np.logical_not,
-    "Or": np.logical_or,
-    "Sqrt": np.sqrt,
-    "Where": np.where,
-}
-
-
-@register_operator(*_PER_VALUE)
-def _per_value(node: OperatorNode) -> Tensor:
-    return tensors.apply_per_value(_PER_VALUE[node.operator], node.inputs)
-
-
-@register_operator("OneHot")
-def _one_hot(node: OperatorNode) -> Tensor:
-    if node.settings.get("axis", -1) != -1:
-        raise NotAdditiveError("its categories are not on the last axis")
-    depth, values = node.constant_input(1), node.constant_input(2)
-    return tensors.one_hot(node.inputs[0], int(depth.reshape(-1)[0]), values[:1], values[1:2])
 
 
 @register_operator("ArgMax")

@@ -26,10 +26,8 @@ from evenhand.models.additive.cells import (
     RampCell,
     Values,
     apply_jointly,
-    cell_arithmetic,
     cell_array,
     column_cell,
-    constant_cells,
     first_true,
     plain_inputs,
     refuse_passthrough,
@@ -144,14 +142,14 @@ def transform_columns(step: Any, columns: Cells, path: str, name: str) -> Cells:
 
 def _transform_blocks(step: Any, columns: Cells, path: str, name: str) -> Cells:
     blocks: list[Cells] = [columns[:0]]
+    if step.transformer_weights:
+        raise NotAdditiveError(f"the step {path!r} multiplies its columns by `transformer_weights`", location=name)
     for inner_name, inner, _ in step.transformers_:
         # Columns can be specified in several ways. This is the selection as scikit-learn resolved it during ``fit``.
         places = list(step._transformer_to_input_indices.get(inner_name, ()))
         if (isinstance(inner, str) and inner == "drop") or not places:
             continue
-        block = transform_columns(inner, columns[places], f"{path}/{inner_name}", name)
-        weight = (step.transformer_weights or {}).get(inner_name)
-        blocks.append(block if weight is None else cell_arithmetic("Mul", block, constant_cells(np.array(weight))))
+        blocks.append(transform_columns(inner, columns[places], f"{path}/{inner_name}", name))
     return np.concatenate(blocks)
 
 
@@ -255,7 +253,7 @@ class _FittedStep:
             def compute_output(entries: Floats, o: int = o) -> Values:
                 return np.asarray(self._call({j: line.computed(entries)})[:, o])
 
-            cells.append(RampCell(line.attribute, slope, intercept, line.low, line.high, compute_output, False))
+            cells.append(RampCell(line.attribute, slope, intercept, line.low, line.high, compute_output))
         return cells
 
     def _keeps_lines(self) -> bool:

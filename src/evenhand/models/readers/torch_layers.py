@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import MissingExtraError, NotAdditiveError
-from evenhand.models.additive import tensors
-from evenhand.models.additive.answer import OutputTensor, network_from_outputs
+from evenhand.models.additive import linear, tensors
+from evenhand.models.additive.answer import network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
-from evenhand.models.additive.linear import as_linear
 from evenhand.models.additive.network import AdditiveNetwork, check_width
 from evenhand.models.additive.tensors import Tensor
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
@@ -46,10 +45,7 @@ def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind:
             location=name,
             hint="give the module itself, or export it to .onnx",
         )
-    output = _read_sequential(model, schema, name)
-    return network_from_outputs(
-        [output if isinstance(output, OutputTensor) else as_linear(output)], schema, name=name, kind=kind
-    )
+    return network_from_outputs([_read_sequential(model, schema, name)], schema, name=name, kind=kind)
 
 
 def _read_sequential(module: Any, schema: Schema, name: str) -> Any:
@@ -62,7 +58,7 @@ def _read_sequential(module: Any, schema: Schema, name: str) -> Any:
     if first is not None:
         check_width(first.in_features, schema, location=name)
     dtype = np.dtype(np.float32) if first is None else _to_numpy(first.weight).dtype
-    value: Tensor = plain_inputs(schema, dtype)
+    value: Tensor = linear.input_units(plain_inputs(schema, dtype))
     for path, layer in layers:
         with locate_errors(f"layer {path} ({type(layer).__name__})" if path else type(layer).__name__, location=name):
             value = _apply_layer(layer, value, dtype)
@@ -95,13 +91,13 @@ def _apply_layer(layer: Any, value: Tensor, dtype: np.dtype[Any]) -> Tensor:
         return tensors.reshape(value, [0, -1])
     if kind is nn.Linear:
         weight, bias = weights("weight", "bias")
-        return tensors.affine(value, weight.T, bias)  # type: ignore[union-attr]  # the weight is never None
+        return linear.affine(value, weight.T, bias)  # type: ignore[union-attr]  # the weight is never None
     if kind is nn.ReLU:
-        return tensors.relu(value)
+        return linear.relu(value)
     if kind is nn.ReLU6:
-        return tensors.clip_tensor(value, 0.0, 6.0)
+        return linear.clip_units(value, 0.0, 6.0)
     if kind is nn.LeakyReLU:
-        return tensors.leaky_relu(value, float(dtype.type(layer.negative_slope)))
+        return linear.leaky_relu(value, float(dtype.type(layer.negative_slope)))
     if kind is nn.BatchNorm1d:
         scale, shift, mean, variance = weights("weight", "bias", "running_mean", "running_var")
         if mean is None or variance is None:
