@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -124,25 +123,22 @@ def test_an_answer_comes(server: Server) -> None:
     assert server.received[0]["accept-encoding"] == "identity"
 
 
-@given(
-    seconds=st.floats(0, 1e6),
-    now=st.integers(0, 2**31),
-    form=st.sampled_from(["seconds", "milliseconds", "date"]),
+@pytest.mark.parametrize(
+    ("text", "pauses_after"),
+    [
+        ("7", [7]),
+        ("9999999999", [http.MAX_PAUSE_SECONDS]),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", [0.5]),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", [http.MAX_PAUSE_SECONDS]),
+        *((invalid, [0.5]) for invalid in ("", "soon", "-3", "nan", "1e999", "0, 1", "Thu, 99 Foo 1970")),
+    ],
 )
-def test_the_requested_pause_is_read_in_every_form(seconds: float, now: int, form: str) -> None:
-    if form == "date":
-        seconds = float(round(seconds))
-        headers = {"Retry-After": formatdate(now + seconds, usegmt=True)}
-    elif form == "seconds":
-        headers = {"Retry-After": repr(seconds)}
-    else:
-        headers = {"Retry-After-Ms": repr(seconds * 1000), "Retry-After": "7"}
-    assert http.parse_retry_after(headers, float(now)) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-3", "nan", "inf", "1e999", "Thu, 01 Jan 1970 00:00:00 GMT", "0, 1"])
-def test_an_invalid_or_past_pause_is_none(text: str) -> None:
-    assert http.parse_retry_after({"Retry-After": text}, 1e9) == 0
+def test_waits_as_long_as_the_server_asks_within_limits(
+    server: Server, pauses: list[float], text: str, pauses_after: list[float]
+) -> None:
+    server.answers = [(429, {"Retry-After": text}, b""), (200, {}, b"fine")]
+    assert ask(server) == b"fine"
+    assert pauses == pauses_after
 
 
 @given(
