@@ -182,5 +182,9 @@ class GuessedEncodingWarning(UserWarning):
     """Issued when the encoding of a text table was guessed."""
 
 
+class KernelCacheWarning(UserWarning):
+    """Issued when compiled kernels cannot be cached on disk."""
+
+
 class TableWarning(UserWarning):
     """Issued when rows above the header were skipped, or a mixed-type column was converted."""

@@ -34,7 +34,7 @@ from evenhand.cli.audits import audit, compare, rankings
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
 from evenhand.core.interrupts import INTERRUPTED, StopSignals
-from evenhand.errors import EvenhandError, GuessedEncodingWarning, OptionError, TableWarning
+from evenhand.errors import EvenhandError, GuessedEncodingWarning, KernelCacheWarning, OptionError, TableWarning
 
 FAULT = 70
 
@@ -111,11 +111,9 @@ def main() -> None:
         if "--quiet" not in sys.argv:
             for category in (GuessedEncodingWarning, TableWarning):
                 warnings.filterwarnings("always", category=category)
+            warnings.filterwarnings("default", category=KernelCacheWarning)
             warnings.showwarning = _show_warning
         code = _run()
-    compiling = sys.modules.get("evenhand.core.kernels")
-    if compiling is not None and "--quiet" not in sys.argv and (problem := compiling.cache_problem()) is not None:
-        _print_error(f"note: {problem}")
     sys.exit(signals.exit_code if code == INTERRUPTED else code if isinstance(code, int) else 0)
 
 

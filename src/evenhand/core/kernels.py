@@ -1,7 +1,7 @@
 """Compile kernels with Numba, and cache the machine code on disk.
 
 Numba uses the first writable folder of ``NUMBA_CACHE_DIR``, ``__pycache__`` next to the source, and the user's cache
-folder. If none is writable, every process compiles the kernels again, and ``cache_problem`` returns the reason.
+folder. If none is writable, a warning is issued, and every process compiles the kernels again.
 
 A kernel calls functions from several files, but Numba checks only one of these files for changes. After an upgrade that
 changes another file, it would run outdated code. Cached kernels are therefore checked against a digest of all source
@@ -11,7 +11,7 @@ files of their subpackage. The digest does not depend on file times, so the cach
 from __future__ import annotations
 
 import hashlib
-import os
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -24,11 +24,9 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
 
 from evenhand.core.interrupts import RUNNING_SECONDS, InterruptGuard
+from evenhand.errors import KernelCacheWarning
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
-
-_refused: list[str] = []
-_unsaved: list[str] = []
 
 
 def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -45,8 +43,8 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
     def compile_function(function: Callable[..., Any]) -> Any:
         try:
             kernel = numba.njit(cache=True, **options)(function)
-        except RuntimeError as error:  # no cache folder is writable
-            _refused.append(str(error))
+        except RuntimeError:
+            _warn_uncached("no cache folder is writable")
             kernel = numba.njit(**options)(function)
         if isinstance(kernel, Dispatcher):  # with NUMBA_DISABLE_JIT, it is the plain function
             _compile_once(kernel)
@@ -75,6 +73,11 @@ def _entry_types(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
     """Return the data type of each array field of a named tuple: the argument of ``NDArray``."""
     hints = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     return {name: get_args(parts[1])[0] for name, parts in hints.items() if len(parts) == 2}
+
+
+def _warn_uncached(reason: str) -> None:
+    message = f"compiled kernels cannot be cached, so every run compiles them again: {reason}"
+    warnings.warn(KernelCacheWarning(f"{message}; set NUMBA_CACHE_DIR to a writable folder"), stacklevel=1)
 
 
 def _compile_once(kernel: Any) -> None:
@@ -114,7 +117,7 @@ def _guard_cache(kernel: Any) -> None:
         try:
             save(signature, code)
         except OSError as error:
-            _unsaved.append(str(error.strerror))
+            _warn_uncached(str(error.strerror))
 
     kernel_cache.save_overload = save_overload
 
@@ -162,19 +165,3 @@ def _is_cached(kernel: Any) -> bool:
         return index is not None and any(key[1] == processor for key in index._load_index())
     except (AttributeError, IndexError, TypeError, OSError, ValueError, EOFError):
         return False
-
-
-def cache_problem() -> str | None:
-    """Return a one-line reason if compiled kernels cannot be cached on disk. None if they are cached."""
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    if _refused:
-        where = f"NUMBA_CACHE_DIR={folder}, the package's folder" if folder else "the package's folder"
-        return (
-            f"compiled kernels cannot be cached: neither {where} nor the user's cache folder is writable, so every run "
-            "compiles them again; set NUMBA_CACHE_DIR to a writable folder"
-        )
-    if _unsaved:
-        return f"compiled kernels could not be cached ({_unsaved[0]}), so every run compiles them again"
-    if folder and not os.access(folder, os.W_OK):
-        return f"NUMBA_CACHE_DIR={folder} is not writable: compiled kernels are cached elsewhere"
-    return None
