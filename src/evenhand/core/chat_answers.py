@@ -1,4 +1,4 @@
-"""Read choices, numbers, rankings and refusals from the answers of language models.
+"""Read the values that language models state in their answers.
 
 First, reasoning blocks are stripped. Then the values of JSON objects, ``\\boxed{}`` and tags such as
 ``<answer>`` are extracted. Finally, markup and punctuation are stripped, and each piece is compared with the choices;
@@ -93,10 +93,9 @@ _LABEL = re.compile(
 )
 """Words before an answer on the same line, such as ``My final answer is:``."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])\s*")
+SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])\s*")
 _FENCE = re.compile(r"\s*(?:```|~~~)\s*\w*\s*")
 _ENUMERATION = re.compile(r"\d+[.)]")
-_DECORATIONS = ("{}.", "{},", '"{}"', "“{}”", "*{}*", "**{}**", "`{}`", "({})", "[{}]")
 
 
 # Pieces of an answer
@@ -131,7 +130,7 @@ def _is_invisible(letter: str) -> bool:
     return unicodedata.category(letter) in ("Cf", "Me") or "\ufe00" <= letter <= "\ufe0f"
 
 
-def _unwrap(text: str) -> str:
+def unwrap(text: str) -> str:
     """Replace HTML, LaTeX and Markdown markup with its content."""
     text = _BRACKETED_TAG.sub(r"<\1>", _FRACTION.sub(r"\1/\2", html.unescape(text)))
     for _ in range(4):
@@ -153,11 +152,11 @@ def _unwrap(text: str) -> str:
 
 
 _MARKS = ("P", "S", "Z", "C")
-_MARKS_OF_NUMBERS = ("Ps", "Pe", "Pi", "Pf", "Po", "Pc", "Sk", "Sc", "So", "Z", "C")
-"""Unicode categories of characters that are stripped from numbers: all marks except dashes and mathematical symbols."""
 
 
-def _strip(text: str, left: Collection[str] = "", right: Collection[str] = "", marks: tuple[str, ...] = _MARKS) -> str:
+def strip_marks(
+    text: str, left: Collection[str] = "", right: Collection[str] = "", marks: tuple[str, ...] = _MARKS
+) -> str:
     """Strip marks from both ends, except question and negation symbols and the characters in ``left`` and ``right``."""
 
     def is_mark(letter: str) -> bool:
@@ -171,7 +170,8 @@ def _strip(text: str, left: Collection[str] = "", right: Collection[str] = "", m
     return text[start:end]
 
 
-def _strip_label(text: str) -> str:
+def strip_label(text: str) -> str:
+    """Remove the label before an answer, such as ``Final answer:``."""
     label = _LABEL.match(text)
     return text[label.end() :] if label else text
 
@@ -230,17 +230,17 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-def _named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]:
+def named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]:
     """Yield the values of all entries whose name matches, at any depth."""
     if isinstance(value, _Entries):
         for name, entry in value:
             if is_name(name.casefold()):
                 yield entry
             else:
-                yield from _named_values(entry, is_name)
+                yield from named_values(entry, is_name)
     elif isinstance(value, list):
         for item in value:
-            yield from _named_values(item, is_name)
+            yield from named_values(item, is_name)
 
 
 def _leaf(value: Any) -> Any:
@@ -260,7 +260,7 @@ def json_answers(text: str, entry: str) -> list[Any]:
     """
     objects = list(find_objects(text))
     for is_name in (entry.casefold().__eq__, "answer".__eq__, _ANSWER_NAME.fullmatch):
-        if values := list(_named_values(objects, is_name)):
+        if values := list(named_values(objects, is_name)):
             return [_leaf(value) for value in values]
     return [value for value in map(_leaf, objects) if value is not None]
 
@@ -306,7 +306,7 @@ def read_answer(
 
     def parse_markup(piece: str) -> T | None:
         value = parse(piece)
-        return parse(_unwrap(piece)) if value is None else value
+        return parse(unwrap(piece)) if value is None else value
 
     if not json_only and (value := parse(reply)) is not None:
         return value
@@ -315,7 +315,7 @@ def read_answer(
         next((value for text in _spellings(answer) if (value := parse_markup(text)) is not None), None)
         for answer in json_answers(text, entry)
     ]
-    content, final = _unwrap(text), None
+    content, final = unwrap(text), None
     if not json_only:
         values += [parse_markup(match[1] or match[3] or "") for match in _STRUCTURE.finditer(text)]
         final = parse(content)
@@ -336,17 +336,17 @@ def read_answer(
 
 def _lines(text: str) -> list[str]:
     """Split a text into lines. Code fences and lines that contain only symbols become empty."""
-    return [line if _strip(line) and not _FENCE.fullmatch(line) else "" for line in text.splitlines()]
+    return [line if strip_marks(line) and not _FENCE.fullmatch(line) else "" for line in text.splitlines()]
 
 
 def _statements(text: str) -> Iterator[str]:
     """Yield the lines of a text, its first sentence, and the sentences that begin with a label."""
     for number, line in enumerate(_lines(text.strip())):
         yield line
-        sentences = _SENTENCE_END.split(line)
+        sentences = SENTENCE_END.split(line)
         if number == 0 and not _ENUMERATION.fullmatch(sentences[0].strip()):
             yield sentences[0]
-        yield from (sentence for sentence in sentences[1:] if _LABEL.match(_strip(fold(sentence))))
+        yield from (sentence for sentence in sentences[1:] if _LABEL.match(strip_marks(fold(sentence))))
 
 
 def _last_statement(text: str, parse: Parser[T]) -> T | None:
@@ -358,11 +358,13 @@ def _last_statement(text: str, parse: Parser[T]) -> T | None:
         return None
     previous = lines[-2].rstrip() if len(lines) > 1 else ""
     # A line that continues the previous sentence is not a statement: "I would not say", then "yes".
-    starts_new = not previous or not previous[-1].isalnum() or not _strip(_strip_label(_strip(fold(previous)) + ":"))
+    starts_new = (
+        not previous or not previous[-1].isalnum() or not strip_marks(strip_label(strip_marks(fold(previous)) + ":"))
+    )
     if starts_new and (value := parse(lines[-1])) is not None:
         return value
-    sentence = _SENTENCE_END.split(lines[-1].strip())[-1]
-    return parse(sentence) if _LABEL.match(_strip(fold(sentence))) else None
+    sentence = SENTENCE_END.split(lines[-1].strip())[-1]
+    return parse(sentence) if _LABEL.match(strip_marks(fold(sentence))) else None
 
 
 # Values
@@ -376,23 +378,23 @@ def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
     choices remain distinct.
     """
     folded = [fold(choice) for choice in choices]
-    left = {letter for choice in folded for letter in choice[: len(choice) - len(_strip(choice + "x")) + 1]}
-    right = {letter for choice in folded for letter in choice[len(_strip("x" + choice)) - 1 :]}
+    left = {letter for choice in folded for letter in choice[: len(choice) - len(strip_marks(choice + "x")) + 1]}
+    right = {letter for choice in folded for letter in choice[len(strip_marks("x" + choice)) - 1 :]}
     exact, same_case, unmarked = (
-        _unique(forms, choices) for forms in (choices, folded, [_strip(form) for form in folded])
+        _unique(forms, choices) for forms in (choices, folded, [strip_marks(form) for form in folded])
     )
 
     def parse(piece: str) -> str | None:
         text = fold(piece)
-        stripped = _strip(text, left, right)
-        unlabelled = _strip_label(_strip(text, left, right))
+        stripped = strip_marks(text, left, right)
+        unlabelled = strip_label(strip_marks(text, left, right))
         forms = [
             (piece.strip(), exact),
             (text, same_case),
             (stripped, same_case),
-            (_strip(unlabelled, left, right), same_case),
+            (strip_marks(unlabelled, left, right), same_case),
         ]
-        forms += [(_strip(text), unmarked), (_strip(unlabelled), unmarked)]
+        forms += [(strip_marks(text), unmarked), (strip_marks(unlabelled), unmarked)]
         return next((table[form] for form, table in forms if form and form in table), None)
 
     return parse
@@ -402,24 +404,6 @@ def _unique(forms: Iterable[str], choices: Sequence[str]) -> dict[str, str]:
     """Map each form to its choice. Forms of several choices are omitted."""
     forms = list(forms)
     return {form: choice for form, choice in zip(forms, choices, strict=True) if forms.count(form) == 1}
-
-
-def find_ambiguous(choices: Sequence[str]) -> tuple[str, str] | None:
-    """Find two choices that cannot be distinguished in answers. None if there are none.
-
-    Two choices are ambiguous if they differ only in case and spaces, or if one of them with a full stop, quotation
-    marks or emphasis is read as the other.
-    """
-    folded = [fold(choice) for choice in choices]
-    parse = choice_parser(tuple(choices))
-    for number, choice in enumerate(choices):
-        if folded.index(folded[number]) < number:
-            return choices[folded.index(folded[number])], choice
-        for decoration in _DECORATIONS:
-            other = parse(decoration.format(choice))
-            if other not in (None, choice):
-                return choice, str(other)
-    return None
 
 
 def read_choice(
@@ -448,160 +432,3 @@ def read_choice(
     )
     longer = cut_off and any(other != choice and fold(other).startswith(fold(choice or "")) for other in choices)
     return None if longer else choice
-
-
-_NUMBER = re.compile(
-    r"(?P<sign>[+-]?)(?P<digits>\d[\d.,' ]*|[.,]\d+)(?:"
-    r"\s*\(?(?:/|\u2044|out of|of|von|sur|de|sobre|su|di)\s*(?P<top>\d+(?:[.,]\d+)?)"
-    r"|\s*(?P<percent>%|percent|per cent|prozent|pour ?cent|por ciento|por cento|per cento))?"
-    r"(?:\s*(?:points?|pts|punkte?n?|puntos?|punti|pontos?|stars?|sterne?n?|étoiles?|estrellas?))?"
-)
-_THOUSANDS = re.compile(r"(\d{1,3}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:[.,](\d+))?")
-
-
-def _parse_digits(digits: str) -> set[float]:
-    """Return the possible values of a number with points, commas or spaces."""
-    values = set()
-    if re.fullmatch(r"\d*(?:[.,]\d+)?", digits):
-        values.add(float(digits.replace(",", ".")))
-    grouped = _THOUSANDS.fullmatch(digits)
-    if grouped and not digits.startswith("0"):
-        integer = re.sub(r"\D", "", grouped[1])
-        decimals = digits[len(grouped[1]) :]
-        if not decimals or decimals[0] != grouped["mark"]:
-            values.add(float(f"{integer}.{grouped[3] or 0}"))
-    return values
-
-
-def number_parser(low: float, high: float) -> Parser[float]:
-    """Build a parser for numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10`` and ``7 out of 10``.
-
-    Ranges, numbers outside the limits and ambiguous numbers are not parsed. The denominator of a fraction must be
-    ``high``, and percentages require that ``high`` is 100. If the limits are 0 and 1, all fractions and percentages are
-    accepted.
-    """
-
-    def parse(piece: str) -> float | None:
-        text = "" if "\n" in piece.strip() else fold(piece)
-        for _ in range(2):
-            text = _strip(text, ".,%/", "%/", _MARKS_OF_NUMBERS)
-            match = _NUMBER.fullmatch(text)
-            if match is not None:
-                break
-            text = _strip_label(text)
-        else:
-            return None
-        divisor = 1.0
-        if match["top"] is not None or match["percent"]:
-            top = 100.0 if match["percent"] else float(match["top"].replace(",", "."))
-            if top != high:
-                if (low, high) != (0, 1) or not top:
-                    return None
-                divisor = top
-        sign = -1.0 if match["sign"] == "-" else 1.0
-        values = {sign * value / divisor for value in _parse_digits(match["digits"].strip())}
-        inside = [value for value in values if low <= value <= high]
-        return inside[0] if len(inside) == 1 else None
-
-    return parse
-
-
-def ranking_parser(candidates: int) -> Parser[tuple[int, ...]]:
-    """Build a parser for rankings of candidates numbered from 1, such as ``2, 1, 3`` and ``2 > 1 > 3``."""
-
-    def parse(piece: str) -> tuple[int, ...] | None:
-        text = _strip(_strip_label(_strip(re.sub(r"[*_`#\"]", "", fold(piece)))))
-        if not re.fullmatch(r"\d+(?:(?:\s*(?:[,>;、→≻]|->)\s*|\s+)\d+)*", text):
-            return None
-        order = tuple(int(number) for number in re.findall(r"\d+", text))
-        return order if sorted(order) == list(range(1, candidates + 1)) else None
-
-    return parse
-
-
-# Refusals
-
-_APOLOGY = r"""(?:
-    (?:i'?m|i\ am|we're|we\ are)\ (?:(?:so|very|really|truly|deeply)\ )?(?:sorry|afraid) | sorry
-    | (?:my\ |our\ )?(?:sincere\ |sincerest\ )?apologies | i\ (?:must\ |do\ )?apologi[sz]e
-    | (?:es\ )?tut\ mir\ (?:sehr\ |wirklich\ )?leid | entschuldigung | entschuldige(?:n\ sie)?(?:\ bitte)? | verzeihung
-    | ich\ bedau(?:e?re)
-    | (?:je\ suis\ |nous\ sommes\ )?(?:vraiment\ )?(?:désolé|navré)e?s? | (?:toutes\ )?mes\ excuses | je\ m'excuse
-    | ich\ fürchte | me\ temo | lo\ (?:siento|lamento)(?:\ mucho)? | disculp[ea] | perdón | perdona
-    | mi\ dispiace | desculpe | sinto\ muito | lamento | het\ spijt\ me
-)\b"""
-_OPENING = r"""(?:
-    unfortunately | regrettably | i\ regret(?:\ to\ (?:say|inform\ you))? | thank(?:s|\ you)[^.!?\n]{0,80}?
-    | leider | bedauerlicherweise | malheureusement | je\ regrette
-    | lamentablemente | desafortunadamente | por\ desgracia | purtroppo | infelizmente | helaas
-)\b"""
-_BUT = r"(?:but|however|aber|jedoch|doch|mais|cependant|pero|sin\ embargo|ma|mas|porém|maar)\b"
-_THAT = r"(?:that|and|as|dass|que|und|et|y|da)\b"
-_DECLINE = r"""(?:
-    as\ an?\ (?:\w+\ ){0,2}?(?:ai|artificial\ intelligence|language\ model|assistant)\b
-    | (?:i|we)\ (?:can(?:'t|not|\ not)|could(?:n't|\ not)|won't|will\ not|shouldn't|should\ not)\b
-    | (?:i'm|i\ am)\ (?:(?:just|only)\ )?an?\ (?:\w+\ ){0,2}?(?:ai|artificial\ intelligence|language\ model|assistant)\b
-    | (?:can(?:'t|not|\ not)|unable\ to)\ (?:help|assist|comply|answer|respond|decide|judge|assess|fulfill?)\b
-    | [^.!?\n]{0,80}\b(?:violates?|against|contrary\ to)\ (?:my|our|the|openai's|company|content)\ (?:\w+\ ){0,2}?
-      (?:polic(?:y|ies)|guidelines?|principles?|programming)\b
-    | (?:i|we|i'm\ going\ to|i\ am\ going\ to)\ (?:(?:must|have\ to|need\ to|will\ have\ to)\ )?
-      (?:(?:respectfully|politely|kindly)\ )?
-      (?:decline|refuse|refrain|abstain)\b
-    | (?:i'm|i\ am|we're|we\ are)\ (?:unable|not\ (?:able|comfortable|allowed|permitted|willing|going\ to|qualified
-      |in\ a\ position|designed|programmed))\b
-    | (?:i'm|i\ am)\ (?:prohibited|forbidden|restricted)\ from\b
-    | (?:i'd\ |i\ would\ |i\ )(?:rather|prefer|choose)\ not\b
-    | i\ (?:don't|do\ not)\ (?:feel\ comfortable|think\ i\ (?:can|should)\b
-      |think\ it(?:'s|\ is)\ (?:appropriate|right|fair)
-      |make|provide|have\ (?:personal|opinions|the\ ability))\b
-    | (?:it|this|that)(?:'s|\ is|\ would\ be|\ would)\ (?:not\ be\ appropriate|not\ (?:appropriate|ethical|something\ i)
-      |inappropriate|unethical|discriminatory)\b
-    | (?:this|that|it)\ isn't\ something\ i\b
-    | ich\ (?:kann|darf|möchte|werde|könnte|würde\ lieber)\ [^.,!?\n]{0,80}\b(?:nichts?|keine?n?)\b
-    | [^.,!?\n]{0,60}\b(?:kann|darf|möchte|werde|könnte)\ ich\ [^.,!?\n]{0,80}\b(?:nichts?|keine?n?)\b
-    | ich\ (?:muss|möchte)\ [^.,!?\n]{0,60}(?:ablehnen|verweigern|verzichten)\b
-    | ich\ lehne\b[^.,!?\n]{0,60}\bab\b | ich\ weigere\ mich\b
-    | (?:ich\ bin|bin\ ich)\ (?:leider\ )?(?:nicht\ (?:in\ der\ lage|befugt|berechtigt|befähigt)|ausserstande)
-    | als\ (?:eine?\ )?(?:ki|künstliche\ intelligenz|sprachmodell|ki-\w+)\b
-    | (?:es\ ist\ mir|mir\ ist\ es)\ (?:leider\ )?nicht\ (?:möglich|gestattet|erlaubt)
-    | es\ wäre\ (?:nicht\ |un)angemessen
-    | je\ ne\ (?:peux|puis|souhaite|veux|saurais|pourrai\w*|dois)\b | je\ (?:refuse|décline)\b
-    | je\ ne\ suis\ pas\ (?:en\ mesure|autorisé|capable|habilité|à\ l'aise)
-    | je\ crains\ de\ ne\ pas | je\ suis\ dans\ l'(?:impossibilité|incapacité)
-    | je\ (?:dois|préfér\w+|préfère|me\ vois)\ [^.,!?\n]{0,40}(?:refuser|décliner|ne\ pas|m'abstenir)
-    | en\ tant\ qu(?:'|e\ )(?:ia|intelligence|modèle|assistant)\b
-    | il\ (?:m'est\ impossible|ne\ m'est\ pas|n'est\ pas\ (?:approprié|possible)|serait\ inapproprié)
-    | no\ (?:me\ es\ posible|voy\ a|quiero|soy\ capaz|tengo\ permitido
-      |puedo|podría|podré|estoy\ (?:en\ condiciones|capacitad|autorizad|dispuest)|debo
-      |me\ siento\ cómod|es\ apropiado)
-    | (?:debo|tengo\ que|prefiero)\ (?:rechazar|declinar|negarme|abstenerme|no)\b | me\ niego\b | sería\ inapropiado
-    | como\ (?:una?\ |um\ |uma\ )?(?:ia|inteligencia|inteligência|modelo|asistente)\b
-    | non\ (?:posso|sono\ in\ grado|mi\ è\ possibile) | devo\ rifiutare | não\ (?:posso|consigo|me\ é\ possível)
-    | (?:ik\ kan|kan\ ik)\ [^.,!?\n]{0,60}\bniet\b
-)"""
-_REFUSAL = re.compile(
-    rf"(?:{_BUT}\W*)?(?:(?:{_APOLOGY}|{_OPENING})\W*(?:(?:{_BUT}|{_THAT})\W*)?){{0,3}}{_DECLINE}"
-    rf"|{_APOLOGY}\W*{_BUT}",
-    re.VERBOSE,
-)
-
-
-def is_refusal(reply: str, phrases: Iterable[str] = (), *, entry: str = "answer") -> bool:
-    """Check whether an answer is a refusal, either in its first two sentences or in a JSON object.
-
-    Args:
-        reply: Text returned by the model.
-        phrases: Additional prefixes that identify refusals.
-        entry: Name of the JSON entry that contains the answer.
-    """
-    text = remove_thoughts(reply)
-    values = [value for value in json_answers(text, entry) if isinstance(value, str)]
-    refusals = _named_values(list(find_objects(text)), ("refusal", "error").__contains__)
-    values += [value for value in refusals if isinstance(value, str)]
-    starts = tuple(fold(phrase) for phrase in phrases)
-    for piece in (text, *values):
-        content = _strip(fold(_unwrap(piece)))
-        sentences = [_strip(sentence) for sentence in _SENTENCE_END.split(content)[:2]]
-        if content.startswith(starts) or any(_REFUSAL.match(sentence) for sentence in sentences):
-            return True
-    return False
