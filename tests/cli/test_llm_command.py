@@ -1,9 +1,7 @@
 """``evenhand llm``: its price is agreed to first; gates, tests, pages, answers; an interrupt keeps what was found."""
 
-import contextlib
 import json
 import os
-import runpy
 import signal
 from pathlib import Path
 
@@ -60,11 +58,10 @@ def test_cost_asks_nothing_and_an_audit_stays_below_it(evenhand, chat, rows):
     assert ran.json["usage"]["money"] <= cost.json["money"]
 
 
-def test_an_audit_leaves_a_page_a_table_tests_and_answers(evenhand, chat, rows, monkeypatch):
+def test_an_audit_leaves_a_page_a_table_and_answers(evenhand, chat, rows):
     model = write_model(chat, "screening.yaml")
     kept = ("--answers", "answers.jsonl")
-    written = ("--html", "page.html", "--out", "numbers.csv", "--json", "audit.json", "--save-tests", "test_pairs.py")
-    written += ("--show-people",)
+    written = ("--html", "page.html", "--out", "numbers.csv", "--json", "audit.json", "--show-people")
     asked = ("--findings", 2, "--finding-pairs", 20, "--scenario", "trade", "--sweeps", 3)
     gates = ("--fail-on", "llm.gap.low > 0.02", "--fail-on", "llm.findings > 5")
     ran = evenhand("llm", "audit", model, rows, "--yes", *kept, *written, *asked, *gates)
@@ -83,13 +80,6 @@ def test_an_audit_leaves_a_page_a_table_tests_and_answers(evenhand, chat, rows, 
     assert again.json["usage"]["calls"] == 0
     before = json.loads(Path("audit.json").read_text("utf-8"))
     assert again.json["comparisons"] == before["comparisons"]
-    blind = write_model(chat, "blind.yaml", "blind: true")
-    tests = runpy.run_path("test_pairs.py")
-    for file, differ in ((model, True), (blind, False)):
-        monkeypatch.setenv("EVENHAND_MODEL", file)
-        tests["replayed"].cache_clear()
-        with pytest.raises(AssertionError, match="had the better answer in") if differ else contextlib.nullcontext():
-            tests["test_groups_get_equal_answers"](0)
 
 
 def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
@@ -116,7 +106,6 @@ def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
         (("--yes", "--scenario", "job"), 2, "--scenario"),
         (("--budget", 60), 2, "--budget: expected at least 120 calls"),
         (("--yes", "--at-once", 100), 2, "plan.at_once: expected a whole number between 1 and 64, got 100"),
-        (("--yes", "--save-tests", "tests.txt"), 2, "tests are a Python file"),
         (("--money", 0.00001), 3, "may exceed the remaining part"),
     ],
 )

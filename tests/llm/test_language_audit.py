@@ -16,7 +16,6 @@ from evenhand.llm import (
     LanguageModelForecast,
     compare_language_models,
     forecast_language_model,
-    replay_findings,
 )
 from fake_chat import RecordingChat
 
@@ -69,9 +68,6 @@ def test_a_known_gap_lies_inside_and_is_confirmed():
         assert (first.side_1.label, first.side_1.group) == ("yes", "white man")
         assert f"{first.row['years']} years as {first.row['trade']}" in first.side_1.prompt
         assert first.side_0.label in ("no", "refused")
-        cases = [{"row": each.row, "groups": (each.group_1, each.group_0)} for each in found.template_findings]
-        assert all(each.p < 0.05 for each in replay_findings(model(chat), cases, 24))
-        assert all(each.p > 0.05 for each in replay_findings(model(chat, blind=True), cases, 24))
 
 
 def test_exchanged_groups_turn_the_sign():

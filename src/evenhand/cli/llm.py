@@ -18,7 +18,6 @@ from evenhand.cli.options import (
     TableOptions,
     require_agreement,
 )
-from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.llm.config import LanguageModelConfig
@@ -74,21 +73,13 @@ def audit(
     gating: GateOptions,
     output: FindingsOptions,
     rows: PeopleOptions,
-    save_tests: Annotated[
-        Path | None, typer.Option("--save-tests", help="Write a pytest file that asks about the findings afresh.")
-    ] = None,
 ) -> None:
     """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
     from evenhand import llm, view
 
     gates, config = gating.read(), SETTINGS.read(context)
-    output.check_places(answers=run.answers, save_tests=save_tests, **gating.places)
-    if save_tests is not None and save_tests.suffix != ".py":
-        raise OptionError(
-            f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
-        )
-    rows.check(save_tests=save_tests)
-    rows.require_shown(save_tests=save_tests)
+    output.check_places(answers=run.answers, **gating.places)
+    rows.check()
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     with view.show_progress(quiet=output.silent) as progress:
@@ -108,9 +99,6 @@ def audit(
         )
     result = rows.tell(result)
     written = output.write_findings(result, result.document)
-    if save_tests is not None and result.template_findings:
-        llm.save_language_tests(result, save_tests)
-        written.append(save_tests)
     output.emit(result)
     output.show(result.document, written)
     gating.leave(result, gates, str(file))

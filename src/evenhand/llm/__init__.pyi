@@ -5,7 +5,6 @@ from .file import ScreeningFile, read_screening_file
 from .forecast import LanguageModelForecast, forecast_language_model
 from .model import ChatQuestion, LanguageModel
 from .result import LanguageModelAudit
-from .saved_tests import replay_findings, save_language_tests
 
 __all__ = [
     "ChatQuestion",
@@ -19,6 +18,4 @@ __all__ = [
     "compare_language_models",
     "forecast_language_model",
     "read_screening_file",
-    "replay_findings",
-    "save_language_tests",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -254,11 +253,6 @@ class ScreeningFile(_Entries):
         if self.answers_file is None:
             return None
         return (self.path.parent if self.path else Path()) / self.answers_file
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of all entries."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 _HINTS = {
