@@ -11,14 +11,14 @@ import pytest
 from evenhand.core.document import Table
 from evenhand.dossier import DossierConfig, DossierResult, compile_dossier
 from evenhand.dossier.analysis import find_changed_cells
-from evenhand.dossier.evidence import find_frontier, read_evidence
+from evenhand.dossier.evidence import read_evidence
 from evenhand.dossier.outline import OUTLINES
 from evenhand.errors import DataError, DossierError, OptionError
 from evenhand.mitigation import CandidateResult, MitigationResult, refute_alternatives
 from evenhand.mitigation.candidate import Trial
 from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
 from evenhand.schema.columns import ColumnRoles
-from evenhand.stats import Observed, Unknown
+from evenhand.stats import Observed
 from evenhand.view import render_markdown
 
 TODAY = dt.date(2026, 11, 23)
@@ -111,17 +111,6 @@ def test_files_are_read_by_kind_and_schema_version(tmp_path):
             read_evidence([path])
     with pytest.raises(DataError, match="cannot be read"):
         read_evidence([tmp_path / "absent.json"])
-
-
-def test_the_frontier_by_hand():
-    # By accuracy and harm: (0.9, 0.2) given, (0.9, 0.1), (0.85, 0.15), (0.8, 0.05). The second dominates the first two
-    # of the others; the last has the least harm.
-    result = mitigation(candidate("a", 0.9, 0.1), candidate("b", 0.85, 0.15), candidate("c", 0.8, 0.05), chosen="a")
-    assert find_frontier(result.candidates) == [False, True, False, True]
-    # With an unknown number a model is not placed, and dominates none.
-    lines = (result.candidates[0].lines[0].model_copy(update={"after": Unknown(reason="-")}),)
-    unknown = result.candidates[0].model_copy(update={"lines": lines + result.candidates[0].lines[1:]})
-    assert find_frontier([unknown, candidate("b", 0.9, 0.2)]) == [True, None, True]
 
 
 def test_alternatives_tell_every_candidate_and_the_choice():

@@ -15,8 +15,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError
 from evenhand.mitigation.alternatives.result import AlternativesResult
 from evenhand.mitigation.refutation.result import RefutationResult
-from evenhand.mitigation.result import CandidateResult, MitigationResult
-from evenhand.stats.quantity import quantity_value
+from evenhand.mitigation.result import MitigationResult
 
 EVIDENCE: dict[str, type[Result]] = {
     "mitigation": MitigationResult,
@@ -89,30 +88,3 @@ def _parse_result(text: str, location: str) -> Result:
         return EVIDENCE[kind].from_json(text)
     except DataError as error:
         raise DataError(error.message, location=location, hint=error.hint) from None
-
-
-def find_frontier(candidates: Sequence[CandidateResult]) -> list[bool | None]:
-    """Check for each model, the original one first, whether it is on the frontier of accuracy and reduced numbers.
-
-    A model is on the frontier if no other model is at least as good in all observed numbers and better in one. None if
-    a number is unknown.
-    """
-
-    def costs(candidate: CandidateResult, *, after: bool) -> tuple[float | None, ...]:
-        lines = [line for line in candidate.lines if line.name == "accuracy" or line.part == "asked"]
-        values = [(line, quantity_value(line.after if after else line.before)) for line in lines]
-        return tuple(None if value is None else value if line.better_if == "down" else -value for line, value in values)
-
-    if not candidates:
-        return [None]
-    models = [costs(candidates[0], after=False), *(costs(candidate, after=True) for candidate in candidates)]
-    complete = [model for model in models if model and None not in model]
-
-    def is_dominated(model: tuple[float | None, ...]) -> bool:
-        return any(
-            # ``complete`` does not contain None, but its type allows it.
-            other != model and len(other) == len(model) and all(a <= b for a, b in zip(other, model, strict=True))  # type: ignore[operator]
-            for other in complete
-        )
-
-    return [None if model not in complete else not is_dominated(model) for model in models]

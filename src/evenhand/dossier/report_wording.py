@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evenhand.core.document import Block, Column, Document, Figure, Heading, Table, TableRow, Text
-from evenhand.dossier.evidence import ResultFile, find_frontier
+from evenhand.dossier.evidence import ResultFile
 from evenhand.dossier.findings import ThresholdFinding
 from evenhand.dossier.result import DossierResult
 from evenhand.dossier.table_wording import name_category
 from evenhand.mitigation.refutation.result import RefutationResult
-from evenhand.mitigation.result import MitigationResult
 from evenhand.stats.quantity import Unknown, show_quantity
 
 FINDINGS = {"within": "within the threshold", "beyond": "beyond the threshold", "unknown": "unknown"}
@@ -49,8 +48,6 @@ def alternative_blocks(result: DossierResult) -> Iterator[Block]:
         title = "Refutation" if isinstance(file.result, RefutationResult) else "Search"
         yield Heading(f"{title} recorded in {file.name}", anchor=f"alternatives-{file.sha256[:8]}")
         yield from _embed(file.result.document())
-        if isinstance(file.result, MitigationResult):
-            yield _frontier_table(file.result)
 
 
 def evidence_blocks(result: DossierResult) -> Iterator[Block]:
@@ -79,18 +76,6 @@ def _embed(record: Document) -> Iterator[Block]:
     for block in record.blocks:
         if not isinstance(block, Figure):
             yield Heading(block.text, level=3) if isinstance(block, Heading) else block
-
-
-def _frontier_table(result: MitigationResult) -> Table:
-    """Build the table of models on the frontier of the search."""
-    names = ["the original model", *(candidate.method for candidate in result.candidates)]
-    words = {True: "yes", False: "no", None: "unknown"}
-    rows = [TableRow((name, words[best])) for name, best in zip(names, find_frontier(result.candidates), strict=True)]
-    caption = (
-        "On the frontier: no other model of the search is at least as good in the observed accuracy and in all reduced "
-        "numbers, and better in one of them"
-    )
-    return Table(caption, (Column("model"), Column("on the frontier")), tuple(rows))
 
 
 def _describe_finding(finding: ThresholdFinding) -> str:

@@ -14,7 +14,7 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.text import join_names
 from evenhand.dossier.citations import Citation
 from evenhand.dossier.config import DossierConfig
-from evenhand.dossier.evidence import ResultFile, find_frontier
+from evenhand.dossier.evidence import ResultFile
 from evenhand.dossier.findings import TableIntervals, ThresholdFinding
 from evenhand.dossier.membership import OutcomeProxies, ProxyTable
 from evenhand.dossier.people import OutcomeWords
@@ -167,12 +167,11 @@ class DossierResult(Result):
             yield "proxies", [{"of": proxies.of, **_flat(rate)} for rate in proxies.rates.rates]
         for file in self.evidence:
             if isinstance(file.result, MitigationResult):
-                candidates = file.result.candidates
                 yield (
                     "alternatives",
                     [
-                        {"file": file.name, "method": candidate.method, "on_frontier": on_frontier, **_flat(line)}
-                        for candidate, on_frontier in zip(candidates, find_frontier(candidates)[1:], strict=True)
+                        {"file": file.name, "method": candidate.method, **_flat(line)}
+                        for candidate in file.result.candidates
                         for line in candidate.lines
                     ],
                 )
