@@ -83,8 +83,8 @@ def compare_audits(
     config = CompareConfig.of(config, settings)
     _require_comparable(before, after)
     pairing = _pair_audits(before, after)
-    left_out: list[str] = []
-    pending = list(_PendingChanges(before, after, pairing, left_out))
+    changes = _PendingChanges(before, after, pairing)
+    pending = list(changes)
     bounded = sum(change.interval is not None for change in pending)
     if not pending:
         raise OptionError("the two audits have no number in common", hint="audit both by the same protected attributes")
@@ -96,10 +96,10 @@ def compare_audits(
         confidence=config.confidence,
         comparisons=bounded,
         lines=tuple(
-            _bound_change(change, level, config.confidence, bounded, _find_caution(before, after, change))
+            _bound_change(change, level, config.confidence, bounded, changes.find_caution(change.pair))
             for change in pending
         ),
-        left_out=tuple(left_out),
+        left_out=tuple(changes.left_out),
         unit=(before.groups.outcome and before.groups.outcome.unit) or "",
         seed=0,
         seconds=time.perf_counter() - started,
@@ -178,14 +178,6 @@ def _describe_audit(audit: AuditResult) -> ComparedAudit:
     )
 
 
-def _find_caution(baseline: AuditResult, current: AuditResult, change: PendingChange) -> str:
-    """Return the cautions about selective true labels for a number in both audits."""
-    cautions = [audit.groups.label_caution(*change.pair[:3]) for audit in (baseline, current)]
-    if cautions[0] == cautions[1]:
-        return cautions[0]
-    return "; ".join(f"{when}: {text}" for when, text in zip(("before", "after"), cautions, strict=True) if text)
-
-
 def _bound_change(
     pending: PendingChange, level: float, confidence: float, comparisons: int, caution: str
 ) -> ChangeLine:
@@ -228,8 +220,10 @@ def _judge(low: float, high: float, worse: str) -> Verdict:
 class _PendingChanges:
     """Changes of the common numbers of two audits. Numbers that are not compared are added to ``left_out``."""
 
-    def __init__(self, baseline: AuditResult, current: AuditResult, pairing: Pairing, left_out: list[str]) -> None:
-        self.before, self.after, self.pairing, self.left_out = baseline, current, pairing, left_out
+    def __init__(self, baseline: AuditResult, current: AuditResult, pairing: Pairing) -> None:
+        self.before, self.after, self.pairing = baseline, current, pairing
+        self.left_out: list[str] = []
+        self.numbers = [{number[:3]: number for number in audit.numbers()} for audit in (baseline, current)]
         self.kept = baseline.groups.kept if pairing == "paired" else None
         self.cells: PairedCells | None = None
         self.people: PairedPeople | None = None
@@ -243,10 +237,10 @@ class _PendingChanges:
         baseline, current = self.before.groups, self.after.groups
         everyone = None if self.kept is None else np.arange(len(self.kept.sizes))
         custom = own_metrics(self.before)
+        for pair in self._pairs((*OVERALL, *custom)):
+            yield self._number(pair, everyone)
         for name in (*OVERALL, *custom):
-            if name in baseline.overall and name in current.overall:
-                yield self._number(NumberPair(name, "", "", baseline.overall[name], current.overall[name]), everyone)
-            elif name in baseline.overall or name in current.overall:
+            if ((name, "", "") in self.numbers[0]) != ((name, "", "") in self.numbers[1]):
                 needed = {"accuracy": "true labels", "auc": "scores and true labels"}.get(name, "it")
                 self.left_out.append(f"{METRIC_TITLES.get(name, name)}: only one audit has {needed}")
         current_breakdowns = {breakdown.by: breakdown for breakdown in current.breakdowns}
@@ -260,6 +254,23 @@ class _PendingChanges:
         yield from compare_proofs(self.before, self.after, self.left_out)
         self._list_left_out()
 
+    def _pairs(self, names: Sequence[str], by: str = "", group: str = "") -> Iterator[NumberPair]:
+        """Yield the numbers that both audits contain, except calibration errors if neither audit has scores."""
+        for name in names:
+            before, after = (numbers.get((name, by, group)) for numbers in self.numbers)
+            if before is not None and after is not None:
+                pair = NumberPair(name, by, group, before.quantity, after.quantity)
+                unscored = isinstance(pair.before, Unknown) and isinstance(pair.after, Unknown)
+                if not (unscored and name in ("calibration_gap", "calibration_difference")):
+                    yield pair
+
+    def find_caution(self, pair: NumberPair) -> str:
+        """Return the cautions about selective true labels for a number in both audits."""
+        cautions = [numbers[pair[:3]].caution if pair[:3] in numbers else "" for numbers in self.numbers]
+        if cautions[0] == cautions[1]:
+            return cautions[0]
+        return "; ".join(f"{when}: {text}" for when, text in zip(("before", "after"), cautions, strict=True) if text)
+
     def _list_left_out(self) -> None:
         """Record the numbers that both audits contain but that are not compared, with the reasons."""
         audits = self.before, self.after
@@ -268,10 +279,7 @@ class _PendingChanges:
         gap_titles = {name: title.partition(":")[0] for name, title in (GAP_TITLES | NUMBER_GAP_TITLES).items()}
         titles = METRIC_TITLES | NUMBER_TITLES | gap_titles
         compared = {*OVERALL, *BY_GROUP, *GAP_METRICS, "demographic_parity_ratio"}
-        names = [
-            {*audit.groups.overall, *(gap.name for breakdown in audit.groups.breakdowns for gap in breakdown.gaps)}
-            for audit in audits
-        ]
+        names = [{name for name, _, group in numbers if not group} for numbers in self.numbers]
         uncompared = [title for name, title in titles.items() if name in names[0] & names[1] - compared]
         if uncompared:
             self.left_out.append(f"{', '.join(uncompared)}: in both audits; more changes would widen all intervals")
@@ -280,11 +288,9 @@ class _PendingChanges:
 
     def _breakdown(self, breakdowns: tuple[Breakdown, Breakdown], custom: Sequence[str]) -> Iterator[PendingChange]:
         baseline, current = breakdowns
-        by = "_x_".join(baseline.by)
-        for name in (*GAP_METRICS, *(f"{metric}_difference" for metric in custom), "demographic_parity_ratio"):
-            gaps = baseline.gap(name), current.gap(name)
-            if gaps[0] is not None and gaps[1] is not None and not _lack_scores(gaps[0].value, gaps[1].value, name):
-                yield self._gap(NumberPair(name, by, "", gaps[0].value, gaps[1].value), breakdowns, (gaps[0], gaps[1]))
+        gap_names = (*GAP_METRICS, *(f"{metric}_difference" for metric in custom), "demographic_parity_ratio")
+        for pair in self._pairs(gap_names, baseline.key):
+            yield self._gap(pair, breakdowns)
         groups = _by_label(current)
         missing = {group.label for group in baseline.groups} ^ groups.keys()
         if missing:
@@ -298,31 +304,21 @@ class _PendingChanges:
             if group.small or other.small:
                 self.left_out.append(f"{baseline.by[0]} {group.label}: too few people")
                 continue
-            for name in BY_GROUP:
-                ends = group.metrics.get(name), other.metrics.get(name)
-                if ends[0] is not None and ends[1] is not None and not _lack_scores(ends[0], ends[1], name):
-                    cells = None if self.kept is None else self._group_cells(baseline, group)
-                    yield self._number(NumberPair(name, by, group.label, ends[0], ends[1]), cells)
+            cells = None if self.kept is None else self._group_cells(baseline, group)
+            for pair in self._pairs(BY_GROUP, baseline.key, group.label):
+                yield self._number(pair, cells)
 
     def _flips(self) -> Iterator[PendingChange]:
         """Yield the changes in the counterfactual flip rates of the people in the data."""
-        rates = []
-        for audit in (self.before, self.after):
-            results = () if audit.individual is None else audit.individual.rates
-            changes = () if audit.changes is None else audit.changes.changes
-            rates.append(
-                {rate.protected: rate.headline.rate for rate in results if rate.over == "data"}
-                | {change.protected: change.rate for change in changes if change.over == "data"}
-            )
+        name = "counterfactual_flip_rate" if self.before.changes is None else "flip_rate"
         if self.before.changes is not None and self.after.changes is not None:
             if self.before.changes.tolerance != self.after.changes.tolerance:
                 self.left_out.append("counterfactual flip rate: the tolerances differ")
                 return
             self.left_out.append("mean and largest changes of numbers: the changes of each person are not stored")
-        for protected, rate in rates[0].items():
-            if protected in rates[1]:
-                name = "counterfactual_flip_rate"
-                yield self._rate(NumberPair(name, "_x_".join(protected), "", rate, rates[1][protected]), None)
+        for by in [by for key, by, _ in self.numbers[0] if key == name]:
+            for pair in self._pairs((name,), by):
+                yield self._rate(pair._replace(name="counterfactual_flip_rate"), None)
 
     def _number(self, pair: NumberPair, cells: Integers | None) -> PendingChange:
         """Bound the change in a share, a mean, an area under the ROC curve or a custom metric."""
@@ -361,8 +357,9 @@ class _PendingChanges:
             return PendingChange(pair, interval, "unpaired", DIFFERENCE_METHOD)
         return PendingChange(pair, _any_dependence(baseline, current, clopper_pearson), "same people", ANY_DEPENDENCE)
 
-    def _gap(self, pair: NumberPair, breakdowns: tuple[Breakdown, Breakdown], gaps: tuple[Gap, Gap]) -> PendingChange:
+    def _gap(self, pair: NumberPair, breakdowns: tuple[Breakdown, Breakdown]) -> PendingChange:
         """Bound the change in a gap between groups that both audits compare."""
+        gaps = [gap for breakdown in breakdowns if (gap := breakdown.gap(pair.name)) is not None]
         is_ratio = pair.name == "demographic_parity_ratio"
         metric = gaps[0].metric if is_ratio else GAP_METRICS.get(pair.name)
         pairing: Pairing = "same people" if is_ratio and self.pairing == "paired" else self.pairing
@@ -450,12 +447,6 @@ def _counts(quantity: Quantity) -> tuple[int, int] | None:
     """Return the numerator and the denominator of a rate. None if it is not a rate."""
     value, n = quantity_value(quantity), getattr(quantity, "n", 0)
     return None if value is None or not n else (round(value * n), n)
-
-
-def _lack_scores(baseline: Quantity, current: Quantity, name: str) -> bool:
-    """Check whether a calibration is unknown because neither audit has scores."""
-    calibration = name in ("calibration_gap", "calibration_difference")
-    return calibration and isinstance(baseline, Unknown) and isinstance(current, Unknown)
 
 
 def _by_label(breakdown: Breakdown) -> dict[str, Group]:
