@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand import audit_rankings as measure_rankings
 from evenhand import auditing, view
 from evenhand.core.document import Metric
 from evenhand.errors import LimitError, OptionError
 from evenhand.groups.breakdown import SMALL
+from evenhand.groups.rankings.result import RankingResult
 from evenhand.models import Subject
 from evenhand.schema.columns import ColumnRoles
 
@@ -128,3 +130,17 @@ def test_nobody_large_enough(people):
     (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
     assert line.number.basis == "no subgroup is large enough"
     assert not auditing.parse_gate("worst_subgroup_gap > 0").holds(result)
+
+
+class AuditWithRankings(auditing.AuditResult):
+    """Audit with a further analysis."""
+
+    rankings: RankingResult | None = None
+
+
+def test_an_analysis_without_a_section_of_its_own_is_shown_and_gated_on(result):
+    exposure = measure_rankings(rank_by=list(range(60)), sensitive_features={"sex": ["f", "m"] * 30}, min_group_size=1)
+    whole = AuditWithRankings(**dict(result), rankings=exposure)
+    assert "## Audit of rankings" in view.render_markdown(whole.document())
+    assert {number.name for number in exposure.numbers()} <= {number.name for number in whole.numbers()}
+    assert AuditWithRankings.from_json(whole.to_json()) == whole

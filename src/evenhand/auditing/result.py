@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SECTIONS = ("groups", "subgroups", "residual_subgroups", "individual", "changes")
+"""Fields with results that have a section of their own in the report."""
+
+
 class ModelCard(ResultPart):
     """Audited model, or recorded decisions.
 
@@ -139,10 +143,15 @@ class AuditResult(Result):
         """
         return None if self.subgroups is None else self.subgroups.widest
 
+    @property
+    def further(self) -> tuple[Result, ...]:
+        """Results of the analyses that have no section of their own in the report, which contains their documents."""
+        return tuple(part for name, part in self if isinstance(part, Result) and name not in SECTIONS)
+
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the numbers of all parts. With weights, numbers of groups and subgroups are weighted, but not flips."""
         yield from self.groups.numbers()
-        for part in (self.individual, self.changes, *self.certificates, self.subgroups):
+        for part in (self.individual, self.changes, *self.certificates, self.subgroups, *self.further):
             if part is not None:
                 yield from part.numbers()
         if self.residual_subgroups is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows
 from evenhand.auditing.result import AuditResult
@@ -95,7 +96,7 @@ def build_document(audit: AuditResult) -> Document:
         decided, blocks = describe_outcome(audit.groups), _summarize_numbers(audit)
     else:
         decided, blocks = "" if each is None else describe_labels(each), _summarize_labels(audit)
-    for part in (_people, _groups, _individuals, _proof, _subgroups, _method, _regulation):
+    for part in (_people, _groups, _individuals, _proof, _subgroups, _further, _method, _regulation):
         blocks += part(audit)
     model = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
     return Document(
@@ -471,6 +472,15 @@ def _subgroups(audit: AuditResult) -> Iterator[Block]:
         yield Heading("Subgroup tests", level=3)
         yield method_facts(search)
     yield from () if is_number else _not_run(audit, "subgroup")
+
+
+def _further(audit: AuditResult) -> Iterator[Block]:
+    """Yield the documents of the analyses that have no section of their own."""
+    for part in audit.further:
+        document = part.document()
+        yield Heading(document.title, anchor=part.kind, detail=True)
+        for block in document.blocks:
+            yield replace(block, level=3) if isinstance(block, Heading) else block
 
 
 def _small_groups(audit: AuditResult, search: SubgroupResult) -> list[tuple[str, int, str]]:
