@@ -150,8 +150,8 @@ def test_no_run_refutes_a_claim(kind: str, measure: str, kappa: str, empty: str,
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "measure", "kappa", "empty", "horizon"),
-    # Every fifth with the full tests, the others with the slow ones.
-    [case if i % 5 == 0 else pytest.param(*case, marks=pytest.mark.slow) for i, case in enumerate(CASES)],
+    # Every tenth with the full tests, the others with the slow ones.
+    [case if i % 10 == 0 else pytest.param(*case, marks=pytest.mark.slow) for i, case in enumerate(CASES)],
 )
 def test_no_run_refutes_a_claim_over_all_small_cases(
     kind: str, measure: str, kappa: str, empty: str, horizon: int

@@ -424,7 +424,7 @@ def _population_distance(
         running = [Fraction(0), *itertools.accumulate(held)]
 
         def below(entry: Fraction) -> Fraction:
-            place = int(np.clip(np.searchsorted(edges, float(entry), side="right") - 1, 0, len(held) - 1))
+            place = min(max(bisect.bisect_right(edges, float(entry)) - 1, 0), len(held) - 1)
             width = Fraction(edges[place + 1]) - Fraction(edges[place])
             inside = (entry - Fraction(edges[place])) / width if width else Fraction(int(entry > edges[place]))
             return running[place] + held[place] * min(max(inside, Fraction(0)), Fraction(1))
