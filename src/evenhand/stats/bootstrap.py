@@ -29,7 +29,7 @@ def expanded_percentiles(draws: Floats, n: int, confidence: float = 0.95) -> tup
 
 
 DRAWS = 20_000
-"""Number of random vectors for a simultaneous critical value, whose error is then about 0.01."""
+"""Number of random vectors for a simultaneous critical value. The error of the critical value is about 0.01."""
 
 
 def simultaneous_critical(influence: Floats, confidence: float = 0.95, *, rng: np.random.Generator) -> float:

@@ -16,11 +16,11 @@ WINDOW = 10.0
 """Number of standard deviations on either side within which counts are summed. The mass outside is below 1e-20."""
 
 COMBINED = "proofs and all draws, exact test of a weighted count"
-"""Name of the method in reports."""
+"""Name of this interval in reports."""
 
 
 class Draws(NamedTuple):
-    """Independent draws, and the number of hits among them."""
+    """Number of independent draws and number of hits."""
 
     hits: int = 0
     n: int = 0
@@ -101,7 +101,7 @@ def _share_in_part(part: OpenPart, t: float) -> float:
 
 
 def _tail_mass(whole: Draws, inside: Draws, r: float, t: float, q: float, *, upper: bool) -> float:
-    """Compute the probability of a weighted count ``r k1 + k2`` at least (or at most) as large as the observed one."""
+    """Compute the probability that the weighted count ``r k1 + k2`` is at least (or at most) its observed value."""
     from scipy.special import bdtr, bdtrc, gammaln, xlog1py, xlogy
 
     (k1, n1), (k2, n2) = whole, inside

@@ -24,7 +24,7 @@ MIN_PROBABILITY = 1e-300
 
 
 class TwoRates(NamedTuple):
-    """Number of selected people and of all people in a category, then in the reference."""
+    """Numbers of selected people and of all people, in a category and in the reference."""
 
     k: int
     n: int
@@ -58,11 +58,11 @@ class StratifiedOdds(NamedTuple):
 
 
 def fisher_exact(table: TwoRates) -> float:
-    """Compute the two-sided p-value of Fisher's exact test: the probability of tables no likelier than the observed.
+    """Compute the two-sided p-value of Fisher's exact test: the sum over all tables as likely as the observed or less.
 
     Given the margins, ``k`` is hypergeometric: ``P(x) = C(n, x) C(n_r, m - x) / C(n + n_r, m)`` with ``m = k + k_r``
     (Fisher, "The logic of inductive inference", Journal of the Royal Statistical Society 1935). Close probabilities are
-    compared in integers, so that ties are recognised. Probabilities are multiplied up from the most likely table.
+    compared in integers, so that ties are recognised. The recursion starts at the most likely table.
     Tables whose relative probability is below 1e-300 by Hoeffding's inequality count as 0.
     """
     k, n, _, n_r = table
@@ -155,7 +155,7 @@ def mantel_haenszel(tables: Sequence[TwoRates]) -> StratifiedOdds:
 def _test_homogeneity(tables: Floats, odds: float) -> tuple[float, int, float]:
     """Compute the Breslow-Day statistic with Tarone's correction, its degrees of freedom and its p-value.
 
-    In each stratum, x is the number selected in the category if the common odds ratio applied:
+    In each stratum, x is the expected number of selected people in the category under the common odds ratio:
     ``x (n_r - m + x) = odds (n - x)(m - x)``.
     """
     from scipy.special import gammaincc

@@ -94,7 +94,7 @@ class RateCurves:
 
 
 def rate_bands(curves: RateCurves, confidence: float, rng: np.random.Generator, *, draws: int = 1000) -> Interval:
-    """Compute a band around each curve that holds for all of its thresholds, shape (sets, thresholds) per end.
+    """Compute a simultaneous confidence band for each curve. Both ends have shape (sets, thresholds).
 
     ``p(t) +- c``, where c is the bootstrap quantile of the largest error over t: the Kolmogorov-Smirnov band, also for
     curves that are not distribution functions. Its constant width is not dominated by the few people at the extremes.
@@ -105,7 +105,7 @@ def rate_bands(curves: RateCurves, confidence: float, rng: np.random.Generator, 
 
 
 def gap_band(curves: RateCurves, confidence: float, rng: np.random.Generator, *, draws: int = 1000) -> Interval:
-    """Compute a band around the largest difference between two sets that holds for all thresholds, shape (thresholds,).
+    """Compute a simultaneous band for the largest difference between two sets. Both ends have shape (thresholds,).
 
     The band of each pair is ``k s`` wide on either side, with ``s = sqrt(1/n_i + 1/n_j)`` and k the bootstrap quantile
     of the largest error over pairs and thresholds in units of s. If all of these bands hold, the largest difference
@@ -131,5 +131,5 @@ def _draw_in_batches(curves: RateCurves, rng: np.random.Generator, draws: int, p
 
 
 def _sum_from_cell(cells: Floats) -> Floats:
-    """Compute the sum of each cell and all later cells, along the last axis."""
+    """Compute the reversed cumulative sum along the last axis."""
     return np.asarray(np.flip(np.cumsum(np.flip(cells, axis=-1), axis=-1), axis=-1))

@@ -1,4 +1,4 @@
-"""Statistics of numbers without a known range: means of skewed samples, quantiles, and distances of distributions."""
+"""Statistics of unbounded numbers: means of skewed samples, quantiles, and distances between distributions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NumberMoments(NamedTuple):
 
 
 def number_moments(values: Floats, group: Integers, groups: int, weights: Floats | None = None) -> NumberMoments:
-    """Compute the moments of each group; those of an empty group are 0.
+    """Compute the moments of each group. The moments of an empty group are 0.
 
     With weights w, means m are weighted and sizes are Kish's effective sizes. Variance and skewness are those of an
     unweighted sample of this size whose mean has the linearised variance ``sum(w^2 (x - m)^2) / sum(w)^2``, times
@@ -123,7 +123,7 @@ def skewed_interval(
 
 
 def sample_quantile(ordered: Floats, share: float, weights: Floats | None = None) -> float:
-    """Compute the smallest number of a sample such that at least a given share of the people do not exceed it.
+    """Compute a sample quantile: the smallest number that at least a given share of the people do not exceed.
 
     Args:
         ordered: Sample in ascending order, shape (n,).
@@ -290,7 +290,7 @@ def total_variation(
 
 
 class _RunningMaximum:
-    """Running maximum over pairs of groups: of the distance, and of its error in each bootstrap draw."""
+    """Running maximum of the distance over pairs of groups, and of its error in each bootstrap draw."""
 
     def __init__(self, draws: int) -> None:
         self._largest = LargestDistance(-1.0, 0.0, 0.0, 0, 1)

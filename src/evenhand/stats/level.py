@@ -106,7 +106,7 @@ def bisect_edge(inside: Callable[[float], bool], start: float, end: float, halvi
 
 
 def bisect_edges(inside: Callable[[Floats], Booleans], start: Floats, end: Floats, halvings: int = 60) -> Floats:
-    """Find many edges at once, as ``bisect_edge`` does for one; ``start`` must be in the region."""
+    """Find many edges at once. Vectorised version of ``bisect_edge``; ``start`` must be in the region."""
     # ``end`` stays outside the region, unless the region extends to the original end. Returning it makes intervals too
     # wide rather than too narrow.
     for _ in range(halvings):

@@ -13,7 +13,7 @@ from evenhand.stats.level import Interval, as_interval, normal_cdf, normal_quant
 from evenhand.stats.quantity import Observed
 
 ADJUSTED = "Student's t, observations added at both ends of the range"
-"""Name of the interval of ``observed_means``."""
+"""Name of the interval of ``observed_means`` in reports."""
 
 NO_SPREAD = 1e-12
 """Standard deviation, relative to the range, below which all values are considered equal."""

@@ -26,7 +26,7 @@ Family: TypeAlias = Literal[
     "subgroup finding",
     "proof",
 ]
-"""Kind of analysis, and whether a metric is measured for a group, for all people together, or between groups."""
+"""Subject of a metric: a group, all people together, the gap between groups, or another analysis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class MetricSpec:
 
     @property
     def heading(self) -> str:
-        """Title with what is compared."""
+        """Title followed by the compared quantity."""
         return f"{self.title}: {self.comparison}" if self.comparison else self.title
 
     @property
     def short_title(self) -> str:
-        """Title that names a gap as a difference: ``accuracy difference``."""
+        """Title of a gap, such as ``accuracy difference``."""
         return (
             f"{self.title} difference" if self.comparison.endswith(RANGE) and "differ" not in self.title else self.title
         )
@@ -354,29 +354,29 @@ LABEL_GAP_TITLES = titles_of("label gap")
 RANKING_GAP_TITLES = titles_of("ranking gap")
 
 LABEL_RATE_GAPS = {name: METRICS[name].compares for name in LABEL_GAP_TITLES if METRICS[name].compares in RATE_TITLES}
-"""Gaps of one label against the rest, with the rate of each group that they compare."""
+"""Gaps in the rates of one label, and the metric that each of them compares."""
 
 DECISION_METRICS = frozenset(
     {"labels", "distribution"}
     | {name for name, spec in METRICS.items() if spec.denominator == "people" and spec.family in MEASURED_FAMILIES}
 )
-"""Metrics of the decisions alone, over all people. All others, custom metrics included, need true labels or numbers."""
+"""Metrics that need only decisions. All other metrics, including custom metrics, need true labels or numbers."""
 
 CONDITION_NAMES = frozenset(
     name
     for name, spec in METRICS.items()
     if spec.family not in ("custom", "label rate", "grade share", "ranking", "subgroup finding")
 )
-"""Metrics that a condition may name."""
+"""Metrics that are available in conditions."""
 
 LOWER_IS_WORSE = frozenset(name for name, spec in METRICS.items() if spec.worse == "lower")
 
 
 def unit_of(name: str) -> Unit:
-    """Return the unit of a number: that of its metric, else percent."""
+    """Return the unit of a metric. The default is percent."""
     return METRICS[name].unit if name in METRICS else "percent"
 
 
 def unit_name(name: str) -> str:
-    """Return the name whose unit a metric or a gap has: its own, or that of custom metrics."""
+    """Return the name under which the unit of a metric or gap is registered."""
     return name if name in METRIC_TITLES or name in GAP_TITLES else "own_metric"

@@ -93,7 +93,7 @@ class PairedCells:
 
     @classmethod
     def count(cls, cell: Integers, old: Booleans, new: Booleans, cells: int) -> PairedCells:
-        """Count people by cell and answers, all of shape (n,); people in a negative cell are ignored."""
+        """Count people by cell and answers. All arguments have shape (n,); negative cells are ignored."""
         used = cell >= 0
         code = 4 * cell[used] + 2 * old[used] + new[used]
         return cls(np.bincount(code, minlength=4 * cells).reshape(cells, 2, 2).astype(np.int64))
@@ -104,7 +104,7 @@ class PairedCells:
         return np.asarray(self.counts.sum(axis=(1, 2)))
 
     def shares(self) -> tuple[Floats, Floats]:
-        """Compute the share of yes in each cell, old and new, shape (cells,); an empty cell has 0.5."""
+        """Compute the old and new shares of yes in each cell, shape (cells,). The share of an empty cell is 0.5."""
         return _cell_shares(self.counts.astype(np.float64))
 
     def add_pseudocounts(self, z: float) -> Floats:
@@ -173,7 +173,7 @@ def change_of_largest(
 
 
 def change_of_gap(cells: PairedCells, old: ArrayLike, new: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute the interval for the change of the largest difference between groups, with no pair fixed in advance.
+    """Compute the interval for the change of the largest difference between groups, without choosing a pair in advance.
 
     The ends are those of ``change_of_widest``, with ``paired_contrast`` for every two groups in both orders.
 
@@ -221,7 +221,7 @@ class Contrast(Protocol):
 
 
 def change_of_widest(contrast: Contrast, pairs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute the interval for the change of the largest of several numbers, with none fixed in advance.
+    """Compute the interval for the change of the largest of several numbers, without choosing one in advance.
 
     Let d_k be the number of pair k, k the pair with the largest true new number, and l the pair with the largest true
     old number. The change is ``d_k(new) - d_l(old)``. It is at most the change of pair k and at least that of pair l,
@@ -273,7 +273,7 @@ class PairedNumbers:
 
     @classmethod
     def of(cls, old: Floats, new: Floats, group: Integers, groups: int) -> PairedNumbers:
-        """Compute the moments of old and new numbers by group code, all of shape (n,); no group is empty."""
+        """Compute the moments of old and new numbers by group code. Arguments have shape (n,); no group is empty."""
         numbers = np.column_stack([old, new])
         n = np.bincount(group, minlength=groups)
 

@@ -57,9 +57,8 @@ def permute_counts(cell_sizes: ArrayLike, successes: int, permutations: int, rng
 def _permute_many(sizes: Integers, successes: int, permutations: int, rng: np.random.Generator) -> Integers:
     """Draw permuted counts of at least ``NUMPY_LIMIT`` people.
 
-    Each person first has a success with the same probability. If there are too many successes, uniformly drawn people
-    lose theirs; if there are too few, uniformly drawn people without one gain it. All sets of people of the same size
-    are then equally likely, as required.
+    Successes are first drawn independently with the same probability. Then uniformly drawn successes are removed or
+    added until the total is correct. All sets of people of the same size are thus equally likely.
     """
     counts = rng.binomial(sizes, successes / int(sizes.sum()), size=(permutations, len(sizes)))
     for row in counts:
@@ -145,7 +144,7 @@ def standardised_mean_gap(
 
 
 def _divide_or_zero(excess: Floats, deviation: Floats) -> Floats:
-    """Divide two arrays, with 0 for a zero deviation."""
+    """Divide by a deviation. The result is 0 if the deviation is 0."""
     excess, deviation = np.broadcast_arrays(excess, deviation)
     return np.divide(excess, deviation, out=np.zeros(excess.shape), where=deviation > 0)
 
@@ -166,7 +165,7 @@ def critical_value(maxima: ArrayLike, confidence: float = 0.95) -> float:
 
 
 def adjusted_p(observed: ArrayLike, maxima: ArrayLike) -> Floats:
-    """Compute the adjusted p-value of each group: the probability that a search over fair outcomes finds such a gap.
+    """Compute the adjusted p-value of each group: the probability of a maximum this large under the null hypothesis.
 
     ``(1 + number of maxima >= |z|) / (B + 1)`` for B maxima.
 

@@ -63,7 +63,7 @@ RATIO_METHOD = "Donner-Zou ratio of Clopper-Pearson limits"
 def observed_rate(
     k: int, n: int, confidence: float = 0.95, *, if_empty: str = "there are no people to count"
 ) -> Observed | Unknown:
-    """Compute the share k of n people, with the exact interval.
+    """Compute the share of k among n people, and its exact interval.
 
     Args:
         k, n: Successes and trials.
@@ -76,7 +76,7 @@ def observed_rate(
 def observed_rates(
     k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, if_empty: str = "there are no people to count"
 ) -> list[Observed | Unknown]:
-    """Compute ``observed_rate`` of many groups; k and n have shape (groups,)."""
+    """Compute ``observed_rate`` for several groups. Both arguments have shape (groups,)."""
     columns = (np.asarray(array).tolist() for array in (k, n, *clopper_pearson(k, n, confidence)))
     return [
         Unknown(reason=if_empty)
@@ -89,7 +89,7 @@ def observed_rates(
 def estimated_rate(
     k: int, n: int, population: str, confidence: float = 0.95, *, if_empty: str = "no one was sampled"
 ) -> Estimated | Unknown:
-    """Estimate a share of a population from k of n independently drawn individuals, with the exact interval.
+    """Estimate the share of a population from k of n independent draws, and its exact interval.
 
     Args:
         k, n: Successes and trials.

@@ -7,12 +7,12 @@ difference between numbers in the same direction with probability at most 1/2.
 
 The evidence against the null hypothesis is an e-process (Shafer, "Testing by betting", JRSS A 2021): a round that
 repeats multiplies it by ``b / c``, any other by ``(1 - b) / (1 - c)``, where c is the bound above and b > c. It is
-averaged over the bets b, so that differences that repeat often but not always are found too. By Ville's inequality the
+averaged over the bets b, so it also detects differences that repeat often, but not always. By Ville's inequality the
 test remains valid when it is evaluated after every round. Over many differences the false discovery rate is controlled
 by the e-BH procedure (Wang & Ramdas, "False discovery rate control with e-values", JRSS B 2022).
 
 If all n differences repeat in each of r rounds, they are confirmed once ``c^r / n`` is small enough: k false
-differences would all repeat with probability ``c^(k r)``, so that the expected share of false ones is at most ``c^r /
+differences would all repeat with probability ``c^(k r)``, so the expected share of false differences is at most ``c^r /
 n``. This keeps the cost low for deterministic models: 2 questions per difference if there are many.
 """
 
@@ -52,7 +52,7 @@ FEW = 20
 
 
 class Repetition(NamedTuple):
-    """Differences that repeat.
+    """Result of the test of repeatability.
 
     Attributes:
         confirmed: Whether each difference is confirmed, shape (n,).
