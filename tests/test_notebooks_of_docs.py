@@ -66,7 +66,7 @@ def test_faults_are_found():
     assert len(load_tool().find_faults(nbformat.v4.new_notebook(cells=[cell]))) == 3
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_running_it_again_says_the_same(path):
     tool = load_tool()

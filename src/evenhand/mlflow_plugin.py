@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from evenhand.errors import OptionError
@@ -67,8 +66,7 @@ class EvenhandEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's base 
         with tempfile.TemporaryDirectory() as folder:
             view.write_report(result, Path(folder))
             client.log_artifacts(run_id, folder, FOLDER)
-        report = JsonEvaluationArtifact(uri=f"runs:/{run_id}/{FOLDER}/report.json", content=result.plain())
-        return EvaluationResult(metrics, {"evenhand_report": report}, run_id)
+        return EvaluationResult(metrics, {}, run_id)
 
 
 def _audit(dataset: Any, model: Any, settings: dict[str, Any]) -> Any:
@@ -100,9 +98,6 @@ def _name_metrics(result: Any) -> dict[str, float]:
             continue
         name = ".".join(filter(None, (f"evenhand/{number.name}", number.attribute)))
         value = number.quantity if isinstance(number.quantity, float) else getattr(number.quantity, "value", None)
-        if value is not None:
-            metrics[name] = float(value)
-        for end in ("low", "high"):
-            if getattr(number.quantity, end, None) is not None:
-                metrics[f"{name}.{end}"] = float(getattr(number.quantity, end))
+        ends = {f"{name}.{end}": getattr(number.quantity, end, None) for end in ("low", "high")}
+        metrics |= {entry: float(part) for entry, part in {name: value, **ends}.items() if part is not None}
     return metrics
