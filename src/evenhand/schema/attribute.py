@@ -269,6 +269,12 @@ class Attribute(BaseModel):
         return str(int(entry)) if self.kind == "integer" else f"{entry:g}"
 
 
+def match_label(label: Value, values: Iterable[Value]) -> Value:
+    """Return the value that matches a label (see ``find_value``), or the label itself if there is none."""
+    match = find_value(label, values)
+    return label if match is None else match
+
+
 def find_value(label: Value, values: Iterable[Value]) -> Value | None:
     """Find a value with the same spelling, or else with the same meaning (``1`` means ``1.0`` and ``"1"``)."""
     values = tuple(values)

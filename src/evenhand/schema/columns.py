@@ -22,7 +22,7 @@ from evenhand.schema.arrays import (
     read_columns,
     require_column,
 )
-from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.attribute import Value, match_label
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import INFERRED, NEITHER, OutcomeRole, Target, order_labels
 from evenhand.schema.people import People, encode
@@ -305,24 +305,20 @@ def change_target(
     if favourable is None and outcome == INFERRED:
         return schema
     kind = outcome.kind or ("ordinal" if outcome.order is not None else current.kind)
-    values, unit = current.values, outcome.unit
+    values = current.values
     if favourable is None and kind == current.kind:
         favourable = current.favourable
-    changed: dict[str, Any] = {"name": current.name, "kind": kind, "values": values, "unit": unit}
-    if kind == "number":
-        changed |= {"favourable": NEITHER if favourable is None else favourable, "values": None}
-        changed["unit"] = unit or current.unit
-    elif kind == "labels":
-        changed["favourable"] = NEITHER if favourable is None else favourable
-    elif kind == "ordinal":
-        order = outcome.order or (values if current.kind == "ordinal" else None)
-        changed |= order_labels(current.name, values or order or (), favourable, order)
-    elif favourable is None:
+    if favourable is None and kind == "label":
         hint = "state it: `favourable=VALUE`"
         raise SchemaError(f"the schema does not state the favourable label of {current.name!r}", hint=hint)
+    changed: dict[str, Any] = {"name": current.name, "kind": kind, "values": values, "unit": outcome.unit}
+    if kind == "ordinal":
+        order = outcome.order or (values if current.kind == "ordinal" else None)
+        changed |= order_labels(current.name, values or order or (), favourable, order)
     else:
-        match = find_value(favourable, values or ())
-        changed["favourable"] = favourable if match is None else match
+        changed["favourable"] = NEITHER if favourable is None else match_label(favourable, values or ())
+    if kind == "number":
+        changed |= {"values": None, "unit": outcome.unit or current.unit}
     return Schema.parse(schema.model_dump() | {"target": changed})
 
 

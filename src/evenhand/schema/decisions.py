@@ -33,7 +33,6 @@ from evenhand.schema.outcome import (
     OutcomeRole,
     infer_kind,
     infer_target,
-    label_target,
     opposite_label,
     propose_true_label,
     read_labels,
@@ -248,7 +247,7 @@ class DecisionRoles:
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
         truth = None if self.target is None else OutcomeColumn.read(table[self.target])
-        target = label_target(decision, self.favourable, outcome, truth)
+        target = infer_target(decision, self.favourable, outcome, true_labels=truth)
         decided = decision.encode(target["values"])
         labels = None if truth is None else truth.encode(target["values"])
         people = self._read_people(table, target, decided >= 0, None if labels is None else labels >= 0)

@@ -13,7 +13,7 @@ from evenhand.core.reading import OutcomeReading
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.arrays import check_type
-from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.attribute import Value, find_value, match_label
 from evenhand.schema.table import CodedColumn, is_missing, is_number, list_values, parse_word, sort_key
 from evenhand.schema.words import (
     find_variants,
@@ -338,27 +338,23 @@ def read_labels(
     check_number_of_labels(column.name, column.words)
     column.require_spelling()
     if favourable is None:
-        favourable = propose_favourable(column.name, column.known_words())
-        basis = "proposed"
-    match = find_value(favourable, column.words)
+        favourable, basis = propose_favourable(column.name, column.known_words()), "proposed"
     # If all labels are true, or all are false, the other label is known although it does not occur.
-    if match is None and basis == "stated" and not are_plain([favourable, *column.words]):
+    if basis == "stated" and not are_plain([favourable, *column.words]):
         column.require([favourable], "favourable")
-    unfavourable = column.require(unfavourable, "unfavourable") if unfavourable else []
-    known = column.known_words([*unfavourable] if match is None else [match, *unfavourable])
-    left = [word for word in known if word not in (match, *unfavourable)]
-    if (left and unfavourable) or (len(left) > 1 and not complete):
+    favourable = match_label(favourable, column.words)
+    losing = column.require(unfavourable, "unfavourable")
+    known = column.known_words([favourable, *losing])
+    left = [word for word in known if word not in (favourable, *losing)]
+    if (left and losing) or (len(left) > 1 and not complete):
         raise DataError(
             f"column {column.name!r} has labels that are neither favourable nor unfavourable: {column.describe(left)}",
-            hint=f"the favourable label is {(favourable if match is None else match)!r}; correct the data, or list all "
-            f"unfavourable labels: `unfavourable={left[0]}`; or use `kind=label` if every other label is unfavourable",
+            hint=f"the favourable label is {favourable!r}; correct the data, or list all unfavourable labels: "
+            f"`unfavourable={left[0]}`; or use `kind=label` if every other label is unfavourable",
         )
-    unfavourable = [*unfavourable, *left]
-    if match is None and basis == "proposed":
-        match = opposite_label(unfavourable[0])
-    favourable = favourable if match is None else match
-    codes = np.array([*(int(word == match) if word in known else -1 for word in column.words), -1])[column.positions]
-    losing = tuple(unfavourable) or (opposite_label(favourable),)
+    losing = [*losing, *left] or [opposite_label(favourable)]
+    names = (*losing, favourable)
+    codes = column.encode(names)
     reading = OutcomeReading(
         column=column.name,
         favourable=(word_of(favourable),),
@@ -366,7 +362,7 @@ def read_labels(
         unknown=tuple(word_of(word) for word in column.words if word not in known),
         how=basis,
     )
-    return DecisionLabels((*losing, favourable), codes >= 0, codes == 1, reading)
+    return DecisionLabels(names, codes >= 0, codes == len(losing), reading)
 
 
 def check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0) -> None:
@@ -531,54 +527,44 @@ def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: Outcome
 
 
 def infer_target(
-    column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, unfavourable: Sequence[Value] = ()
+    column: OutcomeColumn,
+    favourable: Value | None,
+    outcome: OutcomeRole,
+    unfavourable: Sequence[Value] = (),
+    true_labels: OutcomeColumn | None = None,
 ) -> dict[str, Any]:
     """Infer the target entry of a schema from a column.
 
+    Args:
+        column: Column of the labels or numbers.
+        favourable: Favourable label or direction. Default: proposed for one label, the last of ordered labels.
+        outcome: Kind of the target, and the order of the labels.
+        unfavourable: Unfavourable labels. Optional if there is only one.
+        true_labels: Column of the true labels, for several labels. None if there are none.
+
     Raises:
-        DataError: The column cannot have the specified kind.
-        SchemaError: The favourable label cannot be proposed or does not occur.
+        DataError: The column cannot have the specified kind, or some labels differ only in case or blanks.
+        SchemaError: The favourable label cannot be proposed or does not occur, or the order is unknown or incomplete.
     """
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
+    target: dict[str, Any] = {"name": name, "kind": kind, "favourable": NEITHER if favourable is None else favourable}
     if kind == "number":
         other = next((label for label in labels if not is_number(label)), None)
         if other is not None:
             raise DataError(f"expected numbers in the column {name!r}, got {other!r}", hint="omit `kind=number`")
         if len(labels) < 2:
             raise DataError(f"column {name!r} holds a single number: {list_values(labels)}")
-        direction = NEITHER if favourable is None else favourable
-        return {"name": name, "kind": kind, "favourable": direction, "unit": outcome.unit}
-    if kind != "label":
-        return label_target(column, favourable, replace(outcome, kind=kind))
-    check_number_of_labels(name, labels, minimum=2)
-    labelled = read_labels(column, favourable, unfavourable, complete=outcome.kind == "label")
-    return {"name": name, "favourable": labelled.names[-1], "values": list(labelled.names)}
-
-
-def label_target(
-    column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, true_labels: OutcomeColumn | None = None
-) -> dict[str, Any]:
-    """Infer the target entry of a column with several labels, in their order if they have one.
-
-    Args:
-        column: Column of the labels.
-        favourable: First or last of the ordered labels. Default: the last.
-        outcome: Kind, ``labels`` or ``ordinal``, and the order of the labels.
-        true_labels: Column of the true labels. None if there are none.
-
-    Raises:
-        DataError: There are too few or too many labels, or some labels differ only in case or blanks.
-        SchemaError: The order is unknown, or lacks a label.
-    """
+        return target | {"unit": outcome.unit}
+    if kind == "label":
+        check_number_of_labels(name, labels, minimum=2)
+        names = read_labels(column, favourable, unfavourable, complete=outcome.kind == "label").names
+        return target | {"favourable": names[-1], "values": list(names)}
     column.require_spelling()
     more = [] if true_labels is None else true_labels.known_words()
     by_key = {outcome_key(word): word for word in (*more, *column.known_words(outcome.order or ()))}
-    labels = sorted(by_key.values(), key=sort_key)
-    check_number_of_labels(column.name, labels, minimum=2)
-    target: dict[str, Any] = {"name": column.name, "kind": outcome.kind}
-    if outcome.kind == "ordinal":
-        return target | order_labels(column.name, labels, favourable, outcome.order)
-    return target | {"values": labels, "favourable": NEITHER if favourable is None else favourable}
+    values = sorted(by_key.values(), key=sort_key)
+    check_number_of_labels(name, values, minimum=2)
+    return target | ({"values": values} if kind == "labels" else order_labels(name, values, favourable, outcome.order))
 
 
 def order_labels(
@@ -596,12 +582,9 @@ def order_labels(
                 hint="state it, worst first: `order=LABELS`",
             )
         order = labels
-    values = tuple(label if (match := find_value(label, labels)) is None else match for label in order)
+    values = [match_label(label, labels) for label in order]
     absent = [label for label in labels if label not in values]
     if absent or len(set(values)) < len(values):
         fault = f"lacks {list_values(absent)}" if absent else "names a label twice"
         raise SchemaError(f"the order of {name!r} {fault}", hint=f"the labels are: {list_values(labels)}")
-    best = values[-1]
-    if favourable is not None:
-        best = favourable if (match := find_value(favourable, values)) is None else match
-    return {"favourable": best, "values": list(values)}
+    return {"favourable": values[-1] if favourable is None else match_label(favourable, values), "values": values}

@@ -157,17 +157,12 @@ def _read_conditions(source: Expression, node: Node, schema: Schema) -> Iterator
         attribute = find_attribute(source, node.operands[0], schema.attributes)
         yield _read_condition(source, attribute, "in" if node.inside else "not in", node.operands[1:], node.sign)
     elif isinstance(node, Comparison):
-        left, right, *bounds = node.operands
-        signs = [sign.text for sign in node.signs]
-        if bounds and (len(bounds) > 1 or signs[0][0] not in "<>" or signs[0][0] != signs[1][0]):
-            hint = "write a range, such as 18 <= age < 65"
-            raise source.fault("the two comparisons must have the same direction", node.signs[1], hint)
-        # The attribute is the second operand of 18 <= age < 65 and of 18 <= age.
-        if bounds or (source.word(left) not in schema.names and source.word(right) in schema.names):
-            left, right, signs[0] = right, left, COMPARISONS[signs[0]]
-        attribute = find_attribute(source, left, schema.attributes)
-        for sign, operand in zip(signs, [right, *bounds], strict=True):
-            yield _read_condition(source, attribute, {"==": "in", "!=": "not in"}.get(sign, sign), [operand], operand)
+        for left, token, right in zip(node.operands, node.signs, node.operands[1:], strict=False):
+            value, sign = right, token.text
+            if source.word(left) not in schema.names and source.word(right) in schema.names:
+                left, value, sign = right, left, COMPARISONS[sign]
+            attribute = find_attribute(source, left, schema.attributes)
+            yield _read_condition(source, attribute, {"==": "in", "!=": "not in"}.get(sign, sign), [value], value)
     else:
         hint = "compare it: == != < <= > >=, in {...}, not in {...}"
         raise source.fault("expected a comparison", node, hint)
