@@ -14,7 +14,7 @@ from evenhand.mitigation import find_alternatives, refute_alternatives
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
 from evenhand.schema import DecisionRoles, Schema, encode
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.view import render_fragment, render_page
 from fake_chat import RecordingChat
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 import evenhand
 from evenhand import api
 from evenhand.errors import OptionError, SchemaError
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 EXAMPLES = [test for test in doctest.DocTestFinder().find(api) if test.examples]
 

@@ -370,7 +370,7 @@ def audit(
         [0.81]
     """
     from evenhand import auditing
-    from evenhand.schema.arrays import check_type
+    from evenhand.schema.table import check_type
 
     options: dict[str, Any] = {**settings}
     check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
@@ -467,8 +467,8 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema.arrays import check_type
     from evenhand.schema.decisions import table_of_decisions
+    from evenhand.schema.table import check_type
 
     options: dict[str, Any] = {**settings}
     check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
@@ -605,7 +605,7 @@ def compare(
         (-0.24, 'paired', 'better')
     """
     from evenhand import auditing
-    from evenhand.schema.arrays import check_type
+    from evenhand.schema.table import check_type
 
     cast("Progress", settings["progress"])("comparing", 0.0)
     pair = []
@@ -659,7 +659,7 @@ def certify(
     """
     from evenhand import certification, models
     from evenhand.population.mixture import PopulationKind, choose_population
-    from evenhand.schema.columns import change_target
+    from evenhand.schema.people import change_target
 
     if population not in get_args(PopulationKind):
         raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
@@ -857,7 +857,7 @@ def synthesize_shield(
         1
     """
     from evenhand import shields
-    from evenhand.schema.arrays import check_type
+    from evenhand.schema.table import check_type
 
     check_type("config", config, Mapping | str | Path, "a mapping or a file")
     entries: dict[str, Any] = {**settings}
@@ -896,7 +896,7 @@ def audit_language_model(
     """
     from evenhand import llm
     from evenhand.llm.file import ScreeningFile
-    from evenhand.schema.arrays import check_type
+    from evenhand.schema.table import check_type
 
     check_type("model", model, Mapping | ScreeningFile | str | Path, "a file or a mapping of its entries")
     options: dict[str, Any] = {**settings}
@@ -942,7 +942,7 @@ def assess_generator(
         [('female', 4, (4,)), ('male', 2, ())]
     """
     from evenhand import genai
-    from evenhand.schema.columns import list_names
+    from evenhand.schema.table import list_names
 
     options: dict[str, Any] = {**settings}
     options.pop("progress")("assessing", 0.0)
@@ -976,7 +976,7 @@ def _select_shown(result: ResultT, show_people: bool) -> ResultT:
     Raises:
         OptionError: ``show_people`` is not a Boolean.
     """
-    from evenhand.schema.arrays import check_type
+    from evenhand.schema.table import check_type
 
     check_type("show_people", show_people, bool, "True or False")
     return result if show_people else result.hide_people()
@@ -1023,8 +1023,9 @@ def _read_subject(
     """Read the model and the people, and remove their settings from the options."""
     from evenhand.datasets.rows import is_text_table
     from evenhand.models.subject import Subject
-    from evenhand.schema.arrays import check_index, check_type
-    from evenhand.schema.columns import ColumnRoles, add_sample_columns
+    from evenhand.schema.arrays import check_index
+    from evenhand.schema.people import ColumnRoles, add_sample_columns
+    from evenhand.schema.table import check_type
 
     check_type("budget", options.get("budget"), Integral, "a whole number")
     membership = options.pop("membership", None)

@@ -7,7 +7,7 @@ import pytest
 from evenhand import auditing, view
 from evenhand.auditing.wording import headlines
 from evenhand.models import Subject
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from serving import serving
 
 QUICK = auditing.AuditConfig(time_limit=60, samples=200, searched=0)

@@ -12,7 +12,7 @@ from evenhand import auditing, certification, view
 from evenhand.core.document import Metric
 from evenhand.errors import OptionError
 from evenhand.models import QuestionLedger, Subject
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 QUICK = auditing.AuditConfig(time_limit=60, samples=500, searched=400)
 

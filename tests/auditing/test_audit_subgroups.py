@@ -11,7 +11,7 @@ from evenhand.errors import LimitError, OptionError
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.rankings.result import RankingResult
 from evenhand.models import Subject
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 QUICK = auditing.AuditConfig(time_limit=20, samples=300, searched=0)
 

@@ -25,7 +25,7 @@ from evenhand.individual.number_search import search_numbers
 from evenhand.individual.search.texts import search_texts
 from evenhand.mitigation import mitigate
 from evenhand.models import Subject, load_white_box
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.subgroups import find_subgroups
 from support import leaves_but_clocks
 

@@ -15,7 +15,7 @@ from evenhand.core.document import Metric
 from evenhand.models import Subject
 from evenhand.population import fit_mixture, product_of_marginals
 from evenhand.schema import Schema, counterparts_of, encode
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.stats import combined_share
 from evenhand.stats.combined import Draws, OpenPart
 

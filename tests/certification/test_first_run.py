@@ -21,7 +21,7 @@ from evenhand.certification.certificate.result import proof_blocks
 from evenhand.core import interrupts, kernels
 from evenhand.errors import LimitError
 from evenhand.models import Subject
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 MODELS = {
     "forest": lambda: RandomForestClassifier(20, max_depth=6, random_state=0),

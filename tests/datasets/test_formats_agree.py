@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from evenhand.datasets import read_frame
 from evenhand.errors import EvenhandError
 from evenhand.schema import DecisionRoles
-from evenhand.schema.columns import ColumnRoles
-from evenhand.schema.words import outcome_key, word_of
+from evenhand.schema.people import ColumnRoles
+from evenhand.schema.table import outcome_key, word_of
 
 pl = pytest.importorskip("polars", reason="needs the extra polars")
 pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")

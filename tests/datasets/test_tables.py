@@ -24,7 +24,7 @@ from evenhand.errors import (
     OptionError,
     TableWarning,
 )
-from evenhand.schema.words import parse_number
+from evenhand.schema.table import parse_number
 from support import scaled
 
 TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"

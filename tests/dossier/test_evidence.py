@@ -17,7 +17,7 @@ from evenhand.errors import DataError, DossierError, OptionError
 from evenhand.mitigation import CandidateResult, MitigationResult, refute_alternatives
 from evenhand.mitigation.candidate import Trial
 from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.stats import Observed
 from evenhand.view import render_markdown
 

@@ -11,7 +11,7 @@ from evenhand.errors import DataError
 from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded_numbers
 from evenhand.models import Subject
 from evenhand.schema import DecisionRoles
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.stats import Unknown
 from evenhand.stats.metric_specs import NUMBER_GAP_TITLES, unit_of
 from evenhand.view import render_markdown

@@ -17,7 +17,7 @@ from evenhand.individual import ChangeResult, measure_changes
 from evenhand.models import load_regressor
 from evenhand.population import uniform_population
 from evenhand.schema import People, Schema
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from support import scaled
 
 

@@ -9,7 +9,7 @@ import pytest
 from evenhand.errors import OptionError
 from evenhand.individual import search_numbers
 from evenhand.models import QuestionLedger, load_regressor
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 
 def planted(seed: int = 0):

@@ -19,7 +19,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import RefutationResult, refute_alternatives
 from evenhand.models import Subject
 from evenhand.schema import Schema, encode
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.view import render_markdown, render_page
 from support import scaled
 

@@ -27,9 +27,9 @@ from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversi
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.scorer import find_caution
 from evenhand.schema import Schema, decode, encode
-from evenhand.schema.columns import ColumnRoles
 from evenhand.schema.outcome import OutcomeRole
-from evenhand.schema.words import parse_number
+from evenhand.schema.people import ColumnRoles
+from evenhand.schema.table import parse_number
 from serving import serving
 
 INDEX = np.arange(400)

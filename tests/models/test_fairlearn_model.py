@@ -15,7 +15,7 @@ from evenhand.models import Subject, load_model
 from evenhand.models.noise import check_noise
 from evenhand.models.scorer import find_caution
 from evenhand.schema import People
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 postprocessing = pytest.importorskip("fairlearn.postprocessing")
 reductions = pytest.importorskip("fairlearn.reductions")

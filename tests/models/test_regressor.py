@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from evenhand.errors import BudgetError, ModelError, SchemaError, TrustError
 from evenhand.models import QuestionLedger, Subject, load_model, load_regressor
 from evenhand.models.scorer import Regressor, ask_numbers
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame({"age": RNG.integers(18, 70, 200), "sex": RNG.choice(["F", "M"], 200)})

@@ -27,7 +27,7 @@ from evenhand import certification
 from evenhand.errors import NotAdditiveError
 from evenhand.models import AdditiveNetwork, Subject, TreeEnsemble, load_white_box
 from evenhand.schema import People
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 NUMBERS = ["age", "bmi", "bp", "s5"]
 

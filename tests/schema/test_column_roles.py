@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import OptionError
 from evenhand.schema import infer_schema
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 FRAME = pd.DataFrame({"age": [20, 30, 40, 50], "sex": list("fmfm"), "hired": ["yes", "no", "yes", "no"]})
 SCHEMA = infer_schema(FRAME, target="hired", protected=["sex"], favourable="yes")

@@ -6,8 +6,8 @@ import pytest
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema import DecisionRoles, Schema, Target, encode, infer_schema, read_schema, write_schema
-from evenhand.schema.columns import ColumnRoles
 from evenhand.schema.outcome import OutcomeRole
+from evenhand.schema.people import ColumnRoles
 
 SEX = ["F", "M"] * 10
 PRICES = pd.DataFrame({"sex": SEX, "price": np.linspace(10.5, 99.5, 20)})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.schema.words import find_variants, means_unknown, outcome_key, parse_number, unknown_codes
+from evenhand.schema.table import find_variants, means_unknown, outcome_key, parse_number, unknown_codes
 
 
 @given(st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.schema.words import means_no_outcome
+from evenhand.schema.table import means_no_outcome
 
 
 @pytest.mark.parametrize("word", ["declined", "Refused", "decline", "denied", "no", "hired"])

@@ -13,8 +13,8 @@ from naive import FAR, rule_sets
 import evenhand
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.schema.columns import ColumnRoles
 from evenhand.schema.decisions import RecordedNumbers
+from evenhand.schema.people import ColumnRoles
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.subgroups import SubgroupResult, find_members, find_subgroups_of_numbers
 from evenhand.subgroups.gaps import StratifiedGroups, adjusted_intervals, correct_tails

@@ -34,7 +34,7 @@ from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
 from evenhand.schema import encode
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 from evenhand.shields import (
     FairnessProperty,
     Inputs,

@@ -163,7 +163,7 @@ def check_certificate(
 def _check_refutation(file: Path, model: str | None, source: CertificateSource, output: OutputOptions) -> None:
     """Check a refutation, and count its people again where their data are named."""
     from evenhand import checker, view
-    from evenhand.schema.columns import ColumnRoles
+    from evenhand.schema.people import ColumnRoles
 
     if model is not None:
         raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")

@@ -81,7 +81,7 @@ def schema(
 
 def _describe_reading(people: People) -> dict[str, list[str]]:
     """Describe how columns were read, if it is not obvious: their type and their words for unknown."""
-    from evenhand.schema.words import is_unusual_number
+    from evenhand.schema.table import is_unusual_number
 
     remarks: dict[str, list[str]] = {}
     reading = people.reading

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from evenhand.core.typing import Progress
     from evenhand.datasets.identity.lists import IdentityCategory
     from evenhand.models.subject import Subject
-    from evenhand.schema.columns import ColumnRoles, SampleRoles
     from evenhand.schema.outcome import OutcomeRole, TargetKind
-    from evenhand.schema.people import People
+    from evenhand.schema.people import ColumnRoles, People, SampleRoles
     from evenhand.schema.schema import Schema
 
 ResultT = TypeVar("ResultT", bound="Result")
@@ -254,7 +253,7 @@ class ReadOptions(RoleOptions, SourceOptions):
 
     def roles(self, schema: Schema | None, protected: list[str] | None) -> ColumnRoles:
         """Return what the columns of DATA are for, with the schema that is known of them."""
-        from evenhand.schema.columns import ColumnRoles
+        from evenhand.schema.people import ColumnRoles
 
         return ColumnRoles(
             self.target,

@@ -70,7 +70,7 @@ def subgroups(
 ) -> None:
     """Search for subgroups of people that a model treats differently from everyone else."""
     from evenhand import subgroups, view
-    from evenhand.schema.columns import SampleRoles
+    from evenhand.schema.people import SampleRoles
     from evenhand.subgroups.analysis import forecast_queries
 
     output.check_places()

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import TableWarning
-from evenhand.schema.words import parse_number
+from evenhand.schema.table import parse_number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from evenhand.dossier.result import DataFile, DossierName, DossierResult
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
-from evenhand.schema.words import word_of
+from evenhand.schema.table import word_of
 
 OUTCOME = "favourable decision"
 """Name of the column of decisions. A suffix is added if the data already have a column with this name."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from evenhand.core.config import check_configuration, setting
 from evenhand.core.configuration import read_configuration
-from evenhand.schema.words import outcome_key, word_of
+from evenhand.schema.table import outcome_key, word_of
 
 
 def _as_text(value: Any) -> Any:

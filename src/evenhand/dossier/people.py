@@ -18,13 +18,13 @@ from evenhand.core.text import format_count, list_some, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.dossier.config import DossierConfig, OutcomeFields
 from evenhand.errors import DossierError
-from evenhand.schema.arrays import list_columns
 from evenhand.schema.counted import count_rows, is_lazy, locate_value, read_lazy
-from evenhand.schema.table import CodedTable
-from evenhand.schema.words import (
+from evenhand.schema.table import (
+    CodedTable,
     find_variants,
     folded,
     is_adverse_name,
+    list_columns,
     means_no_outcome,
     means_unknown,
     outcome_key,

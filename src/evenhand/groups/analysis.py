@@ -28,9 +28,8 @@ from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.schema.arrays import check_index, check_rows, read_columns
-from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedDecisions
-from evenhand.schema.people import People
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.thresholds import Threshold, describe_scale
 from evenhand.stats.auc import auc

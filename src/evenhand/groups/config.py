@@ -6,7 +6,7 @@ from pydantic import field_validator
 
 from evenhand.core.config import Assignments, Config, setting
 from evenhand.groups.breakdown import SMALL
-from evenhand.schema.columns import list_names
+from evenhand.schema.table import list_names
 
 
 class GroupConfig(Config):

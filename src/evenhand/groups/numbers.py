@@ -22,9 +22,8 @@ from evenhand.groups.label_coverage import HALVES, count_labels
 from evenhand.groups.membership import Membership, Partition, group_people
 from evenhand.groups.result import GroupMetrics, NumberOutcome, QuantileCurve
 from evenhand.models.scorer import Regressor, ask_numbers
-from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedNumbers
-from evenhand.schema.people import People
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.distribution import (
     LargestDistance,
     distribution_distances,

@@ -23,8 +23,7 @@ from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.model import ChatQuestion, LanguageModel
 from evenhand.llm.prompts import UNKNOWN, Prompt
 from evenhand.llm.result import AskedSide, NameListCard
-from evenhand.schema.arrays import require_column
-from evenhand.schema.table import is_missing
+from evenhand.schema.table import is_missing, require_column
 
 KINDS = {"choice": CHOICE, "refused": REFUSED, "unreadable": UNREADABLE, "cut off": CUT_OFF, "failed": FAILED}
 """Codes of the kinds of answers."""

@@ -16,11 +16,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.schema import words
 from evenhand.schema.attribute import Attribute, NumberFormat
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import is_missing, plain_value
-from evenhand.schema.words import means_unknown
+from evenhand.schema.table import is_missing, means_unknown, plain_value
+from evenhand.schema.table import read_number as read_any_number
 
 ColumnType: TypeAlias = Literal["words", "numbers", "booleans", "categories"]
 
@@ -250,7 +249,7 @@ def read_number(value: Any, number_format: NumberFormat | None = None) -> int | 
     if not isinstance(value, str):
         return None
     number = math.nan if number_format is None else number_format.read(value)
-    number = words.read_number(value) if math.isnan(number) else number
+    number = read_any_number(value) if math.isnan(number) else number
     return number if math.isfinite(number) else None
 
 

@@ -16,8 +16,7 @@ from evenhand.models.scorer import Regressor, Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
-from evenhand.schema.columns import PeopleWeights
-from evenhand.schema.people import People
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.thresholds import Threshold
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig, group_word
-from evenhand.schema.words import folded, means_no_outcome, outcome_key
+from evenhand.schema.table import folded, means_no_outcome, outcome_key
 
 MOST_CACHED = 64
 """Maximum number of spellings of decisions and labels that are kept."""

@@ -1,11 +1,10 @@
 from .attribute import Attribute
-from .columns import ColumnRoles, PeopleWeights, SampleRoles, read_weights
 from .constraint import Constraint, parse_constraint
 from .counterparts import counterparts_of
 from .decisions import DecisionRoles, RecordedDecisions
 from .infer import infer_schema, propose_columns
 from .outcome import OutcomeRole, Target
-from .people import People, decode, encode
+from .people import ColumnRoles, People, PeopleWeights, SampleRoles, decode, encode, read_weights
 from .rankings import RankingRoles
 from .rules import Dependency
 from .schema import Schema, read_schema, schema_to_yaml, write_schema

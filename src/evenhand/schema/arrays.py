@@ -1,15 +1,21 @@
-"""Columns passed as arguments: lists, arrays, Series, data frames and mappings."""
+"""Columns passed as arguments, lists, arrays, Series, data frames and mappings, and tables built from them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from evenhand.core.text import suggest_name
 from evenhand.errors import DataError, OptionError
+from evenhand.schema.table import (
+    check_names,
+    check_type,
+    describe_argument,
+    native_names,
+    quote_argument,
+    require_column,
+)
 
 UNNAMED = "sensitive_feature"
 """Prefix of the numbered names of unnamed columns."""
@@ -19,22 +25,6 @@ NESTED = (list, tuple, set, dict, np.ndarray)
 
 SCALARS = (str, int, float, np.generic)
 """Types of labels."""
-
-
-def check_type(argument: str, value: Any, types: Any, expected: str) -> None:
-    """Check the type of an argument that is not a column. None is always valid.
-
-    Args:
-        argument: Name of the argument in messages.
-        value: Value of the argument.
-        types: Type, or tuple of types, as for ``isinstance``.
-        expected: Description of the expected type.
-
-    Raises:
-        OptionError: The value has another type.
-    """
-    if value is not None and not isinstance(value, types):
-        raise OptionError(f"expected {expected} as {_quote(argument)}, got {_describe(value)}")
 
 
 def read_column(argument: str, values: Any) -> Any:
@@ -53,8 +43,8 @@ def read_column(argument: str, values: Any) -> Any:
     columns = {} if isinstance(values, Mapping) else read_columns(argument, values)
     if len(columns) == 1:
         return next(iter(columns.values()))
-    shape = f"{len(columns)} columns" if columns else _describe(values)
-    raise DataError(f"expected one value per row as {_quote(argument)}, got {shape}", hint="pass one column")
+    shape = f"{len(columns)} columns" if columns else describe_argument(values)
+    raise DataError(f"expected one value per row as {quote_argument(argument)}, got {shape}", hint="pass one column")
 
 
 def read_columns(argument: str, table: Any) -> dict[str, Any]:
@@ -82,7 +72,7 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
     frame = _as_narwhals(table, argument)
     if isinstance(frame, nw.LazyFrame):
         raise DataError(
-            f"expected columns in memory as {_quote(argument)}, got a lazy data frame",
+            f"expected columns in memory as {quote_argument(argument)}, got a lazy data frame",
             hint="collect it, or pass it as `data=` and name its columns",
         )
     if isinstance(frame, nw.DataFrame):
@@ -95,99 +85,10 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
     nested = next((value for value in array.flat if isinstance(value, NESTED)), None) if array.dtype == object else None
     if nested is not None:
         raise DataError(
-            f"expected one value per row as {_quote(argument)}, got a {type(nested).__name__} in a row",
+            f"expected one value per row as {quote_argument(argument)}, got a {type(nested).__name__} in a row",
             hint="give every row one value, or every row the same number of values",
         )
     return {f"{UNNAMED}_{i}": column for i, column in enumerate(array.T if array.ndim == 2 else [array])}
-
-
-def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
-    """List the columns of a data frame that is passed as ``data``.
-
-    Args:
-        frame: Data frame that narwhals supports.
-        lazy: Whether the data frame may be lazy.
-
-    Raises:
-        DataError: The argument is not a data frame, has no rows, or its column names are not distinct strings.
-    """
-    import narwhals as nw
-
-    if frame is None:
-        raise DataError("expected a data frame, got none", hint="data=, one row per person")
-    try:
-        table = nw.from_native(frame)
-    except nw.exceptions.DuplicateError:
-        check_names(_native_names(frame), "data")
-        raise
-    except TypeError:
-        shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
-        hint = "name its columns: pandas.DataFrame(X, columns=[...])"
-        if hasattr(frame, "predict") or callable(frame):
-            hint = "pass the model first, then the data"
-        elif isinstance(frame, Mapping):
-            hint = "pandas.DataFrame(data)"
-        raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
-    columns = check_names(table.collect_schema().names(), "data")
-    if isinstance(table, nw.LazyFrame):
-        if not lazy:
-            hint = "collect it, or a sample of its rows; lazy frames are supported for recorded decisions only"
-            raise DataError("expected a data frame in memory, got a lazy one", hint=hint)
-    elif len(table) == 0:
-        raise DataError("expected at least one person, got a data frame without rows")
-    return columns
-
-
-def _native_names(frame: Any) -> list[Any]:
-    """List the column names of a data frame that narwhals rejects because of duplicates."""
-    return list(getattr(frame, "column_names", None) or frame.columns)
-
-
-def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -> list[str]:
-    """Check that column names are distinct strings, and return them.
-
-    Args:
-        names: Column names.
-        argument: Name of the argument in messages.
-        numbers: Whether names may be integers, which are converted to text.
-
-    Raises:
-        DataError: Two names are equal, or a name is not text.
-    """
-    allowed = (str, int, np.integer) if numbers else (str,)
-    for name in names:
-        if isinstance(name, tuple):
-            raise DataError(
-                f"expected single-level column names in {_quote(argument)}, got {name!r}",
-                hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
-            )
-        if not isinstance(name, allowed) or isinstance(name, bool):
-            raise DataError(
-                f"expected text as column names in {_quote(argument)}, got {name!r}",
-                hint="convert the names: frame.columns = frame.columns.astype(str)",
-            )
-    texts = [str(name) for name in names]
-    for name, count in Counter(texts).items():
-        if count > 1:
-            raise DataError(
-                f"expected distinct column names in {_quote(argument)}, got {name!r} {count} times",
-                hint="rename the columns, or drop the duplicates",
-            )
-    return texts
-
-
-def require_column(name: str, columns: Sequence[str], argument: str) -> None:
-    """Check that the column named by an argument exists.
-
-    Raises:
-        DataError: There is no such column.
-    """
-    if name not in columns:
-        parts = [part.strip() for part in name.split(",")]
-        hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
-        if len(parts) > 1 and all(part in columns for part in parts):
-            hint = f"name the {len(parts)} columns separately"
-        raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
 
 
 def check_rows(columns: Mapping[str, Any]) -> int:
@@ -201,7 +102,7 @@ def check_rows(columns: Mapping[str, Any]) -> int:
     """
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{length:,} in {_quote(name)}" for name, length in lengths.items())
+        listed = ", ".join(f"{length:,} in {quote_argument(name)}" for name, length in lengths.items())
         raise DataError(f"expected the same number of rows in all arguments, got {listed}")
     return next(iter(lengths.values()), 0)
 
@@ -230,9 +131,10 @@ def check_index(**arguments: Any) -> None:
         for row, (label, other) in enumerate(zip(reference, index, strict=True), start=1):
             both_missing = label != label and other != other
             if label != other and not both_missing:
+                former, latter = quote_argument(reference_name), quote_argument(name)
                 raise DataError(
-                    f"the index of {_quote(reference_name)} differs from the index of {_quote(name)}: row {row} is "
-                    f"labelled {label!r} in the former and {other!r} in the latter",
+                    f"the index of {former} differs from the index of {latter}: row {row} is labelled {label!r} in the "
+                    f"former and {other!r} in the latter",
                     hint="align the rows with reindex, or pass .to_numpy() to match them by position",
                 )
 
@@ -259,7 +161,7 @@ def _as_narwhals(values: Any, argument: str) -> Any:
     try:
         return nw.from_native(values, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError:
-        check_names(_native_names(values), argument, numbers=True)
+        check_names(native_names(values), argument, numbers=True)
         raise
 
 
@@ -283,24 +185,99 @@ def _as_array(argument: str, values: Any) -> Any:
         try:
             array = np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
         except (TypeError, ValueError, RuntimeError):
-            message = f"expected an array of shape (n,) or (n, k) as {_quote(argument)}, got {_describe(values)}"
-            raise DataError(message, hint="give every row the same number of values") from None
+            raise DataError(
+                f"expected an array as {quote_argument(argument)}, got {describe_argument(values)}",
+                hint="give every row the same number of values",
+            ) from None
     if array is None or array.ndim not in (1, 2) or array.dtype.kind == "V":
         hint = "pass a list, an array or a Series"
         if isinstance(values, str):
             hint += "; to name a column, pass the table as `data=`"
-        raise DataError(f"expected one value per row as {_quote(argument)}, got {_describe(values)}", hint=hint)
+        raise DataError(
+            f"expected one value per row as {quote_argument(argument)}, got {describe_argument(values)}", hint=hint
+        )
     return array
 
 
-def _quote(argument: str) -> str:
-    """Format the name of an argument for messages."""
-    return f"`{argument}=`" if argument.isidentifier() else f"`{argument}`"
+def check_roles(roles: Mapping[str, Sequence[str | None]], columns: Sequence[str]) -> None:
+    """Check that every column with a role exists, and that no column has two roles.
+
+    Raises:
+        DataError: There is no such column.
+        OptionError: A column has two roles.
+    """
+    used: dict[str, str] = {}
+    for role, name in [(role, name) for role, names in roles.items() for name in names if name is not None]:
+        require_column(name, columns, role)
+        if used.setdefault(name, role) != role:
+            raise OptionError(f"expected different columns as `{used[name]}=` and `{role}=`, got {name!r} twice")
 
 
-def _describe(values: Any) -> str:
-    """Describe an argument: a scalar by its value, anything else by its type and shape."""
-    if values is None or isinstance(values, str | bytes | int | float):
-        return repr(values)
-    shape = getattr(values, "shape", None)
-    return f"{type(values).__name__}" + (f" of shape {shape}" if shape is not None else "")
+def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, str] | None = None) -> Any:
+    """Add columns to a data frame.
+
+    Args:
+        data: Data frame in memory.
+        columns: Mapping from name to values, shape (n,).
+        arguments: Mapping from name to the argument shown in messages. Default: the name itself.
+
+    Raises:
+        DataError: A column has another length, or the library of the data frame cannot store its values.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(data, eager_only=True)
+    named = {(arguments or {}).get(name, name): column for name, column in columns.items()}
+    check_rows({"data": table, **named})
+    series = []
+    for (name, values), argument in zip(columns.items(), named, strict=True):
+        try:
+            series.append(nw.new_series(name, values.tolist(), backend=table.implementation))
+        except (TypeError, ValueError) as error:
+            message = f"expected values of one type as `{argument}=`, as {table.implementation} requires: {error}"
+            raise DataError(message, hint="convert them to text, or to numbers") from None
+    return table.with_columns(*series).to_native()
+
+
+def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | None) -> None:
+    """Check that arguments are column names, as ``data`` requires.
+
+    Raises:
+        OptionError: An argument is neither a name nor None, or ``membership`` does not map groups to names.
+    """
+    for name, value in columns.items():
+        check_type(name, value, str, "the name of a column of `data=`")
+    nested = {} if membership is None else membership
+    for by in nested.values() if isinstance(nested, Mapping) else [nested]:
+        if not isinstance(by, Mapping) or not all(isinstance(name, str) for name in by.values()):
+            hint = 'membership={"race": {"white": "p_white", "black": "p_black"}}'
+            raise OptionError("expected names of columns of `data=` in `membership=`, got values", hint=hint)
+
+
+def table_of_columns(
+    arguments: Mapping[str, Any], features: Any, more: Mapping[str, Any] | None = None
+) -> tuple[Any, tuple[str, ...], dict[str, str]]:
+    """Build a table from columns that are passed as arguments.
+
+    Args:
+        arguments: Mapping from name to values, shape (n,). None for an omitted argument.
+        features: Sensitive features, see ``table_of_decisions``.
+        more: Other columns by name.
+
+    Returns:
+        The table, the names of the sensitive features, and the column name of each argument.
+
+    Raises:
+        DataError: The columns differ in length or index, or an argument is not a column.
+    """
+    import pandas as pd
+
+    present = {name: values for name, values in arguments.items() if values is not None}
+    check_index(**present, sensitive_features=features)
+    named = read_columns("sensitive_features", features)
+    columns = {name: read_column(name, values) for name, values in present.items()}
+    features_by_argument = {f"sensitive_features[{name!r}]": column for name, column in named.items()}
+    check_rows({**columns, **features_by_argument, **(more or {})})
+    names = {name: f"{name} " * (name in named) + name for name in columns}
+    table = {names[name]: column for name, column in columns.items()} | named | dict(more or {})
+    return pd.DataFrame(table), tuple(named), names

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
 from evenhand.core.typing import Booleans, Floats
-from evenhand.schema.words import outcome_key, read_number, truth_key
+from evenhand.schema.table import outcome_key, read_number, truth_key
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
 """A cell value of the user's data. Strict types keep ``1`` and ``True`` apart."""

@@ -12,18 +12,8 @@ from evenhand.core.reading import OutcomeReading
 from evenhand.core.text import format_count
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import SCALARS, check_index, check_type, list_columns
+from evenhand.schema.arrays import SCALARS, check_index, check_roles, refuse_arrays, table_of_columns
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.columns import (
-    PeopleWeights,
-    SampleRoles,
-    check_roles,
-    list_names,
-    list_protected,
-    name_sample_columns,
-    refuse_arrays,
-    table_of_columns,
-)
 from evenhand.schema.counted import count_rows, is_lazy, read_lazy
 from evenhand.schema.infer import describe_groups
 from evenhand.schema.outcome import (
@@ -37,12 +27,20 @@ from evenhand.schema.outcome import (
     propose_true_label,
     read_labels,
 )
-from evenhand.schema.people import People, encode
-from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.schema.people import People, PeopleWeights, SampleRoles, encode, list_protected
+from evenhand.schema.probabilities import GroupProbabilities, name_sample_columns
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, CodedTable, count_people
+from evenhand.schema.table import (
+    CodedColumn,
+    CodedTable,
+    check_type,
+    count_people,
+    list_columns,
+    list_names,
+    read_number,
+    unknown_codes,
+)
 from evenhand.schema.thresholds import Threshold
-from evenhand.schema.words import read_number, unknown_codes
 
 OPTIONS = {
     "membership": ("membership", "probabilities of groups"),

@@ -17,22 +17,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from evenhand.errors import DataError
-from evenhand.schema.arrays import require_column
 from evenhand.schema.attribute import Value, guess_format
 from evenhand.schema.outcome import INFERRED, OutcomeColumn, OutcomeRole, infer_target
 from evenhand.schema.schema import PASSTHROUGH, Schema
 from evenhand.schema.table import (
+    LARGEST_INTEGER,
     CodedColumn,
     CodedTable,
     count_people,
+    find_variants,
     is_missing,
     is_number,
     list_values,
+    means_unknown,
     parse_word,
     plain_value,
+    require_column,
     sort_key,
+    truth_key,
+    unknown_codes,
 )
-from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, truth_key, unknown_codes
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

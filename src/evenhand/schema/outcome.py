@@ -12,18 +12,23 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, mode
 from evenhand.core.reading import OutcomeReading
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.schema.arrays import check_type
 from evenhand.schema.attribute import Value, find_value, match_label
-from evenhand.schema.table import CodedColumn, is_missing, is_number, list_values, parse_word, sort_key
-from evenhand.schema.words import (
+from evenhand.schema.table import (
+    CodedColumn,
+    check_type,
     find_variants,
     folded,
     is_adverse_name,
     is_favourable_word,
+    is_missing,
+    is_number,
+    list_values,
     means_no_outcome,
     outcome_key,
+    parse_word,
     plain_key,
     read_number,
+    sort_key,
     truth_key,
     unknown_codes,
     word_of,

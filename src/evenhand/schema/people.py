@@ -1,4 +1,4 @@
-"""Conversion between data frames and encoded individuals."""
+"""People of a data frame: roles of its columns, weights, and conversion to encoded individuals and back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,44 @@ from numpy.typing import NDArray
 
 from evenhand.core.reading import TableReading
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import DataError
-from evenhand.schema.attribute import Attribute, Value
-from evenhand.schema.outcome import OutcomeColumn, check_number_of_labels
+from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema.arrays import SCALARS, add_columns, check_index, read_column
+from evenhand.schema.attribute import Attribute, Value, match_label
+from evenhand.schema.infer import infer_schema
+from evenhand.schema.outcome import (
+    INFERRED,
+    NEITHER,
+    OutcomeColumn,
+    OutcomeRole,
+    Target,
+    check_number_of_labels,
+    order_labels,
+)
+from evenhand.schema.probabilities import GroupProbabilities, name_sample_columns
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, CodedTable, count_people, is_missing, list_values, plain_value, value_key
-from evenhand.schema.words import is_unusual_number, read_number, truth_key, word_of
+from evenhand.schema.table import (
+    CodedColumn,
+    CodedTable,
+    check_type,
+    count_people,
+    is_missing,
+    is_unusual_number,
+    list_columns,
+    list_names,
+    list_values,
+    plain_value,
+    read_number,
+    require_column,
+    truth_key,
+    value_key,
+    word_of,
+)
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
+
+NEGLIGIBLE = 1e-12
+"""Weights below this fraction of the mean weight count as 0."""
 
 
 @dataclass(frozen=True)
@@ -430,3 +459,278 @@ def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
     words = np.empty(len(values), dtype=object)
     words[:] = [np.nan if value != value else format_.write(float(value)) for value in values]
     return words
+
+
+@dataclass(frozen=True)
+class PeopleWeights:
+    """Sample weights of people, such as inverse selection probabilities of a survey.
+
+    Attributes:
+        name: Column of the weights.
+        values: Non-negative weights with mean 1, shape (n,).
+    """
+
+    name: str
+    values: Floats
+
+    def at(self, rows: Integers) -> PeopleWeights:
+        """Select people by position."""
+        return replace(self, values=self.values[rows])
+
+
+def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
+    """Read the weights of the given rows.
+
+    Args:
+        frame: Any data frame that narwhals supports, or a table.
+        name: Column of the weights.
+        rows: Positions of the rows, such as ``People.rows``.
+
+    Raises:
+        DataError: A weight is missing, not a finite number, or negative, or all are 0.
+    """
+    values = CodedTable.of(frame)[name].finite_numbers(rows, "weight")
+    if values.min() < 0 or values.max() == 0:
+        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "only zeros"
+        raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
+    # Only ratios of weights matter, and squares of relative weights above the limit do not underflow.
+    relative = values / values.mean()
+    return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative))
+
+
+@dataclass(frozen=True)
+class SampleRoles:
+    """Names of the columns that contain weights and group probabilities.
+
+    Attributes:
+        weight: Column of the sample weights.
+        membership: Column of each probability, by attribute and group.
+    """
+
+    weight: str | None = None
+    membership: Mapping[str, Mapping[str, str]] | None = None
+
+    def by_role(self) -> dict[str, list[str]]:
+        """List the columns by role."""
+        roles = {"weight": [] if self.weight is None else [self.weight]}
+        return roles | {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
+
+    def columns(self, present: Sequence[str]) -> list[str]:
+        """List the columns of weights and probabilities, and check that they are present in the data.
+
+        Raises:
+            DataError: A column is missing.
+        """
+        pairs = [(role, name) for role, names in self.by_role().items() for name in names]
+        for role, name in pairs:
+            require_column(name, present, role)
+        return [name for _, name in pairs]
+
+    def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
+        """Read the weights and probabilities of the given rows, such as ``People.rows``, from a data frame or table.
+
+        Raises:
+            EvenhandError: A column has invalid values.
+        """
+        table = CodedTable.of(frame)
+        weights = None if self.weight is None else read_weights(table, self.weight, rows)
+        memberships = (
+            GroupProbabilities.read(name, {group: table.frame[column].to_numpy()[rows] for group, column in by.items()})
+            for name, by in (self.membership or {}).items()
+        )
+        return weights, tuple(memberships)
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Roles of the columns of a table of people.
+
+    Attributes:
+        target: Column of the true label. Default: the target of the schema.
+        protected: Attributes that decisions must not depend on. Default: the protected attributes of the schema.
+        favourable: Favourable label. Default: proposed from labels such as ``1``, ``yes`` and ``approved``. For a
+            numeric target: ``higher`` or ``lower``.
+        unfavourable: All other labels. Required if there are several, unless ``outcome`` has kind ``label``.
+        ignore: Columns that are not attributes, such as identifiers and weights, if the schema is inferred.
+        schema: Schema of the columns. Default: inferred from the data.
+        y: True labels, shape (n,), if they are not a column of the data.
+        outcome: Kind of the target. Default: that of the schema, or inferred from the data.
+        accept_proposals: Whether to accept the proposals for columns that cannot be attributes as they are (see
+            ``propose_columns``).
+        sample: Columns of weights and group probabilities, which are not attributes unless ``schema`` contains them.
+    """
+
+    target: str | None = None
+    protected: Sequence[str] | None = None
+    favourable: Value | None = None
+    unfavourable: Sequence[Value] = ()
+    ignore: Sequence[str] | None = None
+    schema: Schema | None = None
+    y: Any = None
+    outcome: OutcomeRole = INFERRED
+    accept_proposals: bool = False
+    sample: SampleRoles | None = None
+
+    def __post_init__(self) -> None:
+        check_type("target", self.target, str, "the name of a column")
+        check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
+        check_type("favourable", self.favourable, SCALARS, "a label")
+
+    def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
+        """Encode the people in a data frame.
+
+        Args:
+            frame: Data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
+            location: Name of the data in messages.
+            varied: Whether protected attributes are varied. If they are only compared, they may be real numbers.
+
+        Raises:
+            EvenhandError: The target or the protected attributes are unknown, or the data do not match the schema.
+        """
+        columns = list_columns(frame)
+        target = self.target or (None if self.schema is None else self.schema.target.name)
+        if isinstance(self.y, str):
+            raise OptionError(f"expected labels as `y=`, got {self.y!r}", hint=f"to name a column: target={self.y!r}")
+        if self.y is not None:
+            labels = read_column("y", self.y)
+            target = self._name_labels(frame, columns, target, labels)
+            check_index(data=frame, y=self.y)
+            frame = add_columns(frame, {target: labels}, {target: "y"})
+        if target is None:
+            hint = "name its column: `target=NAME`; or pass a schema"
+            raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
+        table = CodedTable(frame, location=location)
+        people = encode(self._resolve(table, target, varied), table)
+        if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
+            return people
+        assert people.reading is not None  # ``encode`` sets it
+        proposed = people.schema.target.describe().model_copy(update={"how": "proposed"})
+        return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
+
+    def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
+        """Choose a new name for labels that are not a column of the data.
+
+        Raises:
+            OptionError: The data already contain the labels as a column.
+        """
+        import narwhals as nw
+
+        name = str(target or getattr(self.y, "name", None) or "label")
+        while name in columns:
+            if target is not None or nw.from_native(frame, eager_only=True)[name].to_list() == labels.tolist():
+                hint = "omit y=, or drop the column from the data"
+                raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
+            name += " (y)"
+        return name
+
+    def _resolve(self, table: CodedTable, target: str, varied: bool) -> Schema:
+        """Apply the roles to the schema, or infer a schema from the data."""
+        names = list_protected(self.protected, self.schema)
+        if target in names:
+            raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
+        ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
+        if self.sample is not None and self.schema is None:
+            ignored = tuple(dict.fromkeys([*ignored, *self.sample.columns(table.names)]))
+        used = (target,) if self.schema is None else (target, *self.schema.names)
+        if clash := next((name for name in ignored if name in used), None):
+            role = "the target" if clash == target else "an attribute of the schema"
+            raise OptionError(f"`ignore=` must not contain {role}, {clash!r}", hint="leave it out")
+        if self.schema is not None:
+            schema = change_target(self.schema, self.target, self.favourable, self.outcome)
+            schema.positions(names)
+            self._check_unfavourable(schema.target)
+            return schema.with_protected(names) if self.protected is not None and varied else schema
+        return infer_schema(
+            table,
+            target=target,
+            protected=names if varied else (),
+            compared=() if varied else names,
+            favourable=self.favourable,
+            unfavourable=self.unfavourable,
+            ignore=ignored,
+            outcome=self.outcome,
+            accept_proposals=self.accept_proposals,
+        )
+
+    def _check_unfavourable(self, target: Target) -> None:
+        """Check that ``unfavourable`` lists all labels of the schema except the favourable one."""
+        others = [value for value in target.values or () if value != target.favourable]
+        if self.unfavourable and others and set(self.unfavourable) != set(others):
+            raise OptionError(
+                f"expected the unfavourable labels of the schema, {others}, got {list(self.unfavourable)}",
+                location="`unfavourable=`",
+                hint="change the target of the schema, or omit `unfavourable=`",
+            )
+
+
+def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tuple[str, ...]:
+    """List the protected attributes of an argument, or else of the schema.
+
+    Raises:
+        OptionError: There are no protected attributes.
+    """
+    names = () if protected is None else list_names(protected, "protected")
+    names = names or (() if schema is None else schema.protected)
+    if not names:
+        hint = "name at least one: `protected=NAME`"
+        raise OptionError("expected at least one protected attribute, got none", hint=hint)
+    return names
+
+
+def change_target(
+    schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole = INFERRED
+) -> Schema:
+    """Change the favourable label or the kind of a schema's target.
+
+    Raises:
+        OptionError: The schema has another target.
+        SchemaError: The target cannot have this kind, or lacks the label.
+    """
+    current = schema.target
+    if target is not None and target != current.name:
+        raise OptionError(f"expected the target of the schema, {current.name!r}, got {target!r}")
+    if favourable is None and outcome == INFERRED:
+        return schema
+    kind = outcome.kind or ("ordinal" if outcome.order is not None else current.kind)
+    values = current.values
+    if favourable is None and kind == current.kind:
+        favourable = current.favourable
+    if favourable is None and kind == "label":
+        hint = "state it: `favourable=VALUE`"
+        raise SchemaError(f"the schema does not state the favourable label of {current.name!r}", hint=hint)
+    changed: dict[str, Any] = {"name": current.name, "kind": kind, "values": values, "unit": outcome.unit}
+    if kind == "ordinal":
+        order = outcome.order or (values if current.kind == "ordinal" else None)
+        changed |= order_labels(current.name, values or order or (), favourable, order)
+    else:
+        changed["favourable"] = NEITHER if favourable is None else match_label(favourable, values or ())
+    if kind == "number":
+        changed |= {"values": None, "unit": outcome.unit or current.unit}
+    return Schema.parse(schema.model_dump() | {"target": changed})
+
+
+def add_sample_columns(
+    data: Any, sample_weight: Any, *, membership: Mapping[str, Any] | None = None
+) -> tuple[Any, SampleRoles]:
+    """Add columns of weights and group probabilities to a data frame.
+
+    Args:
+        data: Any data frame that narwhals supports, one row per person.
+        sample_weight: Sample weights, shape (n,), or the name of their column; None for equal weights.
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
+
+    Returns:
+        The data frame, and the roles of these columns.
+
+    Raises:
+        DataError: The columns differ in length, or an argument is not a column.
+    """
+    weight, arguments = sample_weight, {}
+    columns, names = name_sample_columns(membership)
+    if isinstance(sample_weight, str):
+        require_column(sample_weight, list_columns(data), "sample_weight")
+    elif sample_weight is not None:
+        weight = "sample_weight" + " (given)" * ("sample_weight" in list_columns(data))
+        columns[weight] = read_column("sample_weight", sample_weight)
+        arguments[weight] = "sample_weight"
+    return add_columns(data, columns, arguments) if columns else data, SampleRoles(weight, names)

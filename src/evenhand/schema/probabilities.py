@@ -11,6 +11,7 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_index, check_rows, read_columns
+from evenhand.schema.table import check_names
 
 SUM_TOLERANCE = 1e-3
 
@@ -90,3 +91,32 @@ def read_group_columns(name: str, table: Any) -> dict[str, Any]:
         )
     check_index(membership={name: table})
     return read_columns(f"membership[{name!r}]", table)
+
+
+def name_sample_columns(membership: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """Read probabilities of groups, and name their columns.
+
+    Args:
+        membership: Group probabilities by attribute: a mapping from groups to columns, or a data frame.
+
+    Returns:
+        Columns by name, and names of columns by attribute and group.
+
+    Raises:
+        DataError: The probabilities have no group names, or are not columns.
+        OptionError: The argument is not a mapping.
+    """
+    tables = {} if membership is None else membership
+    if not isinstance(tables, Mapping):
+        raise OptionError(
+            f"expected a mapping from attributes to probabilities as `membership=`, got {type(membership).__name__}",
+            hint='membership={"race": probabilities}',
+        )
+    columns: dict[str, Any] = {}
+    names: dict[str, dict[str, str]] = {}
+    for attribute in check_names(list(tables), "membership"):
+        names[attribute] = {}
+        for group, column in read_group_columns(attribute, tables[attribute]).items():
+            names[attribute][group] = f"probability of {attribute} {group}"
+            columns[names[attribute][group]] = column
+    return columns, names

@@ -10,13 +10,11 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_type, list_columns
-from evenhand.schema.columns import check_roles, list_protected, table_of_columns
+from evenhand.schema.arrays import check_roles, table_of_columns
 from evenhand.schema.infer import describe_groups
-from evenhand.schema.people import People, encode
+from evenhand.schema.people import People, encode, list_protected
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import CodedColumn, CodedTable
-from evenhand.schema.words import read_number
+from evenhand.schema.table import CodedColumn, CodedTable, check_type, list_columns, read_number
 
 LARGEST = 1e9
 """Maximum rank."""

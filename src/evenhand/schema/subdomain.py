@@ -33,7 +33,7 @@ from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.constraint import OPERATORS, find_attribute, find_entry
 from evenhand.schema.schema import Schema
-from evenhand.schema.words import read_number
+from evenhand.schema.table import read_number
 
 Runs: TypeAlias = tuple[tuple[float, float], ...]
 """Disjoint ranges of entries in ascending order, both ends included."""

@@ -1,20 +1,184 @@
-"""Tables as coded columns: each distinct value of a column is processed once."""
+"""Tables as coded columns, and the interpretation of their cells.
+
+Each distinct value of a column is processed once.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.text import format_count
+from evenhand.core.configuration import read_configuration
+from evenhand.core.text import format_count, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import DataError
-from evenhand.schema.words import parse_number, read_number, word_of
+from evenhand.errors import DataError, OptionError
+
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
+"""Pattern of strings that may be canonical spellings of numbers."""
+
+LARGEST_INTEGER = 2**53
+"""Larger integers remain strings, because 64-bit floats cannot represent all of them."""
+
+TRUTH = {"true": "1", "false": "0", "1": "1", "0": "0", "1.0": "1", "0.0": "0"}
+"""Spellings of true and false, case folded."""
+
+TRIMMED = " \t\r\n\u00a0\u202f.()[]{}\"'\u2018\u2019\u201c\u201d"
+"""Characters around a label that do not change its meaning."""
+
+
+def parse_number(word: str) -> int | float | None:
+    """Parse the canonical spelling of a number.
+
+    A spelling is canonical if writing the number back gives the same string: ``2134``, ``0.5``, ``1.0`` and ``1e-05``
+    are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not.
+
+    Args:
+        word: Content of the cell.
+
+    Returns:
+        The number, or None if the string is not its canonical spelling, or is an integer beyond 2**53.
+    """
+    match = NUMBER.fullmatch(word)
+    if match is None:
+        return None
+    if match[2] is None and match[3] is None:
+        integer = int(word)
+        return integer if str(integer) == word and abs(integer) <= LARGEST_INTEGER else None
+    number = float(word)
+    return number if math.isfinite(number) and repr(number) == word else None
+
+
+def read_number(value: Any) -> float:
+    """Parse a number in any spelling, such as ``3.10`` and ``+5``. Return NaN for other values."""
+    if isinstance(value, str) and "_" in value:  # Python's own spelling of 1_000
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def is_unusual_number(value: Any) -> bool:
+    """Check whether a value is a non-canonical spelling of a number."""
+    return isinstance(value, str) and math.isfinite(read_number(value)) and parse_number(value.strip()) is None
+
+
+def word_of(value: Any) -> str:
+    """Format a value as text: a whole number without a decimal point, a string without surrounding blanks.
+
+    A number and the string that is its canonical spelling have the same text.
+    """
+    word = str(value).strip()
+    number = parse_number(word) if isinstance(value, str) else value
+    return str(int(number)) if isinstance(number, float) and number.is_integer() else word
+
+
+def truth_key(value: Any) -> str | None:
+    """Map spellings of true and false, such as ``1.0`` and ``TRUE``, to ``"1"`` and ``"0"``; None for others."""
+    return TRUTH.get(word_of(value).casefold())
+
+
+def plain_key(value: Any) -> str | None:
+    """Map true and yes to ``"1"``, false and no to ``"0"``; None for other strings."""
+    word = folded(value)
+    return "1" if word in ("yes", "y") else "0" if word in ("no", "n") else truth_key(value)
+
+
+def outcome_key(value: Any) -> str:
+    """Build the comparison key of an outcome: its text, or ``"1"`` and ``"0"`` for true and false."""
+    return truth_key(value) or word_of(value)
+
+
+def folded(value: Any) -> str:
+    """Normalise a string: fold its case, and remove invisible characters and repeated blanks."""
+    visible = "".join(
+        letter for letter in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(letter) != "Cf"
+    )
+    return " ".join(visible.split()).casefold()
+
+
+def find_variants(values: Iterable[Any]) -> list[list[Any]]:
+    """Group the strings that differ only in case or blanks, in their order of appearance.
+
+    Leading blanks are ignored, because text tables often have them after the separator.
+    """
+    alike: dict[str, list[str]] = {}
+    for value in values:
+        if isinstance(value, str):
+            alike.setdefault(folded(value), []).append(value)
+    return [words for words in alike.values() if len({word.lstrip() for word in words}) > 1]
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    return read_configuration(Path(__file__).with_name("words.yaml"), example="words.yaml", entries="unknown")
+
+
+@cache
+def _pattern(meaning: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in _data()[meaning]))
+
+
+def _means(meaning: str, word: Any) -> bool:
+    return _pattern(meaning).fullmatch(folded(word).strip(TRIMMED)) is not None
+
+
+def means_unknown(value: Any) -> bool:
+    """Check whether a string means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
+
+    The strings are listed in ``words.yaml``.
+    """
+    return isinstance(value, str) and _means("unknown", value)
+
+
+def means_no_outcome(value: Any) -> bool:
+    """Check whether an outcome means "unknown". ``declined`` and ``refused`` are known outcomes."""
+    return means_unknown(value) and is_favourable_word(value) is None
+
+
+def unknown_codes(values: Sequence[Any]) -> list[Any]:
+    """List the numbers that are common codes for unknown values, such as -1 and 999."""
+    codes = frozenset(_data()["codes"])
+    return [
+        value for value in values if isinstance(value, int | float) and not isinstance(value, bool) and value in codes
+    ]
+
+
+def is_adverse_name(name: str) -> bool | None:
+    """Check whether a column name means that its label 1, yes or true is adverse, such as ``defaulted``.
+
+    A negation reverses the meaning: ``no_default`` is not adverse, and ``not_hired`` is.
+
+    Returns:
+        None if the words of the name contradict each other, as in ``passed_risk_check``.
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[^a-zA-Z0-9]+", " ", name).casefold()
+    words = [word.rstrip("0123456789") or word for word in spaced.split()]
+    pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
+    adverse = any(_pattern("adverse_names").fullmatch(word) for word in [*words, *pairs])
+    good = any(_pattern("favourable").fullmatch(word) for word in words if plain_key(word) is None)
+    negated = any(_pattern("negations").fullmatch(word) for word in words)
+    if adverse and good and not negated:
+        return None
+    return not negated if adverse else good and negated
+
+
+def is_favourable_word(value: Any) -> bool | None:
+    """Check whether a label is favourable, such as ``approved``, or not, such as ``denied``; None if unclear."""
+    word = truth_key(value) or value
+    favourable, unfavourable = _means("favourable", word), _means("unfavourable", word)
+    return None if favourable == unfavourable else favourable
 
 
 def count_people(rows: Booleans, counts: Integers | None) -> int:
@@ -318,3 +482,145 @@ def list_values(values: Any, most: int = 12) -> str:
     """Format the first values, and their number if there are more."""
     shown = [repr(value) for value in list(values)[:most]]
     return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")
+
+
+def check_type(argument: str, value: Any, types: Any, expected: str) -> None:
+    """Check the type of an argument that is not a column. None is always valid.
+
+    Args:
+        argument: Name of the argument in messages.
+        value: Value of the argument.
+        types: Type, or tuple of types, as for ``isinstance``.
+        expected: Description of the expected type.
+
+    Raises:
+        OptionError: The value has another type.
+    """
+    if value is not None and not isinstance(value, types):
+        raise OptionError(f"expected {expected} as {quote_argument(argument)}, got {describe_argument(value)}")
+
+
+def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
+    """List the columns of a data frame that is passed as ``data``.
+
+    Args:
+        frame: Data frame that narwhals supports.
+        lazy: Whether the data frame may be lazy.
+
+    Raises:
+        DataError: The argument is not a data frame, has no rows, or its column names are not distinct strings.
+    """
+    import narwhals as nw
+
+    if frame is None:
+        raise DataError("expected a data frame, got none", hint="data=, one row per person")
+    try:
+        table = nw.from_native(frame)
+    except nw.exceptions.DuplicateError:
+        check_names(native_names(frame), "data")
+        raise
+    except TypeError:
+        shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
+        hint = "name its columns: pandas.DataFrame(X, columns=[...])"
+        if hasattr(frame, "predict") or callable(frame):
+            hint = "pass the model first, then the data"
+        elif isinstance(frame, Mapping):
+            hint = "pandas.DataFrame(data)"
+        raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
+    columns = check_names(table.collect_schema().names(), "data")
+    if isinstance(table, nw.LazyFrame):
+        if not lazy:
+            hint = "collect it, or a sample of its rows; lazy frames are supported for recorded decisions only"
+            raise DataError("expected a data frame in memory, got a lazy one", hint=hint)
+    elif len(table) == 0:
+        raise DataError("expected at least one person, got a data frame without rows")
+    return columns
+
+
+def native_names(frame: Any) -> list[Any]:
+    """List the column names of a data frame that narwhals rejects because of duplicates."""
+    return list(getattr(frame, "column_names", None) or frame.columns)
+
+
+def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -> list[str]:
+    """Check that column names are distinct strings, and return them.
+
+    Args:
+        names: Column names.
+        argument: Name of the argument in messages.
+        numbers: Whether names may be integers, which are converted to text.
+
+    Raises:
+        DataError: Two names are equal, or a name is not text.
+    """
+    allowed = (str, int, np.integer) if numbers else (str,)
+    for name in names:
+        if isinstance(name, tuple):
+            raise DataError(
+                f"expected single-level column names in {quote_argument(argument)}, got {name!r}",
+                hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
+            )
+        if not isinstance(name, allowed) or isinstance(name, bool):
+            raise DataError(
+                f"expected text as column names in {quote_argument(argument)}, got {name!r}",
+                hint="convert the names: frame.columns = frame.columns.astype(str)",
+            )
+    texts = [str(name) for name in names]
+    for name, count in Counter(texts).items():
+        if count > 1:
+            raise DataError(
+                f"expected distinct column names in {quote_argument(argument)}, got {name!r} {count} times",
+                hint="rename the columns, or drop the duplicates",
+            )
+    return texts
+
+
+def require_column(name: str, columns: Sequence[str], argument: str) -> None:
+    """Check that the column named by an argument exists.
+
+    Raises:
+        DataError: There is no such column.
+    """
+    if name not in columns:
+        parts = [part.strip() for part in name.split(",")]
+        hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
+        if len(parts) > 1 and all(part in columns for part in parts):
+            hint = f"name the {len(parts)} columns separately"
+        raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
+
+
+def quote_argument(argument: str) -> str:
+    """Format the name of an argument for messages."""
+    return f"`{argument}=`" if argument.isidentifier() else f"`{argument}`"
+
+
+def describe_argument(values: Any) -> str:
+    """Describe an argument: a scalar by its value, anything else by its type and shape."""
+    if values is None or isinstance(values, str | bytes | int | float):
+        return repr(values)
+    shape = getattr(values, "shape", None)
+    return f"{type(values).__name__}" + (f" of shape {shape}" if shape is not None else "")
+
+
+def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
+    """Check that an argument is a list of distinct names, and return them as a tuple.
+
+    Args:
+        names: Names of columns.
+        argument: Name of the argument in messages.
+
+    Raises:
+        OptionError: The argument is a single string, contains values other than strings, or repeats a name.
+    """
+    column = names if isinstance(names, str) else getattr(names, "name", None)
+    hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"
+    if isinstance(names, str) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
+        raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=hint)
+    listed = tuple(names)
+    if not all(isinstance(name, str) for name in listed):
+        values = f"a {type(names).__name__} of {len(listed):,} values"
+        raise OptionError(f"expected a list of names as `{argument}=`, got {values}", hint=hint)
+    for name, count in Counter(listed).items():
+        if count > 1:
+            raise OptionError(f"expected distinct names as `{argument}=`, got {name!r} {count} times", hint=hint)
+    return listed

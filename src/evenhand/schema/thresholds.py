@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError
-from evenhand.schema.words import read_number
+from evenhand.schema.table import read_number
 
 PERCENT = 100.0
 """Maximum score on a scale of percentages or points."""

@@ -15,9 +15,8 @@ from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_ro
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.scorer import Regressor, Scorer, ask_numbers, find_caution
-from evenhand.schema.columns import PeopleWeights
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
-from evenhand.schema.people import People
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.measures import (
     MeasuredOutcomes,

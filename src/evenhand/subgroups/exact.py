@@ -11,8 +11,7 @@ import numpy as np
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
-from evenhand.schema.columns import PeopleWeights
-from evenhand.schema.people import People
+from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.assessment import (
     MOST_EXACT,
     CandidateFamily,

@@ -10,7 +10,7 @@ import pytest
 from evenhand.errors import OptionError
 from evenhand.individual.search import search
 from evenhand.models import parallel
-from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.people import ColumnRoles
 
 
 def forest(frame):

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from evenhand.core.typing import Booleans, Progress
     from evenhand.dossier.result import DossierName
     from evenhand.models.subject import Subject
-    from evenhand.schema.columns import SampleRoles
     from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedLabels, RecordedNumbers
-    from evenhand.schema.people import People
+    from evenhand.schema.people import People, SampleRoles
 
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
 
@@ -131,8 +130,8 @@ def audit(
     """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
     from evenhand import view
     from evenhand.groups.custom import read_metrics
-    from evenhand.schema.columns import SampleRoles
     from evenhand.schema.decisions import DecisionRoles
+    from evenhand.schema.people import SampleRoles
 
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)

@@ -13,11 +13,10 @@ from evenhand.core.typing import Floats
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_rows, read_columns
 from evenhand.schema.attribute import Attribute, Value
-from evenhand.schema.columns import list_names
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import Target
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import plain_value
+from evenhand.schema.table import list_names, plain_value
 
 MAX_VALUES = 10
 """Maximum number of distinct integers in a protected array column that is not divided at its median."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
 from evenhand.schema.schema import Schema
-from evenhand.schema.words import word_of
+from evenhand.schema.table import word_of
 
 
 @dataclass(frozen=True, eq=False)

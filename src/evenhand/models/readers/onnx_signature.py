@@ -18,7 +18,7 @@ from evenhand.models.column_types import read_number
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
-from evenhand.schema.words import truth_key
+from evenhand.schema.table import truth_key
 
 NUMBER_TYPES = {
     "tensor(float)": np.float32,
