@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -84,6 +85,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         Path(f"{PASSED}.all").write_text(json.dumps([item.nodeid for item in items]))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in AGAIN["tests"]])
     items[:] = [item for item in items if item.nodeid not in AGAIN["tests"]]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through all that was imported again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
