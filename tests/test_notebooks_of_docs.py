@@ -66,8 +66,13 @@ def test_faults_are_found():
     assert len(load_tool().find_faults(nbformat.v4.new_notebook(cells=[cell]))) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "path",
+    # The others take longer.
+    [NOTEBOOKS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in NOTEBOOKS[1:])],
+    ids=lambda path: path.stem,
+)
 def test_running_it_again_says_the_same(path):
     tool = load_tool()
     again = tool.execute(path)
