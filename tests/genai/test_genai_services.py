@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.core.services import ServiceConnection
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
 from evenhand.genai import ChatClassifier, ChatJudge, Enforcer, GenerationConfig, Item, OpenAIChat, OpenAIImages
 from evenhand.genai.backends.generator import add_instruction
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
+from evenhand.models.language.services import ServiceConnection
 from genai_upstream import Upstream
 
 PNG = Studio().generate("anybody")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.core.services import ChatService, ServiceConnection
 from evenhand.llm.answers import parse_reply, read_outcome
 from evenhand.models.answer_store import ModelReply
+from evenhand.models.language.services import ChatService, ServiceConnection
 from llm.screening import screening
 
 NUMBER = {"read": "number", "range": [0, 10]}

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.core.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
 from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
 from evenhand.llm import ChatQuestion, LanguageModel
 from evenhand.llm.budget import CallBudget, ServiceUsage
 from evenhand.llm.model import QuestionPool, RateGate, question_key, upper_tokens
 from evenhand.models.answer_store import AnswerStore
+from evenhand.models.language.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
 from fake_chat import RecordingChat, chance_by_words
 from llm.screening import screening
 from support import ROOT, scaled

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.core.chat_answers import read_answer, read_choice, remove_thoughts
 from evenhand.llm.answer_kinds import find_ambiguous, is_refusal, number_parser, ranking_parser
+from evenhand.models.language.chat_answers import read_answer, read_choice, remove_thoughts
 
 YES_NO = ("yes", "no")
 

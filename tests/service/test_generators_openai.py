@@ -14,9 +14,9 @@ openai = pytest.importorskip("openai", reason="needs openai")
 from in_thread import Running, running, until
 
 from evenhand.core.coroutines import blocks
-from evenhand.core.services import ServiceConnection
 from evenhand.genai import Item, OpenAIChat
 from evenhand.genai.backends.studio import Studio, StudioPixels
+from evenhand.models.language.services import ServiceConnection
 from genai_upstream import Upstream
 
 AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
@@ -163,7 +163,7 @@ CONTEXT: dict[str, Any] = {
 )
 def test_an_error_about_the_request_keeps_its_meaning(client, upstream_of_this_test, model, status, error, code):
     upstream_of_this_test.always, upstream_of_this_test.error = status, error
-    upstream_of_this_test.headers = {"Retry-After-Ms": "1200", "Retry-After": "50"}
+    upstream_of_this_test.headers = {"Retry-After": "2"}
     once = client.with_options(max_retries=0)
 
     def generate():

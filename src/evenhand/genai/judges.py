@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from evenhand.core.chat_answers import read_choice
 from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
@@ -16,6 +15,7 @@ from evenhand.genai.backends.openai_service import (
     quote_text,
 )
 from evenhand.genai.spec.specification import GenerationConfig
+from evenhand.models.language.chat_answers import read_choice
 
 
 class Judge(Protocol):
@@ -187,7 +187,7 @@ _MAX_QUOTED = 80
 class ChatJudge:
     """Asks a model about prompts: one question for every condition, and one for every concept group.
 
-    An answer that states neither yes nor no, or both, is an error; see ``evenhand.core.chat_answers``.
+    An answer that states neither yes nor no, or both, is an error; see ``evenhand.models.language.chat_answers``.
 
     Args:
         chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.

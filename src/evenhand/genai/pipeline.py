@@ -20,9 +20,9 @@ from evenhand.genai.spec import pipeline_config as described
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
-    from evenhand.core.services import ServiceConnection
     from evenhand.genai.answer_cache import AnswerCache
     from evenhand.genai.backends.openai_service import OpenAIChat
+    from evenhand.models.language.services import ServiceConnection
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _naming_entry(place: str) -> Iterator[None]:
 
 
 def _build_connection(remote: described.RemoteConfig) -> ServiceConnection:
-    from evenhand.core.services import ServiceConnection
+    from evenhand.models.language.services import ServiceConnection
 
     return ServiceConnection(remote.url, remote.key, timeout=remote.timeout)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from evenhand.core.chat_answers import (
+from evenhand.models.language.chat_answers import (
     SENTENCE_END,
     Parser,
     choice_parser,

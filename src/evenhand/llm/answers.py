@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from evenhand.core.chat_answers import fold, read_answer, read_choice
-from evenhand.core.services import ChatService, ContentRefusedError, content_text, is_refused, read_usage
 from evenhand.llm.answer_kinds import is_refusal, number_parser, ranking_parser
 from evenhand.llm.file import AnswerFormat, ScreeningFile
 from evenhand.models.answer_store import ModelReply, Tokens
+from evenhand.models.language.chat_answers import fold, read_answer, read_choice
+from evenhand.models.language.services import ChatService, ContentRefusedError, content_text, is_refused, read_usage
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evenhand.core.chat_answers import fold
 from evenhand.core.config import check_configuration, unknown_entry
 from evenhand.core.configuration import read_configuration
 from evenhand.core.http import MAX_CONNECTIONS
-from evenhand.core.services import ServiceConnection, check_reserved_options
 from evenhand.errors import OptionError
 from evenhand.llm.answer_kinds import find_ambiguous
+from evenhand.models.language.chat_answers import fold
+from evenhand.models.language.services import ServiceConnection, check_reserved_options
 
 RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top_logprobs")
 """Request options that are set by Evenhand."""

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from evenhand.core.config import check_configuration
-from evenhand.core.services import ChatService, ContentRefusedError, may_be_charged
 from evenhand.datasets.identity.names import Person
 from evenhand.datasets.identity.pronouns import pronouns_in
 from evenhand.errors import EvenhandError, FetchError, ModelError, OptionError
@@ -33,6 +32,7 @@ from evenhand.llm.budget import CallBudget, ServiceUsage
 from evenhand.llm.file import ScreeningFile, read_screening_file
 from evenhand.llm.prompts import Prompt, candidate_list, compile_template, plain_row
 from evenhand.models.answer_store import AnswerStore, ModelReply, Tokens
+from evenhand.models.language.services import ChatService, ContentRefusedError, may_be_charged
 from evenhand.models.ledger import QuestionLedger
 
 CHARACTERS_PER_TOKEN = 4.0

@@ -10,9 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.core.coroutines import blocks, call
-from evenhand.core.services import ChatService, ServiceConnection, build_request, check_reserved_options, read_usage
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.genai.backends.generator import Item
+from evenhand.models.language.services import (
+    ChatService,
+    ServiceConnection,
+    build_request,
+    check_reserved_options,
+    read_usage,
+)
 
 
 @dataclass(frozen=True)

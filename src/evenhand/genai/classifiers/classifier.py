@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from evenhand.core.chat_answers import choice_parser, read_choice
 from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item, WordMatcher
@@ -16,6 +15,7 @@ from evenhand.genai.backends.openai_service import (
     choice_question,
     quote_text,
 )
+from evenhand.models.language.chat_answers import choice_parser, read_choice
 
 
 class Classifier(Protocol):
@@ -119,7 +119,7 @@ class ChatClassifier:
     """Asks a model one question for every concept group, with the group's values and "cannot tell" as answers.
 
     A picture is sent as a data URL, so for pictures the model must be one that sees. An answer that does not
-    state one value is taken for "cannot tell"; see ``evenhand.core.chat_answers``.
+    state one value is taken for "cannot tell"; see ``evenhand.models.language.chat_answers``.
 
     Args:
         chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 from evenhand.core.coroutines import call, call_nonblocking, run_blocking
-from evenhand.core.services import ContentRefusedError
 from evenhand.errors import BudgetError, DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
@@ -22,6 +21,7 @@ from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValue
 from evenhand.genai.judges import Judge
 from evenhand.genai.spec.pipeline_config import WhenUnsure
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
+from evenhand.models.language.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
 

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.core.coroutines import call, is_blocking
-from evenhand.core.services import ContentRefusedError, may_be_charged
 from evenhand.core.text import summarize_error
 from evenhand.errors import BudgetError, EvenhandError, FetchError, FetchFailure, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
 from evenhand.genai.spec.spending_config import PriceConfig
+from evenhand.models.language.services import ContentRefusedError, may_be_charged
 
 ItemValues: TypeAlias = Mapping[str, str | None]
 

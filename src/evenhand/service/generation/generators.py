@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from evenhand.core.coroutines import blocks, call
-from evenhand.core.services import ContentRefusedError
 from evenhand.errors import ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.backends.local_diffusion import LocalDiffusion
 from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import Studio
+from evenhand.models.language.services import ContentRefusedError
 from evenhand.service.api.error_handlers import ServiceHTTPException
 
 OutputKind: TypeAlias = Literal["image", "text", "either", "nothing"]

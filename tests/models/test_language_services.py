@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from evenhand.core import http
-from evenhand.core.services import ServiceConnection
 from evenhand.errors import FetchError, ModelError, OptionError
+from evenhand.models.language.services import ServiceConnection
 from genai_upstream import Upstream
 
 KEY = "k-123/secret"

@@ -1,0 +1,1 @@
+"""Language models behind OpenAI-compatible services, and the values that they state in their answers."""
