@@ -127,6 +127,7 @@ def test_an_answer_comes(server: Server) -> None:
     ("text", "pauses_after"),
     [
         ("7", [7]),
+        ("2.5", [2.5]),
         ("9999999999", [http.MAX_PAUSE_SECONDS]),
         ("Wed, 21 Oct 2015 07:28:00 GMT", [0.5]),
         ("Fri, 31 Dec 9999 23:59:59 GMT", [http.MAX_PAUSE_SECONDS]),

@@ -256,8 +256,11 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float:
     """Parse the pause requested by a server in seconds. 0 if there is no valid header."""
     import urllib3
 
+    text = headers.get("Retry-After", "0")
     try:
-        return urllib3.Retry().parse_retry_after(headers.get("Retry-After", "0"))
+        # Some services send decimals, which urllib3 rejects.
+        decimal = re.fullmatch(r"\d{1,9}(\.\d+)?", text)
+        return float(text) if decimal else urllib3.Retry().parse_retry_after(text)
     except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return 0.0
 
