@@ -218,3 +218,20 @@ def test_a_frame_of_whole_numbers_takes_added_halves():
     made = learner.fit(TrainingSet(given, given.individuals[:5], given.labels[:5]), seed=0)
     assert isinstance(FRAME, pd.DataFrame)
     assert made.predict(given.individuals).shape == (400,)
+
+
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
+def test_boosted_classifiers_are_fitted_anew(family, tmp_path):
+    library = pytest.importorskip(family, reason=f"needs {family}")
+    model = (
+        library.XGBClassifier(n_estimators=9, subsample=0.8, n_jobs=2)
+        if family == "xgboost"
+        else library.LGBMClassifier(n_estimators=20, subsample=0.8, subsample_freq=1, n_jobs=2, verbose=-1)
+    )
+    given = people()
+    learner = find_learner(model.fit(WORDS.inputs(given.individuals), given.labels), WORDS)
+    plain = learns(learner, given)
+    assert plain.model.get_params()["n_jobs"] == 2
+    assert plain.model.get_params()["random_state"] == 5
+    for _, read in read_back(learner, plain, tmp_path, trust=True):
+        np.testing.assert_array_equal(read.scores(given.individuals), plain.scores(given.individuals))

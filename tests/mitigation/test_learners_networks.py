@@ -231,57 +231,7 @@ def test_keras_files_of_several_labels(keras, three, tmp_path):
     )
 
 
-def module(steps, *end, dropout=0.0):
-    parts = []
-    for weights, bias in steps:
-        linear = torch.nn.Linear(*weights.shape)
-        linear.weight.data = torch.tensor(weights.T, dtype=torch.float32).contiguous()
-        linear.bias.data = torch.tensor(bias, dtype=torch.float32)
-        parts += [linear, torch.nn.ReLU(), torch.nn.Dropout(dropout)]
-    return torch.nn.Sequential(*parts[:-2], *end)
-
-
-def exported(given, rows=None):
-    shapes = None if rows else ({0: torch.export.Dim("people")},)
-    return torch.export.export(given.eval(), (torch.zeros(rows or 3, 6),), dynamic_shapes=shapes)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        lambda steps: module(steps, dropout=0.1),
-        lambda steps: module(steps, torch.nn.Sigmoid()),
-        lambda steps: module(steps, torch.nn.BatchNorm1d(1, eps=1.0), torch.nn.Flatten(0)),
-        lambda steps: exported(module(steps)),
-        lambda steps: exported(module(steps, torch.nn.Sigmoid()), rows=70),
-    ],
-    ids=["module", "sigmoid", "normalised", "program", "of-70"],
-)
-def test_pytorch(two, tmp_path, source):
-    learner = find_learner(source(two), SCALED)
-    given = people(SCALED)
-    plain = learns(learner, given)
-    for _, read in read_back(learner, plain, tmp_path, trust=True):
-        np.testing.assert_allclose(read.scores(given.individuals), plain.scores(given.individuals), atol=1e-6)
-    torch.manual_seed(8)  # neither dropout nor the order depends on what was drawn before
-    again = learner.fit(TrainingSet.plain(given), seed=5)
-    np.testing.assert_array_equal(again.scores(given.individuals), plain.scores(given.individuals))
-
-
-@pytest.mark.full
-def test_pytorch_files_and_several_labels(three, tmp_path):
-    given = people(THREE, LATER)
-    torch.save(module(three), tmp_path / "given.pt")
-    torch.export.save(exported(module(three, torch.nn.Softmax(1))), tmp_path / "given.pt2")
-    for file, endings in (("given.pt", (".pt", ".pt2", ".pth")), ("given.pt2", (".pt2",))):
-        learner = find_learner(tmp_path / file, THREE, trust=True)
-        assert learner.endings == endings
-        learns(learner, given)
-
-
-def test_a_frozen_module_is_refused(two):
-    frozen = module(two)
-    for parameter in frozen.parameters():
-        parameter.requires_grad = False
-    with pytest.raises(ModelError, match="none of its parameters"):
-        find_learner(frozen, SCALED).fit(TrainingSet.plain(people(SCALED)), seed=0)
+def test_other_models_need_a_training_function():
+    with pytest.raises(ModelError, match="cannot be trained again") as refusal:
+        find_learner(torch.nn.Linear(6, 1), SCALED)
+    assert "`fit=module:function`" in refusal.value.hint

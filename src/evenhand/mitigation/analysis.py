@@ -272,8 +272,6 @@ class _Run:
             control=True,
         )
         self.task = replace(self.task, plain=scorer)
-        if caution := str(getattr(learner, "caution", "")):
-            self.notes.append(caution)
 
     def train(self) -> None:
         """Run the methods. Each gets an equal share of the remaining time."""

@@ -68,18 +68,16 @@ def train_parameters(
     inputs: Any,
     labels: Integers,
     *,
-    probable: bool,
     seed: int,
     location: str,
 ) -> None:
     """Minimise the cross-entropy of a model by ``EPOCHS`` epochs of Adam. Parameters change in place.
 
     Args:
-        run: Function from a batch of inputs to outputs: one for label 1, or one per label.
+        run: Function from a batch of inputs to logits: one for label 1, or one per label.
         parameters: Tensors to train.
         inputs: Tensor of shape (n, inputs).
         labels: Indices of the outputs (0 and 1 for a single output), shape (n,).
-        probable: Whether the outputs are probabilities instead of logits.
         seed: Seed of the order of the rows.
         location: Name of the model in messages.
 
@@ -94,12 +92,9 @@ def train_parameters(
         optimiser = torch.optim.Adam(parameters, lr=LEARNING_RATE)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=EPOCHS * batches)
         targets = torch.as_tensor(labels)
-        # Batches have nearly equal sizes, since batch normalisation fails on a batch of one row.
         orders = (np.array_split(rng.permutation(len(inputs)), batches) for _ in range(EPOCHS))
         rows = (torch.as_tensor(batch) for order in orders for batch in order)
-        for _ in descend(
-            optimiser, schedule, rows, lambda batch: _cross_entropy(run(inputs[batch]), targets[batch], probable)
-        ):
+        for _ in descend(optimiser, schedule, rows, lambda batch: _cross_entropy(run(inputs[batch]), targets[batch])):
             pass
         if not all(bool(torch.isfinite(parameter).all()) for parameter in parameters):
             raise ModelError(
@@ -109,16 +104,10 @@ def train_parameters(
             )
 
 
-def _cross_entropy(outputs: Any, labels: Any, probable: bool) -> Any:
+def _cross_entropy(logits: Any, labels: Any) -> Any:
     """Compute the cross-entropy of a batch."""
     from torch.nn import functional
 
-    if isinstance(outputs, tuple | list) and len(outputs) == 1:
-        outputs = outputs[0]
-    outputs = outputs.reshape(len(labels), -1)
-    if outputs.shape[1] == 1:
-        entropy = functional.binary_cross_entropy if probable else functional.binary_cross_entropy_with_logits
-        return entropy(outputs[:, 0], labels.to(outputs.dtype))
-    if probable:
-        return functional.nll_loss(outputs.clamp_min(1e-12).log(), labels)
-    return functional.cross_entropy(outputs, labels)
+    if logits.shape[1] == 1:
+        return functional.binary_cross_entropy_with_logits(logits[:, 0], labels.to(logits.dtype))
+    return functional.cross_entropy(logits, labels)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from evenhand.errors import ModelError
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
 from evenhand.models.scorer import Scorer
 from evenhand.schema.schema import Schema
-
-if TYPE_CHECKING:
-    from evenhand.models.trees.ensemble import TreeEnsemble
 
 
 def find_learner(
@@ -30,9 +26,8 @@ def find_learner(
 ) -> Learner:
     """Find the learner of a model.
 
-    Scikit-learn estimators and compatible classes are refitted. Dense networks (``.npz``, ``.h5``, ``.keras``) and
-    PyTorch models continue from their weights. XGBoost and LightGBM models are retrained. All other models (ONNX, a
-    service, a function) need ``fit``.
+    Scikit-learn estimators and compatible classes, such as the classifiers of XGBoost and LightGBM, are refitted. Dense
+    networks (``.npz``, ``.h5``, ``.keras``) continue from their weights. All other models need ``fit``.
 
     Args:
         source: Model, as for ``models.load``.
@@ -66,21 +61,8 @@ def find_learner(
         from evenhand.mitigation.learners.dense import DenseLearner
 
         return DenseLearner.of(model)
-    if isinstance(model, TorchModule):
-        from evenhand.mitigation.learners.module import ModuleLearner
-
-        return ModuleLearner(model, ending)
-    if type(model).__name__ == "TreeEnsemble":
-        from evenhand.mitigation.learners.boosting import LIBRARIES, BoosterLearner
-
-        trees = cast("TreeEnsemble", model)
-        # CatBoost and XGBoost use the same file extension for JSON, but only XGBoost sums in float32.
-        if path is not None and ending in LIBRARIES and trees.single == (LIBRARIES[ending] == "xgboost"):
-            return BoosterLearner.of_file(path, trees)
-        if hasattr(source, "save_raw") or hasattr(source, "model_to_string"):
-            return BoosterLearner.of_booster(source, trees)
     raise ModelError(
-        "this model cannot be trained again, since only its answers are known",
+        "this model cannot be trained again: it is neither an estimator nor a dense network",
         location=model.name,
         hint="name its training function: `fit=module:function`, called as fit(frame, labels)",
     )

@@ -238,7 +238,7 @@ def train_layers(
 
     parameters = [tensor for layer in tensors for tensor in layer]
     standardised = torch.as_tensor((inputs - mean) / spread)
-    train_parameters(run, parameters, standardised, labels, probable=False, seed=seed, location=location)
+    train_parameters(run, parameters, standardised, labels, seed=seed, location=location)
     trained = [(weight.detach().numpy(), shift.detach().numpy()) for weight, shift in tensors]
     weights = trained[0][0] / spread[:, None]
     return [(weights, trained[0][1] - mean @ weights), *trained[1:]]

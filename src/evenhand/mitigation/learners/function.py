@@ -15,10 +15,9 @@ from evenhand.errors import EvenhandError, ModelError, OptionError
 from evenhand.mitigation.learners.dense import save_network
 from evenhand.mitigation.learners.estimator import ENDINGS, write_object
 from evenhand.mitigation.learners.learner import file_ending, label_values, training_frame
-from evenhand.mitigation.learners.module import write_module
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.blackbox.torch_module import TorchModule, input_type
 from evenhand.models.importing import import_object
 from evenhand.models.load import load_model
 from evenhand.models.scorer import Scorer
@@ -116,7 +115,7 @@ class FunctionLearner:
         if model is None:
             raise ModelError("expected a model of this learner, got another model", location=scorer.name)
         if isinstance(scorer, TorchModule):
-            write_module(scorer, path, file_ending(path, (".pt2", ".pt", ".pth")))
+            _write_module(scorer, path)
         elif type(model).__name__ == "Booster" and hasattr(model, "save_model"):
             file_ending(path, (".json", ".ubj") if hasattr(model, "save_raw") else (".txt",))
             model.save_model(str(path))
@@ -136,3 +135,26 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
         return "seed" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # some compiled functions have no signature
         return False
+
+
+def _write_module(scorer: TorchModule, path: Path) -> None:
+    """Write a module or program as ``.pt2``, or a module as ``.pt`` or ``.pth``."""
+    import torch
+
+    ending = file_ending(path, (".pt2", ".pt", ".pth"))
+    source = scorer.source
+    try:
+        if ending != ".pt2":
+            torch.save(source, path)
+            return
+        if not isinstance(source, torch.export.ExportedProgram):
+            kind, device = input_type(source)
+            example = torch.zeros((2, scorer.schema.width), dtype=kind, device=device)
+            source = torch.export.export(source, (example,), dynamic_shapes=({0: torch.export.Dim("people")},))
+        torch.export.save(source, path)
+    except Exception as error:
+        raise ModelError(
+            f"the network cannot be written as {ending}: {summarize_error(error)}",
+            location=scorer.name,
+            hint="use a file name that ends in .pt" if ending == ".pt2" else None,
+        ) from error

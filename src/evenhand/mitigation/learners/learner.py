@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,6 @@ class Learner(Protocol):
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write a model of this learner, and return the files, the model first."""
-        ...
-
-
-@runtime_checkable
-class ResumableLearner(Learner, Protocol):
-    """Learner that continues from the weights of a model."""
-
-    def resume_from(self, scorer: Scorer) -> Self:
-        """Return a learner that continues from a model of this learner."""
         ...
 
 

@@ -21,7 +21,8 @@ from evenhand.individual import search
 from evenhand.individual.flips import Variants, find_flips, merge_by_unprotected
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.findings import FoundProfiles, profiles_from_table
-from evenhand.mitigation.learners.learner import Learner, ResumableLearner
+from evenhand.mitigation.learners.dense import DenseLearner
+from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import TrainingSet, class_positions
 from evenhand.models.scorer import BATCH_ROWS, Scorer, predict_labels
@@ -235,7 +236,7 @@ class _Retraining:
 
     def _next_learner(self, model: Scorer) -> Learner:
         """Return the learner of the next round, which continues from the best model if possible."""
-        return self._learner.resume_from(model) if isinstance(self._learner, ResumableLearner) else self._learner
+        return self._learner.resume_from(model) if isinstance(self._learner, DenseLearner) else self._learner
 
     def _pick_instances(self, model: Scorer, flips: Sequence[Instances], n: int, number: int) -> list[Instances]:
         """Pick about n instances, equally many for each set of protected attributes and each subgroup.
