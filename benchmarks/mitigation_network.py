@@ -27,7 +27,7 @@ from evenhand.models import AdditiveNetwork
 from evenhand.population import uniform_population
 from evenhand.schema import People, Schema, encode
 
-METHODS = ("logit-pairing", "blind", "retrain", "certified")
+METHODS = ("logit-pairing", "blind", "retrain")
 PROTECTED = ("age", "race", "sex")
 DRAWN = 20_000
 """People drawn uniformly for a rate."""

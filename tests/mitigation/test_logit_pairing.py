@@ -15,7 +15,7 @@ from evenhand.errors import OptionError
 from evenhand.mitigation import FairClassifier
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.training.encoding import FeatureEncoding
-from evenhand.mitigation.training.losses.counterfactual import LogitPairing
+from evenhand.mitigation.training.losses.counterfactual import LogitPairing, draw_assignments, draw_people
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
 from evenhand.models.additive.network import network_fingerprint
@@ -145,3 +145,16 @@ def test_needs_somebody_to_compare() -> None:
     rows, labels = applicants(schema)
     with pytest.raises(OptionError, match="no attribute is protected"):
         FairClassifier("logit-pairing", schema=schema, protected=(), hidden=(4,), steps=2).fit(rows, labels)
+
+
+def test_drawn_people_and_assignments_are_distinct_and_in_the_domain() -> None:
+    schema, generator = loans(ages=2), torch.Generator().manual_seed(0)
+    people = draw_people(schema, torch.from_numpy(applicants(schema, 50)[0]), 300, generator)
+    assert schema.contains(people.numpy()).all()
+    drawn = draw_assignments(schema, schema.protected, 200, 4, generator)
+    assert drawn.shape == (200, 4, 2)
+    assert all(len({tuple(row) for row in person.tolist()}) == 4 for person in drawn)
+    assert {tuple(row) for row in drawn.flatten(0, 1).tolist()} == {
+        tuple(row) for row in schema.assignments(schema.protected).tolist()
+    }
+    assert draw_assignments(schema, ["sex"], 5, 4, generator).shape == (5, 2, 1)

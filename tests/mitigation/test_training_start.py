@@ -78,7 +78,7 @@ def test_trained_on_and_written_like_the_given_one(tmp_path: Path) -> None:
     schema = mixed_schema()
     given, people = some_network(schema), crowd(schema)
     labels = given.predict(people)
-    learner = FairClassifier("certified", strength=0.1, schema=schema, start=given, steps=30, learning_rate=0.003)
+    learner = FairClassifier("logit-pairing", strength=0.1, schema=schema, start=given, steps=30, learning_rate=0.003)
     made = learner.fit(people, labels).network_
     assert made.hidden == given.hidden
     assert (made.predict(people) == labels).mean() > 0.8
@@ -87,7 +87,7 @@ def test_trained_on_and_written_like_the_given_one(tmp_path: Path) -> None:
     written = write_network(made, tmp_path / "new.npz")
     assert written == (tmp_path / "new.npz",)
     assert np.allclose(models.load_model(written[0], schema).scores(people), made.scores(people))
-    again = FairClassifier("certified", strength=0.1, schema=schema, start=given, steps=30, learning_rate=0.003)
+    again = FairClassifier("logit-pairing", strength=0.1, schema=schema, start=given, steps=30, learning_rate=0.003)
     assert network_fingerprint(again.fit(people, labels).network_) == network_fingerprint(made)
 
 

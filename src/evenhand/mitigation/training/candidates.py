@@ -80,7 +80,6 @@ RECIPES = {
     "logit-pairing": TrainingRecipe(
         "a network trained for equal logits under every protected assignment", True, False, True
     ),
-    "certified": TrainingRecipe("a network trained on the bounds of the certifier", True, False, True, 2000),
 }
 
 

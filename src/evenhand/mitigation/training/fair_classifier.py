@@ -61,8 +61,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     (``set_fit_request(sensitive_features=True)``).
 
     Args:
-        method: ``erm``, ``diffdp`` (or ``gap``, the same here), ``hsic``, ``laftr``, ``prejudice-remover``,
-            ``logit-pairing`` or ``certified``.
+        method: ``erm``, ``diffdp`` (or ``gap``, the same here), ``hsic``, ``laftr``, ``prejudice-remover`` or
+            ``logit-pairing``.
         strength: Weight of the penalty. None for the default of the method.
         schema: Data schema. If None, it is inferred, and the greater label is favourable.
         protected: Names of the protected attributes, or positions of their columns. None for those of the schema. A

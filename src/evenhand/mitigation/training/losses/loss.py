@@ -104,7 +104,6 @@ LOSSES: dict[str, str] = {
     "laftr": "laftr:LAFTR",
     "prejudice-remover": "group_penalties:prejudice_remover",
     "logit-pairing": "counterfactual:LogitPairing",
-    "certified": "counterfactual:Certified",
 }
 """Loss of each method, as ``module:name`` of this package."""
 
