@@ -99,24 +99,13 @@ def test_a_function_of_ones_own_gets_the_columns_of_the_training_people(model, f
         assert len(added) < 20 or added["id"].nunique() > 10
 
 
-@pytest.mark.parametrize("method", [pytest.param("diffdp", marks=pytest.mark.slow), "blind", "exponentiated-gradient"])
-def test_other_methods_work_or_say_what_they_leave_out(model, method, tmp_path):
+@pytest.mark.parametrize("method", [pytest.param("diffdp", marks=pytest.mark.slow), "blind"])
+def test_other_methods_work_or_say_what_they_leave_out(model, method):
     if method == "diffdp":
         pytest.importorskip("torch", reason="needs the extra torch")
-    if method == "exponentiated-gradient":
-        pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
-    done = evenhand.mitigate(model, FRAME, schema=SCHEMA, methods=[method], **QUICK)
-    candidate = done.candidates[0]
+    candidate = evenhand.mitigate(model, FRAME, schema=SCHEMA, methods=[method], **QUICK).candidates[0]
     if method == "blind":
         assert "gender = f" in candidate.words or "gender = m" in candidate.words
-    if method == "exponentiated-gradient":
-        assert "a logistic regression" in candidate.words
-        candidate.save(tmp_path / "new.joblib")
-        people = encode(SCHEMA, ASIDE[ASIDE["gender"] != REFUSED])
-        asked = joblib.load(tmp_path / "new.joblib").predict(ASIDE[ASIDE["gender"] != REFUSED])
-        np.testing.assert_array_equal(
-            np.array(candidate.scorer.classes)[candidate.scorer.predict(people.individuals)], asked
-        )
 
 
 def test_tables_that_do_not_fit_are_refused(model):

@@ -132,9 +132,8 @@ def test_a_second_interrupt_leaves_performance_and_what_was_asked_about(hiring, 
     assert "subgroups" not in {line.part for line in found.lines}
 
 
-@pytest.mark.parametrize(("name", "module"), [("diffdp", "torch"), ("exponentiated-gradient", "fairlearn")])
-def test_a_library_that_is_not_there_is_missed_before_any_work(hiring, monkeypatch, name, module):
-    there = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda one: None if one == module else there(one))
-    with pytest.raises(MissingExtraError, match=module):
-        registry.load_methods(["blind", name])
+def test_a_library_that_is_not_there_is_missed_before_any_work(monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find_spec(name))
+    with pytest.raises(MissingExtraError, match="torch"):
+        registry.load_methods(["blind", "diffdp"])

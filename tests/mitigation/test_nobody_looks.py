@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from evenhand import mitigation, models, subgroups
 from evenhand.individual import search
 from evenhand.mitigation.candidate import Candidate
-from evenhand.mitigation.methods.registry import FAIRLEARN, METHODS, TRAINED
+from evenhand.mitigation.methods.registry import METHODS, TRAINED
 from evenhand.mitigation.split import Split, split_people
 from evenhand.models import Subject
 from evenhand.schema import Schema, encode
@@ -113,9 +113,6 @@ def test_other_people_in_the_test_part_change_no_model(name, started, monkeypatc
             return fitted(self.set_params(hidden=(8,), steps=10), *given, **more)
 
         monkeypatch.setattr(fair.FairClassifier, "fit", short)
-    if name in FAIRLEARN:
-        pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
-        monkeypatch.setattr("evenhand.mitigation.methods.fairlearn.ROUNDS", 5)
     same(*(candidates(started, people, monkeypatch, methods=(name,)) for people in ("as they are", "others")))
 
 

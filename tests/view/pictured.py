@@ -116,7 +116,7 @@ def mitigation() -> MitigationResult:
         )
         for value in (0, 50, 100, 250, 500, 1000, 2500)
     )
-    methods = ("retrain", "exponentiated-gradient", "blind")
+    methods = ("retrain", "logit-pairing", "blind")
     return MitigationResult(
         model="income.pkl",
         data="people.csv",

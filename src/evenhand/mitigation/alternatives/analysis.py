@@ -12,25 +12,23 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
-from evenhand.errors import OptionError
+from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.alternatives.choice import RULE, CandidateRanking, find_baseline, rank_candidates
 from evenhand.mitigation.alternatives.config import AlternativesConfig
 from evenhand.mitigation.alternatives.gaps import RateGap
+from evenhand.mitigation.alternatives.groups import ProtectedGroups
 from evenhand.mitigation.alternatives.intervals import PairedChanges, compare_frontier
 from evenhand.mitigation.alternatives.proposals import CandidateRecipe, SearchSpace, describe_space
 from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativeNumbers, AlternativesResult
-from evenhand.mitigation.alternatives.rules import AcceptanceRule, GroupCutoffs, RuleInputs
+from evenhand.mitigation.alternatives.rules import RuleInputs, Tilt
 from evenhand.mitigation.alternatives.sources import (
     FOLDS,
     STRENGTHS,
     CrossFitting,
     MembershipModel,
     ScoreSource,
-    assign_folds,
     query_source,
 )
-from evenhand.mitigation.methods.constrained_groups import ConstrainedGroups, require_two_labels
-from evenhand.mitigation.methods.lots import draw_lots
 from evenhand.mitigation.methods.saving import PICKLED, SaveScorer
 from evenhand.mitigation.result import ChangeVerdict
 from evenhand.mitigation.split import put_in_one_table
@@ -120,7 +118,7 @@ class GroupedPeople:
     labels: tuple[str, ...]
 
     @classmethod
-    def of(cls, people: People, groups: ConstrainedGroups) -> GroupedPeople:
+    def of(cls, people: People, groups: ProtectedGroups) -> GroupedPeople:
         """Find the groups of people."""
         return cls(people, groups(people.individuals), groups.labels)
 
@@ -147,15 +145,20 @@ class _Search:
             )
         progress("loading the model", 0.0)
         model = subject.scorer
-        require_two_labels(model)
+        if len(model.classes) != 2:
+            raise DataError(
+                f"expected a model with two labels, got a model that decides between {len(model.classes)}",
+                location=model.name,
+                hint="leave out `against=`, and choose a method for several labels, such as retrain",
+            )
         self.study = Study.prepare(subject, model, test, seed=config.seed, fit=config.fit, shares=SHARES)
         self.config, self.progress, self.started = config, progress, started
         split = self.study.split
         rows = np.isin(people.rows, np.concatenate([split.train.rows, split.validation.rows]))
         validation = people.at(np.flatnonzero(rows))
-        self.groups = ConstrainedGroups.of(validation, ())
+        self.groups = ProtectedGroups.of(validation)
         self.validation, self.test = (GroupedPeople.of(part, self.groups) for part in (validation, split.test))
-        self.tells_group = not set(config.decide_without) & set(schema.protected)
+        self.allows_group = not set(config.decide_without) & set(schema.protected)
         self.fitting = CrossFitting(
             people=validation,
             group=self.validation.group,
@@ -164,7 +167,6 @@ class _Search:
             learner=self.study.learner,
             hidden=config.decide_without,
             seed=config.seed,
-            draw=draw_lots(schema, validation.individuals, seed=config.seed),
         )
         self.notes = list(self.study.notes)
         if schema.passthrough:
@@ -212,17 +214,15 @@ class _Search:
             validation.group,
             validation.people.favourable,
             len(validation.labels),
-            assign_folds(validation.group, validation.people.favourable, seed=self.config.seed),
             membership,
-            self.tells_group,
+            self.allows_group,
             self.config.seed,
         )
         recipes = list(space.propose(sources))
         individuals = self.test.people.individuals
-        draw = draw_lots(self.test.people.schema, individuals, seed=self.config.seed)
         test_membership = None if self.membership is None else self.membership(individuals)
         for source in sources:
-            test = query_source(source.scorer, individuals, draw)
+            test = query_source(source.scorer, individuals)
             self.inputs[source] = (
                 source.inputs._replace(group=validation.group, membership=membership),
                 test._replace(group=self.test.group, membership=test_membership),
@@ -257,8 +257,8 @@ class _Search:
         """Choose a candidate on the validation set, and compare it and the frontier on the test set."""
         inputs = [self.inputs[recipe.source] for recipe in recipes]
         accepted = (
-            np.stack([recipe.accepts_validation(part) for recipe, (part, _) in zip(recipes, inputs, strict=True)]),
-            np.stack([recipe.rule.accepts(part) for recipe, (_, part) in zip(recipes, inputs, strict=True)]),
+            np.stack([recipe.accepts(part) for recipe, (part, _) in zip(recipes, inputs, strict=True)]),
+            np.stack([recipe.accepts(part) for recipe, (_, part) in zip(recipes, inputs, strict=True)]),
         )
         self.progress("choosing", 0.85)
         favourable = [part.people.favourable for part in (self.validation, self.test)]
@@ -273,7 +273,7 @@ class _Search:
             baselines=self._baselines(recipes, accepted[0]),
             allowed=self.config.accuracy_loss,
             new_people=len(self.test.people),
-            parameters=[recipe.rule.parameters for recipe in recipes],
+            parameters=[recipe.parameters for recipe in recipes],
         )
         changes = compare_frontier(
             accepted[1],
@@ -288,7 +288,7 @@ class _Search:
         candidates = []
         for number, recipe in enumerate(recipes):
             measured = [
-                measure_candidate(people, decisions[number], recipe.rule.scores(part), gap)
+                measure_candidate(people, decisions[number], recipe.scores(part), gap)
                 for people, decisions, part, gap in zip(
                     (self.validation, self.test), accepted, inputs[number], gaps, strict=True
                 )
@@ -319,7 +319,7 @@ class _Search:
         ranking: CandidateRanking,
         changes: PairedChanges,
     ) -> AlternativeCandidate:
-        rule, gap_change = recipe.rule, changes.gap.get(number)
+        gap_change = changes.gap.get(number)
         verdict: ChangeVerdict = "not comparable" if gap_change is None else "within noise"
         if gap_change is not None and (gap_change.high < 0 or gap_change.low > 0):
             verdict = "better" if gap_change.high < 0 else "worse"
@@ -328,8 +328,7 @@ class _Search:
             method=recipe.method,
             recipe=recipe.recipe,
             settings=recipe.settings,
-            asks=self.validation.people.schema.protected if rule.asks_group else (),
-            by_lot=isinstance(rule, GroupCutoffs) and rule.is_random,
+            asks=self.validation.people.schema.protected if recipe.uses_group else (),
             validation=measured[0],
             test=measured[1],
             loss=float(ranking.losses[number]),
@@ -361,7 +360,7 @@ class _Search:
             groups=self.groups.labels,
             decide_without=config.decide_without,
             families=config.methods,
-            space=describe_space(config.methods, tells_group=self.tells_group, fits=self.study.learner is not None),
+            space=describe_space(config.methods, allows_group=self.allows_group, fits=self.study.learner is not None),
             fits=self.fits,
             validation=len(self.validation.people),
             test=len(self.test.people),
@@ -384,23 +383,15 @@ class _Search:
 
     def model(self, recipe: CandidateRecipe) -> Scorer:
         """Create the model of a candidate."""
-        if recipe.keeps_format:
+        if recipe.rule is None:
             return recipe.source.scorer
-        rule = recipe.rule
-        return AlternativeModel(
-            recipe.source.scorer,
-            rule,
-            self.groups if rule.asks_group else None,
-            self.membership if rule.asks_membership else None,
-            self.config.seed,
-            recipe.recipe,
-        )
+        groups, membership = (self.groups, None) if recipe.uses_group else (None, self.membership)
+        return AlternativeModel(recipe.source.scorer, recipe.rule, groups, membership, recipe.recipe)
 
     def saver(self, recipe: CandidateRecipe) -> Callable[[Path], tuple[Path, ...]]:
         """Return the function that writes a candidate."""
-        save = recipe.source.save
-        if recipe.keeps_format and save is not None:
-            return save
+        if recipe.rule is None and recipe.source.save is not None:  # a model of the original kind
+            return recipe.source.save
         return SaveScorer(self.model(recipe), self.config.decide_without)
 
 
@@ -432,15 +423,13 @@ class AlternativeModel(WrappedScorer):
         rule: Rule.
         groups: Function that finds groups. None if the rule does not use them.
         membership: Model of group membership. None if the rule does not use it.
-        seed: Seed of the draws.
         label: Name in reports.
     """
 
     model: Scorer
-    rule: AcceptanceRule
-    groups: ConstrainedGroups | None
+    rule: Tilt
+    groups: ProtectedGroups | None
     membership: MembershipModel | None
-    seed: int
     label: str
 
     label_only = False
@@ -452,8 +441,7 @@ class AlternativeModel(WrappedScorer):
 
     def rule_inputs(self, individuals: Floats) -> RuleInputs:
         """Compute the inputs of the rule for individuals (n, attributes)."""
-        draw = draw_lots(self.schema, individuals, seed=self.seed)
-        return query_source(self.model, individuals, draw)._replace(
+        return query_source(self.model, individuals)._replace(
             group=None if self.groups is None else self.groups(individuals),
             membership=None if self.membership is None else self.membership(individuals),
         )

@@ -10,10 +10,10 @@ from evenhand.core.config import Config, setting
 GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
 """Gap between groups to reduce."""
 
-Family: TypeAlias = Literal["reweigh", "tilt", "thresholds", "lot"]
+Family: TypeAlias = Literal["reweigh", "tilt", "thresholds"]
 """Family of candidates."""
 
-FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds", "lot")
+FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds")
 
 
 class AlternativesConfig(Config):

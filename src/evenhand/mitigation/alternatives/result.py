@@ -49,7 +49,6 @@ class AlternativeCandidate(ResultPart):
         recipe: Description.
         settings: Parameters by name.
         asks: Attributes that it uses in addition to the inputs of the model.
-        by_lot: Whether some decisions depend on a fixed draw.
         validation: Cross-fitted numbers for the validation set.
         test: Numbers for the test set.
         loss, margin: Loss of accuracy in the validation set and its safety margin.
@@ -65,7 +64,6 @@ class AlternativeCandidate(ResultPart):
     recipe: str
     settings: dict[str, float]
     asks: tuple[str, ...] = ()
-    by_lot: bool = False
     validation: AlternativeNumbers
     test: AlternativeNumbers
     loss: float

@@ -1,9 +1,9 @@
-"""Decision rules: the model's own decision, a tilt, and thresholds by group."""
+"""Decision rule of an alternative: a price for each group is subtracted from the score."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,67 +18,12 @@ class RuleInputs(NamedTuple):
         accepted: Decision of the model, shape (n,).
         group: Group, shape (n,). None for rules that do not use it.
         membership: Estimated probability of each group, shape (n, groups). None for rules that do not use it.
-        lot: Fixed draw in [0, 1), shape (n,).
     """
 
     score: Floats
     accepted: Booleans
-    group: Integers | None
-    membership: Floats | None
-    draw: Floats
-
-    def at(self, rows: Integers) -> RuleInputs:
-        """Select some of the people."""
-        group = None if self.group is None else self.group[rows]
-        membership = None if self.membership is None else self.membership[rows]
-        return RuleInputs(self.score[rows], self.accepted[rows], group, membership, self.draw[rows])
-
-    def require_group(self) -> Integers:
-        """Return the groups of a rule that uses them."""
-        assert self.group is not None, "a rule that uses the group gets it"
-        return self.group
-
-
-class AcceptanceRule(Protocol):
-    """Decision rule.
-
-    Attributes:
-        asks_group: Whether it uses the group.
-        asks_membership: Whether it uses the estimated probability of each group.
-        parameters: Number of fitted parameters.
-    """
-
-    @property
-    def asks_group(self) -> bool: ...
-    @property
-    def asks_membership(self) -> bool: ...
-    @property
-    def parameters(self) -> int: ...
-
-    def scores(self, inputs: RuleInputs) -> Floats:
-        """Compute scores in [0, 1] that rank people, shape (n,)."""
-        ...
-
-    def accepts(self, inputs: RuleInputs) -> Booleans:
-        """Decide who gets the favourable label, shape (n,)."""
-        ...
-
-
-@dataclass(frozen=True)
-class OwnDecision:
-    """Decision of the model itself."""
-
-    asks_group: bool = False
-    asks_membership: bool = False
-    parameters: int = 0
-
-    def scores(self, inputs: RuleInputs) -> Floats:
-        """Return the scores of the model."""
-        return inputs.score
-
-    def accepts(self, inputs: RuleInputs) -> Booleans:
-        """Return the decisions of the model."""
-        return inputs.accepted
+    group: Integers | None = None
+    membership: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +39,13 @@ class Tilt:
         conditions: Conditions as in ``gaps.CONDITIONS``.
         prices: Prices, shape (conditions, groups). Each row adds up to 0.
         shares: s, shape (conditions, groups).
-        asks_group: Whether it uses the group instead of estimated probabilities.
+        uses_group: Whether it uses the group instead of estimated probabilities.
     """
 
     conditions: tuple[bool | None, ...]
     prices: Floats
     shares: Floats
-    asks_group: bool
-
-    @property
-    def asks_membership(self) -> bool:
-        """Whether it uses the estimated probability of each group."""
-        return not self.asks_group
+    uses_group: bool
 
     @property
     def parameters(self) -> int:
@@ -114,7 +54,7 @@ class Tilt:
 
     def scores(self, inputs: RuleInputs) -> Floats:
         """Compute 1/2 plus the gain minus the price, clipped to [0, 1]."""
-        features = tilt_features(inputs, self.conditions, self.shares, told=self.asks_group)
+        features = tilt_features(inputs, self.conditions, self.shares, uses_group=self.uses_group)
         return np.clip(inputs.score - features @ self.prices.ravel(), 0.0, 1.0)
 
     def accepts(self, inputs: RuleInputs) -> Booleans:
@@ -122,10 +62,13 @@ class Tilt:
         return np.asarray(self.scores(inputs) > 0.5)
 
 
-def tilt_features(inputs: RuleInputs, conditions: tuple[bool | None, ...], shares: Floats, *, told: bool) -> Floats:
+def tilt_features(
+    inputs: RuleInputs, conditions: tuple[bool | None, ...], shares: Floats, *, uses_group: bool
+) -> Floats:
     """Compute ``w_c(p) q_g / s_cg`` for each person, shape (n, conditions * groups). See ``Tilt``."""
-    if told:
-        membership = (inputs.require_group()[:, None] == np.arange(shares.shape[1])).astype(np.float64)
+    if uses_group:
+        assert inputs.group is not None, "a rule that uses the group gets it"
+        membership = (inputs.group[:, None] == np.arange(shares.shape[1])).astype(np.float64)
     else:
         assert inputs.membership is not None, "a rule that uses membership gets it"
         membership = inputs.membership
@@ -137,48 +80,3 @@ def tilt_features(inputs: RuleInputs, conditions: tuple[bool | None, ...], share
         ],
         axis=1,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class GroupCutoffs:
-    """Thresholds of the score for each group, which decide with a probability.
-
-    Attributes:
-        cuts: For each group, probabilities that add up to 1 and their thresholds. Higher scores are accepted.
-        weight: Probability with which the thresholds decide. Otherwise, the model decides.
-    """
-
-    cuts: tuple[tuple[tuple[float, float], ...], ...]
-    weight: float = 1.0
-    asks_group: bool = True
-    asks_membership: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Number of fitted parameters."""
-        return sum(2 * len(cut) - 1 for cut in self.cuts) + (self.weight < 1)
-
-    @property
-    def is_random(self) -> bool:
-        """Whether some decisions depend on the draw."""
-        return self.weight < 1 or any(len(cut) > 1 for cut in self.cuts)
-
-    def _probability(self, inputs: RuleInputs) -> Floats:
-        group = inputs.require_group()
-        probability = np.asarray((1 - self.weight) * inputs.accepted, dtype=np.float64)
-        for number, cuts in enumerate(self.cuts):
-            members = group == number
-            for share, threshold in cuts:
-                probability[members] += self.weight * share * (inputs.score[members] > threshold)
-        return probability
-
-    def scores(self, inputs: RuleInputs) -> Floats:
-        """Compute the probability of acceptance if decisions are random, else the score relative to its threshold."""
-        if self.is_random:
-            return np.asarray(np.clip(self._probability(inputs), 0.0, 1.0))
-        shifts = np.array([0.5 - cuts[0][1] for cuts in self.cuts])
-        return np.asarray(np.clip(inputs.score + shifts[inputs.require_group()], 0.0, 1.0))
-
-    def accepts(self, inputs: RuleInputs) -> Booleans:
-        """Accept if the probability exceeds the draw."""
-        return np.asarray(self._probability(inputs) > inputs.draw)

@@ -10,7 +10,6 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.mitigation.alternatives.rules import RuleInputs
-from evenhand.mitigation.learners.boosting import BoosterLearner
 from evenhand.mitigation.learners.estimator import EstimatorLearner
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.learners.logistic import fit_logistic
@@ -112,7 +111,6 @@ class CrossFitting:
         learner: Learner of its kind, or None.
         hidden: Attributes that the models must not use.
         seed: Random seed.
-        lot: Fixed random draw of each person.
     """
 
     people: People
@@ -122,16 +120,15 @@ class CrossFitting:
     learner: Learner | None
     hidden: tuple[str, ...]
     seed: int
-    draw: Floats
 
     def given_sources(self) -> list[ScoreSource]:
         """Return the original model, and if it uses hidden attributes, a version in which these are fixed."""
         individuals, scorer = self.people.individuals, self.given
-        sources = [ScoreSource("given", None, scorer, query_source(scorer, individuals, self.draw))]
+        sources = [ScoreSource("given", None, scorer, query_source(scorer, individuals))]
         hidden = self._used(self.hidden)
         if hidden:
             fixed = BlindModel(scorer, hidden, most_frequent_row(individuals[:, list(hidden)]))
-            sources.append(ScoreSource("untold", None, fixed, query_source(fixed, individuals, self.draw)))
+            sources.append(ScoreSource("untold", None, fixed, query_source(fixed, individuals)))
         return sources
 
     def fitted_source(self, strength: float) -> ScoreSource:
@@ -153,7 +150,7 @@ class CrossFitting:
     def membership(self, progress: Progress) -> tuple[MembershipModel, Floats]:
         """Fit a model of group membership, and return it with its cross-fitted probabilities (n, groups).
 
-        It uses the learner of an estimator or booster, and otherwise a logistic regression, without the attributes that
+        It uses the learner of an estimator, and otherwise a logistic regression, without the attributes that
         define the groups.
         """
         schema = self.people.schema
@@ -161,7 +158,7 @@ class CrossFitting:
         yes = values.index(schema.target.favourable)
         no = next(i for i in range(len(values)) if i != yes)
         scorers, scores = [], []
-        learner = self.learner if isinstance(self.learner, EstimatorLearner | BoosterLearner) else None
+        learner = self.learner if isinstance(self.learner, EstimatorLearner) else None
         modelled = range(1, 2) if self.groups == 2 else range(self.groups)
         for number, group in enumerate(modelled):
             progress("fitting group membership", number / len(modelled))
@@ -196,17 +193,17 @@ class CrossFitting:
         for number in range(FOLDS):
             rows = np.flatnonzero(fold == number)
             model = fit(np.flatnonzero(fold != number), fixed)
-            inputs = query_source(model, fixed.individuals[rows], self.draw[rows])
+            inputs = query_source(model, fixed.individuals[rows])
             score[rows], accepted[rows] = inputs.score, inputs.accepted
         refitted = fit(np.arange(len(people)), fixed)
         scorer: Scorer = BlindModel(refitted, hidden, entries) if hidden else refitted
-        return scorer, RuleInputs(score, accepted, None, None, self.draw), refitted
+        return scorer, RuleInputs(score, accepted), refitted
 
 
-def query_source(scorer: Scorer, individuals: Floats, draw: Floats) -> RuleInputs:
-    """Compute the scores and decisions of a model for individuals (n, attributes) with draws (n,)."""
+def query_source(scorer: Scorer, individuals: Floats) -> RuleInputs:
+    """Compute the scores and decisions of a model for individuals (n, attributes)."""
     accepted = predict_labels(scorer, individuals) == scorer.favourable
-    return RuleInputs(favourable_score(scorer, individuals), np.asarray(accepted), None, None, draw)
+    return RuleInputs(favourable_score(scorer, individuals), np.asarray(accepted))
 
 
 def _as_shares(probabilities: Floats) -> Floats:

@@ -93,8 +93,7 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
 
 
 def _describe_inputs(candidate: AlternativeCandidate) -> str:
-    inputs = f"It uses {join_names(candidate.asks)}." if candidate.asks else "It does not use the group."
-    return f"{inputs} Some people are decided by a fixed lot." if candidate.by_lot else inputs
+    return f"It uses {join_names(candidate.asks)}." if candidate.asks else "It does not use the group."
 
 
 def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:

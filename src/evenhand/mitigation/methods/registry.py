@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,28 +19,18 @@ Method: TypeAlias = Callable[[MitigationTask], Candidate]
 FROM_FINDINGS = ("retrain",)
 """Methods that learn from findings. All others need only the protected attributes."""
 
-TRAINED = ("erm", "diffdp", "gap", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified")
+TRAINED = ("erm", "diffdp", "gap", "hsic", "laftr", "prejudice-remover", "logit-pairing")
 """Methods that train a new network."""
-
-FAIRLEARN = ("exponentiated-gradient",)
 
 METHODS: dict[str, str] = {
     "retrain": "evenhand.mitigation.methods.retrain:retrain",
     **dict.fromkeys(TRAINED, "evenhand.mitigation.training.candidates:make_method"),
     "blind": "evenhand.mitigation.training.blind:blind",
-    "exponentiated-gradient": "evenhand.mitigation.methods.fairlearn:exponentiated_gradient",
 }
 """Function of each method, as ``module:function``. Networks share a function that makes the method for a name."""
 
-BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover", *FAIRLEARN)
+BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover")
 """Methods that reduce gaps between groups, and not counterfactual flips."""
-
-_NETWORK = (".npz",)
-
-ENDINGS: Mapping[str, tuple[str, ...]] = dict.fromkeys(TRAINED, _NETWORK) | dict.fromkeys(
-    FAIRLEARN, (".joblib", ".pkl")
-)
-"""File extensions of a method's models. All others have those of the learner."""
 
 
 def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) -> None:
@@ -49,8 +39,8 @@ def check_ending(name: str, path: Path, model: Scorer, learner: Learner | None) 
     Raises:
         OptionError: The extension is not supported.
     """
-    blind_network = name == "blind" and isinstance(model, AdditiveNetwork)
-    endings = _NETWORK if blind_network else ENDINGS.get(name) or (learner.endings if learner is not None else ())
+    is_network = name in TRAINED or (name == "blind" and isinstance(model, AdditiveNetwork))
+    endings = (".npz",) if is_network else () if learner is None else learner.endings
     if endings and path.suffix.lower() not in endings:
         raise OptionError(
             f"a model of {name} cannot be written to a file that ends in {path.suffix!r}",
@@ -74,12 +64,8 @@ def load_methods(names: Iterable[str]) -> dict[str, Method]:
 
 
 def _load_method(name: str) -> Method:
-    for methods, library, purpose in (
-        (TRAINED, "torch", "to train networks"),
-        (FAIRLEARN, "fairlearn", "for its methods"),
-    ):
-        if name in methods and importlib.util.find_spec(library) is None:
-            raise MissingExtraError(library, extra=library, purpose=f"{purpose} ({name})")
+    if name in TRAINED and importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("torch", extra="torch", purpose=f"to train networks ({name})")
     module, _, function = METHODS[name].partition(":")
     method = getattr(importlib.import_module(module), function)
     loaded: Method = method(name) if name in TRAINED else method
