@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from evenhand.core.typing import Floats, Integers
 from evenhand.groups.membership import group_by_attribute
 from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm, TableTerm
+from evenhand.schema.arrays import check_rows, read_columns
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 
@@ -157,6 +158,21 @@ def joint_groups(schema: Schema, individuals: Floats, protected: Sequence[str]) 
     _, groups = np.unique(codes, axis=0, return_inverse=True)
     sizes = max(MIN_GROUP_SIZE, MIN_GROUP_SHARE * len(individuals)), MIN_GROUP_SIZE, 1
     return _comparable_groups(groups.reshape(-1), sizes)
+
+
+def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
+    """Number the joint groups of sensitive features, shape (n,).
+
+    Raises:
+        DataError: The features have a different number of rows.
+    """
+    codes = []
+    columns = read_columns("sensitive_features", sensitive_features)
+    check_rows({"X": range(n)} | {f"sensitive_features[{name!r}]": column for name, column in columns.items()})
+    for column in columns.values():
+        values = np.asarray(column)
+        codes.append(np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1])
+    return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def number_groups(group: NDArray[Any]) -> Integers:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_consistent_length
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.mitigation.training.encoding import FeatureEncoding, joint_groups, number_groups
+from evenhand.mitigation.training.encoding import FeatureEncoding, join_features, joint_groups, number_groups
 from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
 from evenhand.mitigation.training.losses.loss import load_loss
 from evenhand.mitigation.training.network import start_from_network
-from evenhand.mitigation.training.tables import (
-    accept_fractions,
-    as_table,
-    fit_into,
-    guess_schema,
-    join_features,
-    name_protected,
-)
 from evenhand.models.additive.network import AdditiveNetwork, binary_labels
 from evenhand.schema.arrays import check_index
 from evenhand.schema.attribute import Value
@@ -43,6 +33,8 @@ BATCH = 1024
 SMALL_BATCH = 128
 """Batch size for training sets smaller than ``BATCH``."""
 
+INFERRED = "schema=evenhand.schema.infer_schema(frame, target='NAME', protected=['NAME'])"
+
 
 class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Dense ReLU network that minimises ``cross entropy + strength * penalty`` for two labels.
@@ -55,18 +47,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     searches. ``predict_proba`` evaluates it, so proofs about ``network_`` hold for the classifier. Equal data,
     parameters and seeds give equal weights, bit for bit on one machine.
 
-    Without a ``schema`` it works like other scikit-learn classifiers: it infers columns and their ranges from the
-    training data, and clips later numbers to these ranges. Methods that compare groups get them from ``protected`` or
-    from ``sensitive_features``, which searches and pipelines pass on as metadata
-    (``set_fit_request(sensitive_features=True)``).
+    Methods that compare groups get them from ``protected`` or from ``sensitive_features``, which searches pass on as
+    metadata (``set_fit_request(sensitive_features=True)``).
 
     Args:
         method: ``erm``, ``diffdp`` (or ``gap``, the same here), ``hsic``, ``laftr``, ``prejudice-remover`` or
             ``logit-pairing``.
         strength: Weight of the penalty. None for the default of the method.
-        schema: Data schema. If None, it is inferred, and the greater label is favourable.
-        protected: Names of the protected attributes, or positions of their columns. None for those of the schema. A
-            protected column of an array is divided at its median, unless it has at most ten distinct integers.
+        schema: Data schema, required by ``fit``. ``evenhand.schema.infer_schema`` infers one from a data frame.
+        protected: Names of the protected attributes. None for those of the schema.
         hidden: Number of units of each hidden layer.
         steps: Number of batches.
         batch_size: Rows per batch. None for 1,024, or 128 for smaller training sets.
@@ -77,8 +66,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Attributes:
         classes_: Both labels in ascending order.
-        n_features_in_: Number of columns in ``fit``, or of attributes of the schema.
-        feature_names_in_: Names of the columns, if a data frame was passed without a schema.
+        n_features_in_: Number of attributes of the schema.
+        feature_names_in_: Names of the attributes, if ``fit`` got a data frame.
         schema_: Schema of individuals, with both labels.
         network_: Trained network over individuals.
         history_: Error and penalty of each step.
@@ -95,7 +84,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         *,
         strength: float | None = None,
         schema: Schema | None = None,
-        protected: Sequence[str | int] | None = None,
+        protected: Sequence[str] | None = None,
         hidden: Sequence[int] = HIDDEN,
         steps: int = STEPS,
         batch_size: int | None = None,
@@ -133,8 +122,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Train the network.
 
         Args:
-            X: Data frame with the values of the data, or array: individuals (n, attributes) of the schema, or numbers
-                if there is no schema.
+            X: Data frame with the values of the data, or individuals of the schema, shape (n, attributes).
             y: Labels with the values of the data, shape (n,).
             sensitive_features: Groups for penalties that compare groups: one column of shape (n,), or several, whose
                 joint groups are compared. None for the joint groups of the protected attributes.
@@ -146,19 +134,13 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             OptionError: A parameter is invalid, or the method compares groups and there are none.
             ModelError: The weights became infinite.
             MissingExtraError: PyTorch is not installed.
-            ValueError: Without a schema: X and y are not valid for a binary classifier.
         """
         self._check_parameters()
         check_index(X=X, y=y, sensitive_features=sensitive_features)
         loss = load_loss(self.method)
-        if self.schema is None:
-            X, labels = self._validate_both(X, y)
-            schema = guess_schema(X, labels, self.protected)
-        else:
-            labels = _check_labels(np.asarray(y))
-            schema = self.schema if isinstance(self.schema, Schema) else Schema.parse(self.schema)
-            self.n_features_in_ = len(schema.attributes)
-        individuals, rows = self._individuals(schema, X)
+        labels = _check_labels(np.asarray(y))
+        schema = self.schema if isinstance(self.schema, Schema) else Schema.parse(self.schema)
+        individuals, rows = _read_individuals(schema, X)
         if len(labels) != len(individuals) + (0 if rows is None else len(X) - len(rows)):
             raise DataError(f"expected one label per row, got {len(labels)} labels for {len(X)} rows")
         schema, favourable = _list_labels(schema, labels)
@@ -166,7 +148,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if rows is not None:
             favourable = favourable[rows]
             groups = None if groups is None else groups[rows]
-        protected = schema.protected if self.protected is None else name_protected(self.protected, schema.names)
+        protected = schema.protected if self.protected is None else tuple(self.protected)
         schema.positions(protected)
         strength = loss.default if self.strength is None else self.strength
         plan = TrainingPlan(
@@ -190,6 +172,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             plan, encoding, hidden=self.hidden, loss=loss, protected=protected, start=start, each=each
         )
         self.schema_ = schema
+        self.n_features_in_ = len(schema.attributes)
+        if rows is not None:
+            self.feature_names_in_ = np.array(schema.names, dtype=object)
         self.classes_ = np.unique(labels)
         name = self.method if strength == 0 else f"{self.method} (strength {strength:g})"
         self.network_: AdditiveNetwork = encoding.additive(trained.layers, binary_labels(schema), 1, name)
@@ -224,96 +209,29 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Check all parameters.
 
         Raises:
-            OptionError: A parameter has the wrong type or is out of range.
+            OptionError: A parameter is missing, has the wrong type or is out of range.
         """
-
-        def refuse(name: str, expected: str, hint: str) -> NoReturn:
-            raise OptionError(f"expected {expected}, got {getattr(self, name)!r}", location=f"`{name}=`", hint=hint)
-
-        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
-            refuse("hidden", "the number of units of each hidden layer", "hidden=(64, 16)")
-        if not all(_is_integer(units, 1) for units in self.hidden):
-            refuse("hidden", "integers of at least 1", "hidden=(64, 16)")
-        for name, minimum, maximum, default in (
-            ("steps", 1, None, STEPS),
-            ("batch_size", 1, None, BATCH),
-            ("seed", 0, 2**63, 0),
+        names = isinstance(self.protected, Sequence | np.ndarray) and not isinstance(self.protected, str)
+        layers = isinstance(self.hidden, Sequence | np.ndarray) and all(_is_integer(units, 1) for units in self.hidden)
+        strength, batch = self.strength, self.batch_size
+        for name, valid, expected, hint in (
+            ("schema", isinstance(self.schema, Schema | Mapping), "a schema", f"infer it: {INFERRED}"),
+            ("hidden", layers, "integers of at least 1, one per hidden layer", "set hidden=(64, 16)"),
+            ("steps", _is_integer(self.steps, 1), "an integer of at least 1", f"set steps={STEPS}"),
+            ("batch_size", batch is None or _is_integer(batch, 1), "an integer of at least 1", "omit it"),
+            ("seed", _is_integer(self.seed, 0, 2**63), "an integer of at least 0, below 2^63", "set seed=0"),
+            ("strength", strength is None or _is_number(strength, 0), "a number of at least 0", "omit it"),
+            ("learning_rate", _is_number(self.learning_rate, 1e-300), "a number above 0", "set learning_rate=0.01"),
+            ("protected", self.protected is None or names, "a list of names", "set protected=['sex']"),
+            ("start", isinstance(self.start, AdditiveNetwork | None), "a network over the schema", "omit it"),
         ):
-            value = getattr(self, name)
-            if not (value is None and name == "batch_size") and not _is_integer(value, minimum, maximum):
-                limit = ", below 2^63" if maximum else ""
-                refuse(name, f"an integer of at least {minimum}{limit}", f"{name}={default}")
-        if self.strength is not None and not (_is_number(self.strength) and self.strength >= 0):
-            refuse("strength", "a number of at least 0", "strength=1.0, or None for the default of the method")
-        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
-            refuse("learning_rate", "a number above 0", f"learning_rate={LEARNING_RATE}")
-        if self.protected is not None and not isinstance(self.protected, str | Sequence | np.ndarray):
-            refuse("protected", "a list of names or positions", "protected=['sex'], or [0]")
-        if self.start is not None and not isinstance(self.start, AdditiveNetwork):
-            refuse("start", "a network over the schema", "start=fitted.network_, or omit it")
+            if not valid:
+                raise OptionError(f"expected {expected}, got {getattr(self, name)!r}", location=f"`{name}=`", hint=hint)
         if self.start is not None and not self.sees_protected:
             raise OptionError("`start` cannot be combined with sees_protected=False", hint="omit one of them")
 
-    def _validate_both(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-        """Validate the training data without a schema."""
-        if hasattr(X, "columns"):
-            validate_data(self, X, skip_check_array=True)
-            labels = _check_labels(column_or_1d(y, warn=True))
-            check_consistent_length(X, labels)
-            assert_all_finite(labels, input_name="y")
-            self._columns: list[str] | None = list(as_table(X).columns)
-        else:
-            X, labels = validate_data(self, X, y)
-            self._columns = None
-        check_classification_targets(labels)
-        if len(np.unique(labels)) > 2:
-            raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
-        if len(np.unique(labels)) < 2:
-            raise ValueError("Classifier can't train when only one class is present.")
-        return X, labels
-
-    def _validate(self, X: Any) -> Any:
-        """Validate data for a prediction, and return a table with the columns of the training data."""
-        if self._columns is None:
-            return validate_data(self, X, reset=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        if hasattr(X, "columns"):
-            return X
-        import pandas as pd
-
-        return pd.DataFrame(np.asarray(X), columns=self._columns).infer_objects()
-
-    def _individuals(self, schema: Schema, data: Any) -> tuple[Floats, Integers | None]:
-        """Encode data as individuals, and return their row numbers if the data are a data frame."""
-        rows = None
-        if isinstance(data, np.ndarray) and self.schema is not None:
-            width = len(schema.attributes)
-            individuals = np.asarray(data, dtype=np.float64)[..., :width]
-            if individuals.ndim != 2 or individuals.shape[1] != width:
-                raise DataError(f"expected individuals of shape (n, {width}), got {data.shape}")
-            inside = schema.contains(individuals) | np.isnan(individuals).any(axis=1)
-            if not inside.all():
-                raise DataError(f"individual {int(np.argmin(inside)) + 1} is outside the domain of the schema")
-        else:
-            import narwhals as nw
-
-            table = nw.from_native(as_table(data), eager_only=True)
-            # A label in the frame is not an input.
-            people = encode(schema, table.drop(schema.target.name, strict=False).to_native())
-            individuals, rows = people.individuals, people.rows
-        missing = np.isnan(individuals).any(axis=0)
-        if missing.any():
-            raise DataError(
-                f"{schema.names[int(np.argmax(missing))]!r} has a missing value, for which a network has no input",
-                hint="set `missing: drop` for the attribute in the schema, or fill in the value",
-            )
-        return individuals, rows
-
     def _people(self, data: Any) -> Floats:
-        if self.schema is None:
-            data = fit_into(self.schema_, self._validate(data))
-        schema = self.schema_ if self.schema is not None else accept_fractions(self.schema_)
-        individuals, rows = self._individuals(schema, data)
+        individuals, rows = _read_individuals(self.schema_, data)
         if rows is not None and len(rows) < len(data):
             raise DataError(
                 f"a value is missing in {len(data) - len(rows)} of {len(data)} rows", hint="fill in the values"
@@ -321,15 +239,38 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return individuals
 
 
+def _read_individuals(schema: Schema, data: Any) -> tuple[Floats, Integers | None]:
+    """Encode data as individuals, and return their row numbers if the data are a data frame."""
+    rows = None
+    if hasattr(data, "columns"):
+        people = encode(schema, data, read_target=False)
+        individuals, rows = people.individuals, people.rows
+    else:
+        array, width = np.asarray(data, dtype=np.float64), len(schema.attributes)
+        individuals = array[..., :width]
+        if individuals.ndim != 2 or individuals.shape[1] != width:
+            raise DataError(f"expected individuals of shape (n, {width}), got {array.shape}")
+        inside = schema.contains(individuals) | np.isnan(individuals).any(axis=1)
+        if not inside.all():
+            raise DataError(f"individual {int(np.argmin(inside)) + 1} is outside the domain of the schema")
+    missing = np.isnan(individuals).any(axis=0)
+    if missing.any():
+        raise DataError(
+            f"{schema.names[int(np.argmax(missing))]!r} has a missing value, for which a network has no input",
+            hint="set `missing: drop` for the attribute in the schema, or fill in the value",
+        )
+    return individuals, rows
+
+
 def _is_integer(value: Any, minimum: int, maximum: int | None = None) -> bool:
-    """Check that a value is an integer (not a boolean) of at least ``least`` and below ``most``."""
+    """Check that a value is an integer (not a boolean) in a range."""
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return bool(integer and value >= minimum and (maximum is None or value < maximum))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any, minimum: float) -> bool:
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return bool(number and np.isfinite(value))
+    return bool(number and np.isfinite(value) and value >= minimum)
 
 
 def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
@@ -341,7 +282,7 @@ def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
     missing = pd.isna(labels)
     if missing.any():
         raise DataError(
-            f"Input y contains NaN: the label is missing in {missing.sum():,} of {len(labels):,} rows",
+            f"the label is missing in {missing.sum():,} of {len(labels):,} rows",
             hint="drop these rows: `rows = y.notna()`, then fit on `X[rows]` and `y[rows]`",
         )
     return labels
