@@ -74,7 +74,7 @@ CASES = {
         ],
     },
 }
-FAMILIES = (("any", 2), ("linear", 2), ("scorecard", 2), ("tree", 2), ("tree", 3))
+FAMILIES = (("any", 2), ("linear", 2), ("tree", 2), ("tree", 3))
 
 
 def fit_model(people: People, case: dict) -> tuple[float, float, int]:

@@ -37,13 +37,10 @@ from evenhand.schema.people import People
 SCALE = 10**12
 """Multipliers are whole numbers of this part of 1."""
 
-MOST_POINTS = 5
-"""Of a scorecard, up or down."""
-
 ROUNDING = Fraction(1, 10**9)
 """By how much numbers that a file states of its witness may be off: they are written in floating point."""
 
-FAMILIES = ("any", "linear", "scorecard", "tree")
+FAMILIES = ("any", "linear", "tree")
 MOST_FILE = 2**28
 """Bytes of a file, at most."""
 
@@ -187,12 +184,11 @@ def check_refutation(
 
 
 class _Cut(NamedTuple):
-    """``sum factor z <= limit``, the difference of features that makes it valid, and the sum of positive factors."""
+    """``sum factor z <= limit``, and the difference of features that makes it valid."""
 
     terms: tuple[tuple[int, int], ...]
     limit: int
     difference: tuple[int, ...]
-    positive: int
 
 
 class _Claim(NamedTuple):
@@ -320,7 +316,7 @@ def _read_cut(text: str, features: Sequence[tuple[int, ...]]) -> _Cut:
     limit = positive - min(abs(factor) for _, factor in terms)
     width = range(len(features[0]))
     difference = tuple(sum(factor * features[cell][one] for cell, factor in terms) for one in width)
-    return _Cut(tuple(terms), limit, difference, positive)
+    return _Cut(tuple(terms), limit, difference)
 
 
 # The proof, part by part.
@@ -347,8 +343,7 @@ def _prove(claim: _Claim) -> Fraction | None:
             raise CertificateError("there is no proof")
         return None if claim.bound is None else Fraction(claim.bound)  # what the trees say is looked at in _check_claim
     width = len(claim.features[0])
-    reach = MOST_POINTS if claim.family == "scorecard" else 1
-    waiting = [_Place((-reach,) * width, (reach,) * width, {})]
+    waiting = [_Place((-1,) * width, (1,) * width, {})]
     least: Fraction | None = None
     for text in claim.parts:
         if not waiting:
@@ -359,9 +354,9 @@ def _prove(claim: _Claim) -> Fraction | None:
             if kind == "bound":
                 bound = _add_up(claim, place, rest)
                 least = bound if least is None else min(least, bound)
-            elif kind == "weight" and claim.family in ("linear", "scorecard"):
-                waiting += reversed(list(_split_weight(claim, place, *map(int, rest.split()))))
-            elif kind == "cell" and claim.family in ("linear", "scorecard"):
+            elif kind == "weight" and claim.family == "linear":
+                waiting += reversed(list(_split_weight(place, *map(int, rest.split()))))
+            elif kind == "cell" and claim.family == "linear":
                 cell = int(rest)
                 if not 0 <= cell < len(claim.features) or cell in place.fixed:
                     raise CertificateError(f"a part is split along cell {cell}, which is settled or not there")
@@ -377,12 +372,11 @@ def _prove(claim: _Claim) -> Fraction | None:
     return least
 
 
-def _split_weight(claim: _Claim, place: _Place, weight: int, at: int) -> Iterator[_Place]:
-    """Yield the halves of a part along a weight: up to ``at``, and from there (of whole points: from the next) on."""
-    step = 1 if claim.family == "scorecard" else 0
-    if not 0 <= weight < len(place.low) or not place.low[weight] <= at <= place.high[weight] or (not step and at != 0):
+def _split_weight(place: _Place, weight: int, at: int) -> Iterator[_Place]:
+    """Yield the halves of a part along a weight: up to ``at``, which must be 0, and from there."""
+    if not 0 <= weight < len(place.low) or not place.low[weight] <= at <= place.high[weight] or at != 0:
         raise CertificateError(f"a part is split along weight {weight} where there is none")
-    for low, high in ((place.low[weight], at), (at + step, place.high[weight])):
+    for low, high in ((place.low[weight], at), (at, place.high[weight])):
         ends = [list(place.low), list(place.high)]
         ends[0][weight], ends[1][weight] = low, high
         yield _Place(tuple(ends[0]), tuple(ends[1]), place.fixed)
@@ -391,9 +385,8 @@ def _split_weight(claim: _Claim, place: _Place, weight: int, at: int) -> Iterato
 def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
     """Return the bound of one part by its multipliers.
 
-    A cut is valid in a part if all its weights w have ``w D <= 0`` for the cut's difference D, or below the sum of the
-    positive factors where points and threshold are whole: were all its positive cells accepted and the others refused,
-    w D would be above 0, or at least that sum.
+    A cut is valid in a part if all its weights w have ``w D <= 0`` for the cut's difference D: were all its positive
+    cells accepted and the others refused, w D would be above 0.
     """
     floor_text, pairs_text, cuts_text = text.split(";")
     floor, pairs = int(floor_text), [int(one) for one in pairs_text.split()]
@@ -417,8 +410,7 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
             one * (high if one > 0 else low)
             for one, low, high in zip(cut.difference, place.low, place.high, strict=True)
         )
-        valid = most < cut.positive if claim.family == "scorecard" else claim.family == "linear" and most <= 0
-        if not valid:
+        if claim.family != "linear" or most > 0:
             raise CertificateError(f"cut {number} is not kept by all rules where the proof uses it")
         total -= value * cut.limit * claim.whole
         for cell, factor in cut.terms:
@@ -483,8 +475,6 @@ def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
         chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
     else:
         weights, threshold = [Fraction(one) for one in witness["weights"]], Fraction(witness["threshold"])
-        if claim.family == "scorecard" and any(abs(one) > MOST_POINTS or one.denominator > 1 for one in weights):
-            raise CertificateError("the witness has points that a scorecard has not")
         chosen = [sum(one * has for one, has in zip(weights, row, strict=True)) >= threshold for row in claim.features]
     if [bool(one) for one in decisions] != chosen:
         raise CertificateError("the witness does not decide as its weights or its tree say")

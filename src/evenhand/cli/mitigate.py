@@ -87,8 +87,8 @@ def mitigate(
         str | None,
         typer.Option(
             "--refute",
-            help="Prove that no rule on --features as accurate as --accuracy has a smaller gap: any, linear, scorecard "
-            "or tree.",
+            help="Prove that no rule on --features as accurate as --accuracy has a smaller gap: any, linear or "
+            "tree.",
         ),
     ] = None,
     features: Annotated[
@@ -205,7 +205,7 @@ def _refute_alternatives(
     _check_kept([model, data, people.schema, str(features)], {**written, "--out": out, "--record": record})
     if out is not None and (config.family == "any" or out.suffix not in (".joblib", ".pkl")):
         what = "decisions by cell are no model" if config.family == "any" else f"{out} does not end in .joblib or .pkl"
-        raise OptionError(what, location="--out", hint="--refute linear, scorecard or tree --out rule.joblib")
+        raise OptionError(what, location="--out", hint="--refute linear or tree --out rule.joblib")
     search = None if record is None or not record.exists() else mitigation.read_search_record(record)
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the people", 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
-from evenhand.mitigation.refutation.config import POINTS, RefutationConfig
+from evenhand.mitigation.refutation.config import RefutationConfig
 from evenhand.mitigation.refutation.features import (
     FeatureCells,
     FeatureFile,
@@ -114,7 +114,7 @@ def refute_alternatives(
         given = GivenStanding(accuracy=correct / len(favourable), gap=max(rates) - min(rates))
     need = correct_decisions_needed(config.accuracy, correct, len(favourable))
     table, cell = FeatureCells.of(bits.astype(np.int64), group, favourable, len(groups), need)
-    if len(table.features) > MAX_CELLS and config.family in ("linear", "scorecard"):
+    if len(table.features) > MAX_CELLS and config.family == "linear":
         raise OptionError(
             f"expected at most {MAX_CELLS:,} cells of people with equal features, got {len(table.features):,}",
             location="`features=`",
@@ -148,7 +148,6 @@ def refute_alternatives(
         protected=tuple(schema.protected),
         family=config.family,
         depth=config.depth if config.family == "tree" else None,
-        points=POINTS if config.family == "scorecard" else None,
         features={name: condition.text for name, condition in file.features.items()},
         groups=groups,
         people=table.people,
@@ -181,16 +180,13 @@ def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxatio
         return _search_any(table, relaxation)
     if config.family == "tree":
         return _search_trees(config, table, progress)
-    search = RuleSearch(table, config.family == "scorecard", config.seed).run(
+    search = RuleSearch(table, config.seed).run(
         config.max_parts, config.time_limit, progress, clock=time.monotonic
     )
     cuts = tuple(
         " ".join(f"{cell}:{factor}" for cell, factor in zip(cut.cells, cut.factors, strict=True)) for cut in search.cuts
     )
-    words = "a weighted sum of features with a threshold"
-    if config.family == "scorecard":
-        words = "a sum of points with a threshold"
-    best = search.best
+    best, words = search.best, "a weighted sum of features with a threshold"
     return FamilyBound(
         search.bound,
         None if best is None else best.accepted.astype(np.float64),
@@ -294,7 +290,7 @@ def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
 
 def _write_part(part: ProofPart) -> str:
     if part.weight is not None:
-        return f"weight {part.weight} {part.at}"
+        return f"weight {part.weight} 0"
     return f"cell {part.cell}" if part.cell is not None else _write_bound(part.multipliers)
 
 

@@ -6,12 +6,9 @@ from typing import Literal, TypeAlias
 
 from evenhand.core.config import Config, setting
 
-RuleFamily: TypeAlias = Literal["any", "linear", "scorecard", "tree"]
-"""Family of rules: any decisions by cell, also randomised; a threshold on a weighted sum of the features, with real
-weights or with integer points from -5 to 5; a decision tree."""
-
-POINTS = 5
-"""Maximum absolute points of a feature in a scorecard."""
+RuleFamily: TypeAlias = Literal["any", "linear", "tree"]
+"""Family of rules: any decisions by cell, also randomised; a threshold on a weighted sum of the features; a
+decision tree. A bound for linear rules also holds for scorecards, whose weights are integers."""
 
 
 class RefutationConfig(Config):
@@ -24,7 +21,7 @@ class RefutationConfig(Config):
     depth: int = setting(2, "depth of a tree", ge=1, le=3)
     max_parts: int | None = setting(
         None,
-        "maximum number of parts that the proof for linear rules or scorecards is divided into; by default 60,000 "
+        "maximum number of parts that the proof for linear rules is divided into; by default 60,000 "
         "divided by the number of cells of people with equal features",
         ge=1,
     )

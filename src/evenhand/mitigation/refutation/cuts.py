@@ -9,9 +9,6 @@ D`` would be positive. If w is in a box where ``w D <= 0``, this is impossible, 
 With one cell on each side it states that a cell with more of the favoured features is not decided worse. With ``D = 0``
 it holds for all weights (Elgot, "Truth functions realizable by single threshold organs", 1961). By the theorem of the
 alternative, decisions that satisfy all inequalities are those of a rule with weights in the box.
-
-The points of a scorecard and its threshold are integers, so accepted and refused cells differ by at least 1, and ``w D
-< sum a_i`` is sufficient.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.mitigation.refutation.config import POINTS
 
 TOLERANCE = 1e-6
 """Smaller violations are ignored."""
@@ -44,17 +40,15 @@ class Cut(NamedTuple):
 
 
 class WeightBox(NamedTuple):
-    """Box of weights: ``low <= w <= high``. Only the sign of real weights matters, so -1 to 1 covers all."""
+    """Box of weights: ``low <= w <= high``. Only their signs and ratios matter, so -1 to 1 covers all."""
 
     low: Floats
     high: Floats
-    whole: bool
 
     @classmethod
-    def of(cls, features: int, *, whole: bool) -> Self:
-        """Create the box of all real weights, or of all points of a scorecard."""
-        reach = np.full(features, float(POINTS if whole else 1))
-        return cls(-reach, reach, whole)
+    def of(cls, features: int) -> Self:
+        """Create the box of all weights."""
+        return cls(-np.ones(features), np.ones(features))
 
     def largest(self, difference: Integers) -> float:
         """Compute the maximum of ``w D`` in the box."""
@@ -67,10 +61,10 @@ class WeightBox(NamedTuple):
         maximum = (features * self.high) @ missing.T - missing @ (features * self.low).T
         return np.asarray(maximum <= 0)
 
-    def cut_at(self, feature: int, at: float) -> tuple[Self, Self]:
-        """Split the box at a value of one weight. For real weights, both halves contain the value."""
+    def split(self, feature: int) -> tuple[Self, Self]:
+        """Split the box at 0 of one weight. Both halves contain 0."""
         low, high = self.low.copy(), self.high.copy()
-        high[feature], low[feature] = at, at + 1 if self.whole else at
+        high[feature] = low[feature] = 0
         return self._replace(high=high), self._replace(low=low)
 
 
@@ -137,15 +131,13 @@ def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> Fitte
     width = features.shape[1]
     rows = -side[:, None] * np.column_stack([features, -np.ones(len(features)), np.zeros(len(features))])
     rows[:, -1] = -1.0
-    reach = 1.0 if box.whole else np.inf
     ends = [
-        (low if box.whole or low == 0 else -reach, high if box.whole or high == 0 else reach)
-        for low, high in zip(box.low, box.high, strict=True)
+        (0 if low == 0 else -np.inf, 0 if high == 0 else np.inf) for low, high in zip(box.low, box.high, strict=True)
     ]
     solution = linprog(
         np.append(np.zeros(width + 1), 1.0),
         A_ub=rows,
-        b_ub=np.full(len(features), -0.5 if box.whole else -1.0),
+        b_ub=-np.ones(len(features)),
         bounds=[*ends, (None, None), (0, None)],
         method="highs-ds",
     )
@@ -178,5 +170,4 @@ def is_valid(cut: Cut, features: Integers, box: WeightBox) -> bool:
     factors = np.array(cut.factors)
     if factors.sum() != 0:
         return False
-    maximum = box.largest(factors @ features[list(cut.cells)])
-    return maximum < factors[factors > 0].sum() if box.whole else maximum <= 0
+    return box.largest(factors @ features[list(cut.cells)]) <= 0

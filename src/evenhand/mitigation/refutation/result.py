@@ -78,7 +78,7 @@ class RefutationProof(ResultPart):
 
     Attributes:
         cuts: Inequalities between decisions, each as ``cell:factor`` for its cells.
-        parts: Parts of the proof, each before its halves. ``weight J AT`` is split into weights up to AT and above,
+        parts: Parts of the proof, each before its halves. ``weight J 0`` is split into weights up to 0 and from 0,
             ``cell C`` into refused and accepted. ``bound FLOOR; PAIRS; CUT:VALUE ...`` has its multipliers in units of
             10^-12. Without parts, all trees were enumerated, or no decisions reach the floor.
         anything: Proof for all decisions based on the features.
@@ -96,7 +96,7 @@ class RefutationResult(Result):
         model: Name of the original model, if there is one.
         data: Name of the data.
         target, favourable: Target and favourable label.
-        family, depth, points: Family of rules, depth of trees, and maximum points of a scorecard.
+        family, depth: Family of rules, and depth of trees.
         features, groups: Conditions by name.
         people: Number of people.
         accuracy: Accuracy floor.
@@ -128,7 +128,6 @@ class RefutationResult(Result):
     protected: tuple[str, ...] = ()
     family: RuleFamily
     depth: int | None = None
-    points: int | None = None
     features: dict[str, str]
     groups: dict[str, str]
     people: int = Field(ge=1)

@@ -60,7 +60,7 @@ ROUNDS, FIRST_ROUNDS, MAX_CUTS = 6, 40, 300
 """Maximum numbers of linear programs of a part and of the first part, and of cuts added by each."""
 
 INTEGRALITY = 1e-6
-"""Tolerance for integer decisions and points."""
+"""Tolerance for integer decisions."""
 
 
 class Multipliers(NamedTuple):
@@ -179,14 +179,13 @@ class ProofPart:
 
     Attributes:
         multipliers: Multipliers of a part without a split.
-        weight, at: Number of the split weight, and its highest value in the first half.
+        weight: Number of the split weight, which is at most 0 in the first half and at least 0 in the second.
         cell: Number of the split cell, refused in the first half and accepted in the second.
         halves: Halves.
     """
 
     multipliers: Multipliers
     weight: int | None = None
-    at: int = 0
     cell: int | None = None
     halves: tuple[ProofPart, ...] = ()
 
@@ -241,12 +240,10 @@ class RuleSearch:
 
     Attributes:
         table: Cells.
-        whole: Whether weights are points of a scorecard.
         seed: Seed of the local search.
     """
 
     table: FeatureCells
-    whole: bool
     seed: int
     relaxation: Relaxation = field(init=False)
     weights: WeightSearch = field(init=False)
@@ -254,7 +251,7 @@ class RuleSearch:
 
     def __post_init__(self) -> None:
         self.relaxation = Relaxation(self.table)
-        self.weights = WeightSearch(self.table, self.whole, self.seed)
+        self.weights = WeightSearch(self.table, self.seed)
         self.sums = PairSums(self.table.features)
         self._implications: tuple[tuple[bytes, bytes], Booleans] | None = None
         self._pairs_of: dict[int, tuple[Integers, Integers]] = {}
@@ -269,7 +266,7 @@ class RuleSearch:
         cells, width = self.table.features.shape
         limit = max(MIN_PARTS, DEFAULT_WORK // cells) if max_parts is None else max_parts
         root = ProofPart(Multipliers(0, (0,) * len(self.relaxation.differences)))
-        box = WeightBox.of(width, whole=self.whole)
+        box = WeightBox.of(width)
         stopped = False
         with InterruptCounter() as interrupts:
             heap = [self._bound(0.0, [], self.table.full_range, box, root, FIRST_ROUNDS)]
@@ -360,30 +357,22 @@ class RuleSearch:
 
     def _halve(self, open_part: OpenProof) -> Iterator[tuple[Floats, WeightBox]]:
         """Split a part along a weight or a cell. It yields nothing if the part cannot be split."""
-        part, box, decisions = open_part.part, open_part.box, open_part.decisions
-        split = self._choose_weight(open_part)
-        if split is None and _fractional(decisions).any():
+        part, decisions = open_part.part, open_part.decisions
+        part.weight = self._choose_weight(open_part)
+        if part.weight is not None:
+            for half in open_part.box.split(part.weight):
+                yield open_part.fixed, half
+        elif _fractional(decisions).any():
             relaxation = self.relaxation
             weight = np.abs(relaxation.differences).max(axis=0) + np.abs(relaxation.gains) / self.table.people
             part.cell = int(np.argmax(np.minimum(decisions, 1 - decisions) * weight))
             for end in (0.0, 1.0):
                 fixed = open_part.fixed.copy()
                 fixed[:, part.cell] = end
-                yield fixed, box
-            return
-        if split is None and self.whole:
-            weights = self._settle(decisions, box).weights
-            if weights is not None and not (box.low == box.high).all():
-                distance = np.abs(weights - np.rint(weights))
-                if distance.max() >= INTEGRALITY:
-                    split = (int(distance.argmax()), math.floor(weights[int(distance.argmax())]))
-        if split is not None:
-            part.weight, part.at = split
-            for half in box.cut_at(*split):
-                yield open_part.fixed, half
+                yield fixed, open_part.box
 
-    def _choose_weight(self, open_part: OpenProof) -> tuple[int, int] | None:
-        """Choose the weight of undetermined sign with the largest effect on the decisions, and where to split it."""
+    def _choose_weight(self, open_part: OpenProof) -> int | None:
+        """Choose the weight of undetermined sign with the largest effect on the decisions."""
         box, decisions = open_part.box, open_part.decisions
         best, split = INTEGRALITY, None
         for feature in map(int, np.flatnonzero((box.low < 0) & (box.high > 0))):
@@ -391,7 +380,7 @@ class RuleSearch:
             change = decisions[holding] - decisions[without]
             effect = float(max(np.maximum(change, 0).sum(), np.maximum(-change, 0).sum()))
             if effect > best:
-                best, split = effect, (feature, -1 if self.whole else 0)
+                best, split = effect, feature
         return split
 
     def _pairs(self, feature: int) -> tuple[Integers, Integers]:

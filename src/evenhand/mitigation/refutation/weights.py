@@ -7,18 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.mitigation.refutation.config import POINTS
+from evenhand.core.typing import Booleans, Floats
 from evenhand.mitigation.refutation.features import FeatureCells
 
 SAME_SCORE = 1e-7
 """Scores closer than this count as equal."""
-
-RESTARTS = 16
-"""Number of scorecards from which a local search starts."""
-
-PRICES = (3.0, 10.0, 30.0)
-"""Penalties on the share of missing correct decisions in the search for scorecards."""
 
 MAX_INTEGER = 60
 """Maximum absolute integer weight. Weights are written as integers up to this value if the decisions are equal."""
@@ -40,8 +33,8 @@ class WeightSearch:
         best: Best rule.
     """
 
-    def __init__(self, table: FeatureCells, whole: bool, seed: int) -> None:
-        self.table, self.whole = table, whole
+    def __init__(self, table: FeatureCells, seed: int) -> None:
+        self.table = table
         self.rng = np.random.default_rng(seed)
         self.gap = math.inf
         self.best: WeightedRule | None = None
@@ -69,20 +62,13 @@ class WeightSearch:
 
     def offer(self, weights: Floats) -> None:
         """Keep the best rule with some weights, if it beats the current best."""
-        if self.whole:
-            weights = np.clip(np.rint(weights), -POINTS, POINTS)
         gap, accepted = self.rate(weights)
         if accepted is not None and gap < self.gap - 1e-12:
-            self.gap, self.best = gap, write_rule(self.table, weights, accepted, whole=self.whole)
+            self.gap, self.best = gap, write_rule(self.table, weights, accepted)
 
     def learn(self, decisions: Floats) -> None:
         """Fit weights to decisions (cells,) of a linear program, and search near them and near the best rule."""
-        weights = self._fit(decisions)
-        if self.whole:
-            largest = max(float(np.abs(weights).max()), 1e-9)
-            self._climb_points(np.rint(weights * (POINTS / largest)).astype(np.int64))
-            return
-        self._climb(weights)
+        self._climb(self._fit(decisions))
         if self.best is not None:
             self._climb(np.array(self.best.weights))
 
@@ -122,52 +108,11 @@ class WeightSearch:
                 break
         self.offer(weights)
 
-    def _climb_points(self, points: Integers) -> None:
-        """Move to the best scorecard that differs in one feature while this improves the gap, then restart.
 
-        A restart redraws a few points of the best rule.
-        """
-        width = len(points)
-        columns = np.repeat(np.arange(width), 2 * POINTS + 1)
-        values = np.tile(np.arange(-POINTS, POINTS + 1), width)
-        for _ in range(RESTARTS):
-            price = float(self.rng.choice(PRICES))
-            best = float(self._rate_points(points[None], price)[0])
-            while True:
-                neighbours = np.repeat(points[None], len(values), axis=0)
-                neighbours[np.arange(len(values)), columns] = values
-                ratings = self._rate_points(neighbours, price)
-                if ratings.min() >= best - 1e-12:
-                    break
-                best, points = float(ratings.min()), neighbours[int(ratings.argmin())]
-            self.offer(points.astype(np.float64))
-            points = points.copy() if self.best is None else np.array(self.best.weights, dtype=np.int64)
-            redrawn = self.rng.choice(width, min(width, int(self.rng.integers(2, 5))), replace=False)
-            points[redrawn] = self.rng.integers(-POINTS, POINTS + 1, len(redrawn))
-
-    def _rate_points(self, points: Integers, price: float) -> Floats:
-        """Compute the smallest gap over thresholds of scorecards (m, features), plus a price on missing decisions."""
-        m, width = points.shape
-        levels = 2 * POINTS * width + 1
-        place = (self.table.features @ points.T + POINTS * width + levels * np.arange(m)).ravel()
-
-        def above(amounts: Floats | Integers) -> Floats:
-            # Totals for each number of points, then accumulated over the cells, from the highest number down.
-            spread = np.bincount(place, np.repeat(amounts, m), minlength=m * levels).reshape(m, levels)
-            return np.asarray(np.cumsum(spread[:, ::-1], axis=1))
-
-        missing = np.maximum(self._need - above(self.table.gains), 0) / self.table.people
-        gaps = np.zeros_like(missing)
-        for difference in self.table.differences:
-            np.maximum(gaps, above(difference), out=gaps)
-        none_accepted = price * max(self._need, 0) / self.table.people
-        return np.asarray(np.minimum((gaps + price * missing).min(axis=1), none_accepted))
-
-
-def write_rule(table: FeatureCells, weights: Floats, accepted: Booleans, *, whole: bool) -> WeightedRule:
+def write_rule(table: FeatureCells, weights: Floats, accepted: Booleans) -> WeightedRule:
     """Convert weights to the smallest integer weights with the same decisions, if possible."""
     largest = float(np.abs(weights).max())
-    sizes = () if whole or largest == 0 else range(1, MAX_INTEGER + 1)
+    sizes = () if largest == 0 else range(1, MAX_INTEGER + 1)
     for candidate in (*(np.rint(weights * size / largest) for size in sizes), weights):
         scores = table.features @ candidate
         if not accepted.any():

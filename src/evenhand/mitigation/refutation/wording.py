@@ -80,7 +80,6 @@ def name_family(result: RefutationResult) -> str:
     return {
         "any": "possibly randomised decisions by these features",
         "linear": "linear rules with any weights on these features",
-        "scorecard": f"scorecards with integer points from {MINUS}{result.points} to {result.points} on these features",
         "tree": f"trees of depth {result.depth} on these features",
     }[result.family]
 
