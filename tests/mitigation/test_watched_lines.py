@@ -12,7 +12,7 @@ from evenhand.groups.breakdown import SMALL
 from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation import comparison as comparing
 from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions
-from evenhand.mitigation.gap_lines import compare_groups, compare_searches, compare_subgroup, expected_pairs
+from evenhand.mitigation.gap_lines import compare_groups, compare_subgroup, expected_pairs
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.result import Change, ComparisonLine
 from evenhand.mitigation.split import Split
@@ -192,13 +192,3 @@ def test_which_side_a_subgroup_is_on_is_not_chosen_on_the_people_test_data():
     # Position 0 is inside minus outside, 1 the other way round: chosen on, those inside are refused first.
     assert (change.low, change.high) == change_of_largest(cells, [(1, 0)], (1, 0), 0.95)
     assert (change.low, change.high) != change_of_largest(cells, [(1, 0)], (0, 1), 0.95)
-
-
-def test_the_ends_of_a_gap_against_the_subgroup():
-    def found(gap, low, high):
-        finding = SimpleNamespace(gap=gap, low=low, high=high, size=40, rest=60, words="x")
-        return SimpleNamespace(findings=[finding], confidence=0.95, tested=10, control="max-t", found=1)
-
-    draft = compare_searches(found(-0.5, -0.6, -0.4), found(0.1, -0.2, 0.4))
-    assert (draft.line.before.value, draft.line.before.low, draft.line.before.high) == (0.5, 0.4, 0.6)
-    assert (draft.line.after.value, draft.line.after.low, draft.line.after.high) == (0.1, 0.0, 0.4)

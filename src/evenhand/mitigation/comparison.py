@@ -29,7 +29,6 @@ from evenhand.mitigation.comparison_lines import (
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.gap_lines import (
     compare_groups,
-    compare_searches,
     compare_subgroup,
     compare_widest_findings,
     compare_widest_gap,
@@ -140,14 +139,14 @@ class Baseline:
         self.certificates = list(self._create_caches())
 
     @cached_property
-    def searches(self) -> tuple[SubgroupResult | None, SubgroupResult | None]:
-        """Subgroups found in the validation and in the test set."""
-        return self.search(self.given, self.split.validation), self.search(self.given, self.split.test)
+    def original_subgroups(self) -> SubgroupResult | None:
+        """Subgroups found under the original model."""
+        return self.search(self.given)
 
-    def search(self, scorer: Scorer, people: People) -> SubgroupResult | None:
-        """Search for subgroups, or note why this is impossible."""
+    def search(self, scorer: Scorer) -> SubgroupResult | None:
+        """Search the validation set for subgroups, or note why this is impossible."""
         try:
-            return subgroups.find_subgroups(scorer, people, seed=self.config.seed)
+            return subgroups.find_subgroups(scorer, self.split.validation, seed=self.config.seed)
         except BudgetError:
             raise
         except EvenhandError as error:
@@ -198,7 +197,7 @@ class Baseline:
             factor = 2 if schema.constrains_people else 1
             variants = factor * sum(len(schema.assignments(protected)) for protected in self.flip_sets)
             test, validation = len(self.split.test), len(self.split.validation)
-            repeated = test + validation if self.noise is not None and self.noise.noisy else 0
+            repeated = validation if self.noise is not None and self.noise.noisy else 0
             left = ledger.left - (1 + variants) * test - validation - repeated
             samples = int(min(SAMPLES, left // max(1, variants)))
         if samples < MIN_SAMPLES:
@@ -301,8 +300,7 @@ class _Comparison:
     def _compare_subgroups(self) -> None:
         """Compare the subgroups that a search finds for the new model on the validation set, and the widest gaps."""
         baseline, sides = self._baseline, self._sides
-        before, before_test = baseline.searches
-        after, after_test = (baseline.search(self._new, people) for people in (sides.validation, sides.test))
+        before, after = baseline.original_subgroups, baseline.search(self._new)
         if after is not None:
             for finding in widened_findings(after, sides, baseline.harms):
                 note = "selected on the validation set, where its gap grew"
@@ -310,8 +308,6 @@ class _Comparison:
         if before is not None and after is not None and before.findings and after.findings:
             widest = compare_widest_findings(sides, widest_finding(before), widest_finding(after))
             self.numbers += [widest] if widest is not None else []
-        if before_test is not None and after_test is not None and before_test.findings and after_test.findings:
-            self.numbers.append(compare_searches(before_test, after_test))
 
     def _compare_proofs(self) -> None:
         """Compare proved shares, if both models are white boxes."""

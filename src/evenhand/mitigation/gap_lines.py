@@ -17,7 +17,7 @@ from evenhand.mitigation.result import Change, ComparisonPart
 from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio, paired_contrast
 from evenhand.stats.proportion import DIFFERENCE_METHOD, difference_interval, largest_difference_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import Rules, find_members
 
 GAPS = {
@@ -158,32 +158,6 @@ def compare_widest_findings(sides: ComparisonSides, original: Finding, new: Find
     note = f"{subgroup}; found on the validation set, measured on the test set"
     words = "the widest gap found by a search"
     return pending("subgroups", "widest_gap", "", words, (gaps[0], gaps[1]), change, note=note)
-
-
-def compare_searches(original: SubgroupResult, new: SubgroupResult) -> PendingComparison:
-    """Compare the widest gaps that searches of the test set find under either model.
-
-    Their intervals are adjusted for all subgroups tested. The subgroups can differ, and were selected on the test set,
-    so there is no verdict on the change.
-    """
-    widest = [max(result.findings, key=lambda finding: abs(finding.gap)) for result in (original, new)]
-    gaps = [
-        Observed(
-            value=abs(finding.gap),
-            n=finding.size + finding.rest,
-            low=max(0.0, finding.low, -finding.high),
-            high=max(abs(finding.low), abs(finding.high)),
-            confidence=result.confidence,
-            method=f"adjusted for {result.tested:,} subgroups tested ({result.control})",
-        )
-        for finding, result in zip(widest, (original, new), strict=True)
-    ]
-    note = (
-        f"before: {widest[0].words}, {original.found:,} of {original.tested:,} subgroups are significant after "
-        f"adjustment; after: {widest[1].words}, {new.found:,} are"
-    )
-    words = "the widest gap found in the test set itself"
-    return pending("subgroups", "found_gap", "", words, (gaps[0], gaps[1]), note=note)
 
 
 def expected_pairs(cells: PairedCells, pairs: Integers, *, ratio: bool = False) -> tuple[int, int]:
