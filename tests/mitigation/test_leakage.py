@@ -1,15 +1,13 @@
-"""What may not be learnt from people compared on, and what may not be said where the given model knew them."""
+"""Profiles of the test set are not trained on."""
 
 import numpy as np
 import pandas as pd
-import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from evenhand import mitigation, models, subgroups
+from evenhand import mitigation, models
 from evenhand.mitigation import Findings
 from evenhand.mitigation.findings import FoundProfiles
-from evenhand.mitigation.leakage import BY_TRUTH, drop_test_profiles
+from evenhand.mitigation.leakage import drop_test_profiles
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import split_people
 from evenhand.models import Subject
@@ -76,46 +74,3 @@ def test_what_was_found_among_people_test_data_is_not_in_any_lesson(monkeypatch)
     for frame in lessons:
         assert not aside & set(zip(frame["grade"], frame["number"], strict=True))
     assert any("not used for training" in note for note in done.result.notes)
-
-
-def mitigated(model, everybody, **options):
-    found = subgroups.find_subgroups(models.load_model(model, SCHEMA), everybody, permutations=200)
-    return mitigation.mitigate(
-        Subject(model, everybody), findings=(found,), rounds=0, certify_effort=0, share=0.05, **options
-    ).result
-
-
-@pytest.mark.parametrize("knows", [True, False])
-def test_what_a_given_model_may_know_by_heart_is_shown_with_what_knowing_is_worth(knows):
-    everybody = people()
-    kind = DecisionTreeClassifier(random_state=0) if knows else LogisticRegression(max_iter=300)
-    model = fitted(kind, everybody)
-    done = mitigated(model, everybody)
-    refit = done.candidates[-1]
-    assert refit.control
-    lost = refit.line("accuracy")
-    assert (lost.change.high < 0) == knows
-    assert lost.verdict == ("worse" if knows else "within noise")
-    assert ("if the original model was trained on these people" in lost.note) == knows
-    assert any("value of memorisation" in note for note in done.notes) == knows
-    for line in (line for one in done.candidates for line in one.lines):
-        assert ("these people" in line.note) == (line.verdict == "worse" and line.name in BY_TRUTH)
-    # People who were kept aside need no caveat.
-    aside = mitigated(model, everybody, test=people(300, seed=1))
-    assert all("these people" not in line.note for one in aside.candidates for line in one.lines)
-
-
-def test_a_true_loss_of_accuracy_is_not_withheld():
-    """The given model never saw these people: it had more of others, and its kind learns nothing by heart."""
-    everybody = people()
-    model = fitted(LogisticRegression(max_iter=300), people(5000, seed=9))
-
-    def fit(frame, labels):  # with few people: a cruder model, as wrong about those it has seen
-        return DecisionTreeClassifier(max_depth=1).fit(frame.assign(grade=0, number=0), labels)
-
-    done = mitigated(model, everybody, fit=fit)
-    lost = done.candidates[-1].line("accuracy")
-    assert lost.verdict == "worse"
-    assert lost.change.value < -0.1
-    assert "larger or different training set" in lost.note
-    assert any("no more than noise" in note for note in done.notes)

@@ -14,7 +14,7 @@ from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_set
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.incumbent import Incumbent
-from evenhand.mitigation.leakage import count_overlap, drop_test_profiles, explain_control
+from evenhand.mitigation.leakage import count_overlap, drop_test_profiles
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, Method, check_ending, load_methods
 from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
@@ -320,9 +320,6 @@ class _Run:
             del self.candidates[1:]
             config = MitigationConfig.of(task.config, {"certify_effort": 0})
             results = compare_candidates(task.given, self.candidates, task.split, task.harms, config=config)
-        if self.study.test is None and self.control is not None:
-            results, note = explain_control(task.split, self.control, results)
-            self.notes += [note] if note else []
         incumbent = Incumbent.of(task, self.accuracy, None if self.control is None else self.control.scorer)
         return tuple(incumbent.judge(result) for result in results)
 

@@ -42,7 +42,6 @@ from evenhand.models.noise import NoiseCheck, check_noise
 from evenhand.models.scorer import Scorer
 from evenhand.population.independent import ProductPopulation, product_of_marginals
 from evenhand.population.mixture import MixturePopulation, choose_population
-from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.quantity import format_quantity
 from evenhand.subgroups.result import Finding, SubgroupResult

@@ -180,9 +180,7 @@ def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxatio
         return _search_any(table, relaxation)
     if config.family == "tree":
         return _search_trees(config, table, progress)
-    search = RuleSearch(table, config.seed).run(
-        config.max_parts, config.time_limit, progress, clock=time.monotonic
-    )
+    search = RuleSearch(table, config.seed).run(config.max_parts, config.time_limit, progress, clock=time.monotonic)
     cuts = tuple(
         " ".join(f"{cell}:{factor}" for cell, factor in zip(cut.cells, cut.factors, strict=True)) for cut in search.cuts
     )
