@@ -44,20 +44,6 @@ def written(path, result):
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".csv.xz", ".parquet"])
-def test_a_table_of_all_profiles_comes_back_to_the_last_bit(searched, tmp_path, ending):
-    path = tmp_path / f"pairs{ending}"
-    search.save_table(searched.to_frame(), path)
-    (read,) = Findings.read([path], SCHEMA).profiles
-    (direct,) = Findings.read([searched], SCHEMA).profiles
-    assert read.protected == direct.protected == ("sex", "race")
-    assert len(read.individuals) == searched.profiles > 100
-    assert (read.individuals == direct.individuals).all()
-    assert (read.individuals == profiles_from_table(searched.table).individuals).all()
-    assert flips(read).all()
-    assert (read.individuals[:, SEX] == 0).all()  # the worse treated
-
-
 def test_the_json_of_a_search_has_its_examples(searched, tmp_path):
     findings = Findings.read([written(tmp_path / "found.json", searched)], SCHEMA)
     (read,) = findings.profiles
@@ -217,7 +203,7 @@ def change(result, **changes):
             "expected findings about people in rows, got findings about texts",
             "those found",
         ),
-        ({"kind": "groups"}, "the file does not contain findings", "table of a search"),
+        ({"kind": "groups"}, "the file does not contain findings", "JSON of a search"),
     ],
 )
 def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says, hint):
@@ -272,28 +258,8 @@ def test_subgroups_that_do_not_fit(compared, tmp_path):
     assert "expected gaps of the favourable label" in refused(change(compared, measure="false-negative"))
 
 
-@pytest.mark.parametrize(
-    ("edit", "says"),
-    [
-        (lambda frame: frame.drop(columns="rooms"), "no attribute 'rooms'"),
-        (lambda frame: frame.drop(columns=["sex (better)", "race (better)"]), "expected a pair of columns like"),
-        (lambda frame: frame.assign(owner="perhaps"), "row 1: 'owner': expected one of: "),
-        (lambda frame: frame.assign(income=[9.0, *frame["income"][1:]]), "row 1: 'income': expected a number from "),
-    ],
-)
-def test_tables_that_do_not_fit(searched, tmp_path, edit, says):
-    path = tmp_path / "pairs.csv"
-    search.save_table(edit(searched.to_frame()), path)
-    with pytest.raises(DataError) as caught:
-        Findings.read([path], SCHEMA)
-    assert says in str(caught.value)
-
-
 def test_a_search_that_found_nothing(tmp_path):
     fair = Decider(SCHEMA, lambda x: x[:, INCOME])
     result = search.search(fair, PEOPLE, budget=500, samples=0)
     assert not Findings.read([result, written(tmp_path / "found.json", result)], SCHEMA)
     assert not Findings.read([], SCHEMA)
-    search.save_table(result.to_frame(), tmp_path / "pairs.csv")
-    with pytest.raises(DataError, match="there are no rows"):
-        Findings.read([tmp_path / "pairs.csv"], SCHEMA)

@@ -14,23 +14,15 @@ import numpy as np
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.result import Result
 from evenhand.core.typing import Floats
-from evenhand.datasets.tables import read_words
 from evenhand.errors import DataError, EvenhandError
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import Example, SearchResult
-from evenhand.individual.search.save import TABLES
 from evenhand.individual.search.texts import TextSearchResult
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 from evenhand.subgroups.result import Finding, SubgroupResult, TextSubgroupResult
 from evenhand.subgroups.rules import MISSING, Range, Rule, Rules
-
-WORSE, BETTER = " (worse)", " (better)"
-"""Suffixes of protected attributes in a table of profiles."""
-
-TEXT_COLUMNS = {"category", "template", "text (worse)", "text (better)"}
-"""Columns of a table of texts."""
 
 OTHER_SCHEMA = "pass the schema that these findings were made with: `schema=FILE`"
 
@@ -87,8 +79,7 @@ class Findings:
         """Read findings.
 
         Args:
-            paths: Results of ``search``, ``subgroups``, ``certify`` and ``audit``, their JSON files, or tables of
-                profiles written by a search.
+            paths: Results of ``search``, ``subgroups``, ``certify`` and ``audit``, or their JSON files.
             schema: Data schema, which the findings must match.
 
         Raises:
@@ -121,11 +112,8 @@ class _FindingsReader:
             location = f"a result of {source.kind}"
             self._read_result(source, location)
         else:
-            path, location = Path(source), str(source)
-            if path.name.lower().endswith(TABLES):
-                self._read_frame(read_words(path), location)
-            else:
-                self._read_json(_read_json(path), location)
+            location = str(source)
+            self._read_json(_read_json(Path(source)), location)
         self._sources.append(location)
 
     def findings(self) -> Findings:
@@ -196,31 +184,6 @@ class _FindingsReader:
         names = tuple(name for name in self._schema.names if name in protected)
         self._profiles.setdefault(names, []).append(np.array([row]))
 
-    def _read_frame(self, frame: Any, location: str) -> None:
-        columns = {str(column) for column in frame.columns}
-        if columns >= TEXT_COLUMNS:
-            raise _texts_error(location)
-        names = self._schema.names
-        protected = tuple(name for name in names if name not in columns and {name + WORSE, name + BETTER} <= columns)
-        if not protected:
-            raise DataError(
-                "expected a pair of columns like 'sex (worse)' and 'sex (better)', got none",
-                location=location,
-                hint="pass the table of a search",
-            )
-        self._require_attributes({*columns.intersection(names), *protected}, location)
-        if len(frame) == 0:
-            return
-        rows = np.empty((len(frame), len(names)))
-        for i, attribute in enumerate(self._schema.attributes):
-            name = attribute.name + WORSE if attribute.name in protected else attribute.name
-            entries: dict[Any, float] = {}
-            for row, value in enumerate(frame[name].tolist()):
-                key = (type(value), value)
-                if value != value or key not in entries:
-                    entries[key] = parse_entry(attribute, value, f"{location}, row {row + 1}")
-                rows[row, i] = entries[key]
-        self._profiles.setdefault(protected, []).append(rows)
 
     def _require_attributes(self, attributes: Iterable[str], location: str) -> None:
         attributes, names = set(attributes), self._schema.names
@@ -285,11 +248,8 @@ def _read_json(path: Path) -> Any:
 
 def concern_texts(source: Path | str) -> bool:
     """Check whether a file contains findings about texts. False if it cannot be read."""
-    path = Path(source)
     try:
-        if path.name.lower().endswith(TABLES):
-            return set(map(str, read_words(path).columns)) >= TEXT_COLUMNS
-        content = _read_json(path)
+        content = _read_json(Path(source))
     except EvenhandError:
         return False
     return isinstance(content, dict) and _is_about_texts(content)
@@ -311,7 +271,7 @@ def _format_error(location: str) -> DataError:
     return DataError(
         "the file does not contain findings",
         location=location,
-        hint="pass the JSON of a search, of subgroups, of a certificate or of an audit, or the table of a search",
+        hint="pass the JSON of a search, of subgroups, of a certificate or of an audit",
     )
 
 
@@ -320,7 +280,7 @@ def parse_entry(attribute: Attribute, value: Any, location: str) -> float:
 
     Args:
         attribute: Attribute of the value.
-        value: Text, or a cell of a table: None or NaN if it is empty.
+        value: Text or number. None or NaN if it is missing.
         location: Location in messages.
 
     Raises:
