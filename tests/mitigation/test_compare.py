@@ -81,7 +81,6 @@ def test_a_real_improvement_is_found():
         ("demographic_parity_ratio", "sex"),
         ("equal_opportunity_difference", "sex"),
         ("equalized_odds_difference", "sex"),
-        ("population_flip_rate", "sex"),
     ):
         assert verdicts[name, of] == "better", (name, of)
     assert verdicts["demographic_parity_difference", "region"] == "within noise"
@@ -150,9 +149,8 @@ def test_intervals_are_adjusted_for_every_line_that_has_one():
 
 
 @pytest.mark.slow
-def test_models_of_equal_quality_are_not_told_apart(monkeypatch):
+def test_models_of_equal_quality_are_not_told_apart():
     """Two models that err as often, on different people: of 20 pairs hardly one may be told apart in anything."""
-    monkeypatch.setattr(module(), "SAMPLES", 1000)
     claimed, lines, runs = [], 0, 20
     for seed in range(runs):
         found = compared(

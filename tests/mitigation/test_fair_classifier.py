@@ -358,7 +358,7 @@ def test_a_missing_label_is_named(applicants):
 def test_groups_are_handed_on_as_metadata(applicants):
     schema, frame, labels = applicants
     rng = np.random.default_rng(0)
-    groups = pd.DataFrame({"owns": frame["owns"].to_numpy(), "old": rng.random(300) < 0.5})
+    groups = pd.DataFrame({"owns": frame["owns"].to_numpy(), "old": rng.random(300) < 0.5}, frame.index)
     with sklearn.config_context(enable_metadata_routing=True):
         model = FairClassifier("diffdp", strength=4.0, schema=schema, **SMALL)
         grid = GridSearchCV(model.set_fit_request(sensitive_features=True), {"strength": [0.0, 4.0]}, cv=2)

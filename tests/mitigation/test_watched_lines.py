@@ -16,7 +16,6 @@ from evenhand.mitigation.gap_lines import compare_groups, compare_subgroup, expe
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.result import Change, ComparisonLine
 from evenhand.mitigation.split import Split
-from evenhand.population import product_of_marginals
 from evenhand.schema import People, Schema
 from evenhand.stats import Observed
 from evenhand.stats.paired import PairedCells, change_of_largest
@@ -67,13 +66,6 @@ def sides_of(before, after, test, chosen):
     )
 
 
-def test_the_population_is_that_of_the_people_learnt_from(unsearched):
-    made = comparison(())
-    other = product_of_marginals(made.split.train).sample(50, np.random.default_rng(0))
-    assert (made.population.sample(50, np.random.default_rng(0)) == other).all()
-    assert (product_of_marginals(made.split.test).sample(50, np.random.default_rng(0)) != other).any()
-
-
 def test_what_was_asked_about_stands_there_once(unsearched):
     made = comparison((FlipMetric(("region",)),))
     found = comparing.compare_candidate(
@@ -108,11 +100,6 @@ def test_watched_are_those_that_grew_most_and_no_two_of_the_same_people(unsearch
     assert order[0] == "b"
     assert watched[0] in ({"region": ("b",)}, {"region": tuple("acdef")})
     assert watched[1:] == [{"region": (place,)} for place in order[1:3]]
-
-
-def test_the_widest_gap_may_be_against_the_subgroup():
-    found = SimpleNamespace(findings=[SimpleNamespace(gap=gap) for gap in (0.2, -0.5, 0.4)])
-    assert comparing.widest_finding(found).gap == -0.5
 
 
 def test_what_was_asked_about_and_performance_do_not_move():

@@ -10,7 +10,7 @@ from typing import Any
 from evenhand.core.typing import Progress, ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, accuracy
-from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_sets
+from evenhand.mitigation.comparison import compare_candidates, flip_sets
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.incumbent import Incumbent
@@ -123,7 +123,7 @@ def mitigate(
 def forecast_queries(people: People, config: MitigationConfig, *, test: People | None = None) -> int:
     """Bound the number of distinct individuals that a mitigation without a budget queries a black box for.
 
-    The bound includes all people; all people and the samples of the population under every protected assignment;
+    The bound includes all people; all people under every protected assignment;
     repeated queries that detect noise; and, for retraining, the findings, the profiles of further searches and the
     neighbours of subgroups.
 
@@ -139,7 +139,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     variants = factor * sum(len(schema.assignments(protected)) for protected in sets)
     size = len(people) + (0 if test is None else len(test))
     # Some rows are queried twice. A noisy model is also queried again for all people among whom subgroups are searched.
-    rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * (size + SAMPLES)
+    rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * size
     if any(method in FROM_FINDINGS for method in config.methods):
         most = max(1, int(config.share * len(people)))
         for found_set in findings.profiles:

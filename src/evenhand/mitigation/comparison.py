@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
 from evenhand import subgroups
-from evenhand.core.typing import Booleans, Floats, Progress, ignore_progress
+from evenhand.core.typing import Booleans, Progress, ignore_progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
 from evenhand.individual.flips import PersonFlips, count_flips
 from evenhand.mitigation.candidate import Candidate
@@ -30,28 +29,21 @@ from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.gap_lines import (
     compare_groups,
     compare_subgroup,
-    compare_widest_findings,
     compare_widest_gap,
 )
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
-from evenhand.mitigation.result import PUBLISHED, CandidateResult, ComparisonLine, ComparisonPart, Regression
+from evenhand.mitigation.result import CandidateResult, ComparisonLine, ComparisonPart, Regression
 from evenhand.mitigation.split import Split
 from evenhand.models.ledger import find_ledger
-from evenhand.models.noise import NoiseCheck, check_noise
+from evenhand.models.noise import check_noise
 from evenhand.models.scorer import Scorer
-from evenhand.population.independent import ProductPopulation, product_of_marginals
+from evenhand.population.independent import product_of_marginals
 from evenhand.population.mixture import MixturePopulation, choose_population
 from evenhand.schema.schema import Schema
 from evenhand.stats.quantity import format_quantity
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.rules import describe_rules, find_members
-
-SAMPLES = 20_000
-"""Number of individuals drawn from the population, the same for both models. A query budget can reduce it."""
-
-MIN_SAMPLES = 200
-"""Minimum number of individuals for rates of the population."""
 
 NOISY = (
     "Flips are those of single answers, so the rates before include this noise. Run `evenhand audit` to separate the "
@@ -77,10 +69,10 @@ def compare_candidates(
 ) -> tuple[CandidateResult, ...]:
     """Compare each candidate with the original model on the test set.
 
-    The numbers are accuracy and AUC, the metrics, gaps between groups, counterfactual flip rates in the test set and in
-    the population, subgroups found by searches, and proved shares if both models are white boxes. The intervals of all
-    changes of a candidate hold together at ``config.confidence`` (Bonferroni): of candidates that change nothing, at
-    most a share of 1 - confidence is called better or worse in any number.
+    The numbers are accuracy and AUC, the metrics, gaps between groups, counterfactual flip rates, subgroups whose gap
+    grew, and proved shares if both models are white boxes. The intervals of all changes of a candidate hold together at
+    ``config.confidence`` (Bonferroni): of candidates that change nothing, at most a share of 1 - confidence is called
+    better or worse in any number.
 
     Args:
         given: Original model.
@@ -122,7 +114,7 @@ class Baseline:
     split: Split
     harms: tuple[FairnessMetric, ...]
     config: MitigationConfig
-    _flips: dict[tuple[str, tuple[str, ...]], PersonFlips] = field(default_factory=dict)
+    _flips: dict[tuple[str, ...], PersonFlips] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = self.split.test.schema
@@ -130,52 +122,36 @@ class Baseline:
         self.flip_metrics = [metric.protected for metric in self.harms if isinstance(metric, FlipMetric)]
         self.flip_sets = flip_sets(schema, self.flip_metrics)
         self.notes: list[str] = []
-        self.noise = self._check_noise()
-        self.population = self._choose_population()
-        self.sample = self._draw_sample()
+        self._check_noise()
         self.test = ModelDecisions(self.given, self.split.test)
         self.validation = ModelDecisions(self.given, self.split.validation)
         self.certificates = list(self._create_caches())
 
-    @cached_property
-    def original_subgroups(self) -> SubgroupResult | None:
-        """Subgroups found under the original model."""
-        return self.search(self.given)
-
-    def search(self, scorer: Scorer) -> SubgroupResult | None:
-        """Search the validation set for subgroups, or note why this is impossible."""
-        try:
-            return subgroups.find_subgroups(scorer, self.split.validation, seed=self.config.seed)
-        except BudgetError:
-            raise
-        except EvenhandError as error:
-            self.notes.append(f"no search of other subgroups: {error.message}")
-            return None
-
-    def flips(self, scorer: Scorer, sampled: bool, protected: tuple[str, ...]) -> PersonFlips:
-        """Count flips in the test set or in the sample of the population."""
-        individuals = self.sample if sampled else self.split.test.individuals
-        assert individuals is not None, "the sample is used only if there is one"
-        return count_flips(scorer, self.split.test.schema, individuals, protected)
-
-    def original_flips(self, sampled: bool, protected: tuple[str, ...]) -> PersonFlips:
-        """Count flips of the original model, once."""
-        key = "population" if sampled else "data", protected
-        if key not in self._flips:
-            self._flips[key] = self.flips(self.given, sampled, protected)
-        return self._flips[key]
+    def flips(self, scorer: Scorer, protected: tuple[str, ...]) -> PersonFlips:
+        """Count flips in the test set, those of the original model once."""
+        if scorer is self.given and protected in self._flips:
+            return self._flips[protected]
+        flips = count_flips(scorer, self.split.test.schema, self.split.test.individuals, protected)
+        if scorer is self.given:
+            self._flips[protected] = flips
+        return flips
 
     def _create_caches(self) -> Iterator[CertificateCache]:
         """Create certificate caches: over plausible counterparts, and as published, which trees need."""
-        effort, seed, test = self.config.certify_effort, self.config.seed, self.split.test
-        if self.population is None or effort <= 0 or not self.flip_sets:
+        effort, seed, train, test = self.config.certify_effort, self.config.seed, self.split.train, self.split.test
+        if effort <= 0 or not self.flip_sets:
             return
-        yield CertificateCache(self.flip_sets, self.population, test, effort, seed)
-        if isinstance(self.population, MixturePopulation):
-            published = product_of_marginals(self.split.train)
+        try:
+            population = choose_population("data", train)
+        except OptionError as error:
+            self.notes.append(f"no proofs compared: {error.message}")
+            return
+        yield CertificateCache(self.flip_sets, population, test, effort, seed)
+        if isinstance(population, MixturePopulation):
+            published = product_of_marginals(train)
             yield CertificateCache(self.flip_sets, published, test, effort, seed, ", as published")
 
-    def _check_noise(self) -> NoiseCheck | None:
+    def _check_noise(self) -> None:
         """Query the original model twice about a part of the test set, if it may be noisy."""
         rng, people = np.random.default_rng([self.config.seed, 19]), self.split.test
         shuffled, ledger = people.individuals[rng.permutation(len(people))], find_ledger(self.given)
@@ -183,33 +159,6 @@ class Baseline:
         noise = check_noise(self.given, shuffled[:affordable], confidence=self.config.confidence)
         if noise is not None and noise.noisy:
             self.notes.append(noise.caution(NOISY).text)
-        return noise
-
-    def _draw_sample(self) -> Floats | None:
-        """Draw individuals from the population, as many as the query budget allows."""
-        ledger, samples = find_ledger(self.given), SAMPLES
-        if self.population is None:
-            return None
-        if ledger is not None and ledger.budget is not None:
-            schema = self.split.test.schema
-            # With rules, counterparts are queried in addition to the published variants.
-            factor = 2 if schema.constrains_people else 1
-            variants = factor * sum(len(schema.assignments(protected)) for protected in self.flip_sets)
-            test, validation = len(self.split.test), len(self.split.validation)
-            repeated = validation if self.noise is not None and self.noise.noisy else 0
-            left = ledger.left - (1 + variants) * test - validation - repeated
-            samples = int(min(SAMPLES, left // max(1, variants)))
-        if samples < MIN_SAMPLES:
-            self.notes.append("no rates of the population: the query budget is too small")
-            return None
-        return self.population.sample(samples, np.random.default_rng([self.config.seed, 17]))
-
-    def _choose_population(self) -> ProductPopulation | MixturePopulation | None:
-        try:
-            return choose_population("data", self.split.train)
-        except OptionError as error:
-            self.notes.append(f"no rates of the population: {error.message}")
-            return None
 
 
 def compare_candidate(baseline: Baseline, candidate: Candidate, progress: Progress) -> CandidateResult:
@@ -262,10 +211,8 @@ class _Comparison:
         self.numbers += [gap for gap in gaps if (gap.line.name, gap.line.of) not in metrics]
         self.notes += unknown
         for protected in baseline.flip_sets:
-            rates = self._compare_flips("individuals", protected, sampled=False)
+            rates = self._compare_flips("individuals", protected)
             self.numbers += rates[1:] if protected in baseline.flip_metrics else rates
-            if baseline.sample is not None:
-                self.numbers += self._compare_flips("individuals", protected, sampled=True)
         self._progress("other subgroups", 0.3)
         self._compare_subgroups()
         self._compare_proofs()
@@ -275,38 +222,35 @@ class _Comparison:
             return compare_subgroup("asked", metric.rules, describe_rules(metric.rules), self._sides)
         if isinstance(metric, GroupGapMetric):
             return compare_widest_gap(metric.protected, metric.words, self._sides)
-        return self._compare_flips("asked", metric.protected, sampled=False)[0]
+        return self._compare_flips("asked", metric.protected)[0]
 
-    def _compare_flips(
-        self, part: ComparisonPart, protected: tuple[str, ...], *, sampled: bool
-    ) -> list[PendingComparison]:
+    def _compare_flips(self, part: ComparisonPart, protected: tuple[str, ...]) -> list[PendingComparison]:
         """Compare flip rates between plausible counterparts, then as published if these differ."""
         baseline, confidence = self._baseline, self._sides.confidence
-        before, after = baseline.original_flips(sampled, protected), baseline.flips(self._new, sampled, protected)
-        of, words, population = " x ".join(protected), FlipMetric(protected).words, ""
-        if sampled and baseline.population is not None:
-            words, population = f"{words}, in the population", baseline.population.name
+        before, after = baseline.flips(baseline.given, protected), baseline.flips(self._new, protected)
+        of, words = " x ".join(protected), FlipMetric(protected).words
         published = before.published, after.published
         if not baseline.split.test.schema.constrains_people:
-            return [compare_flips(part, "flip_rate", of, words, published, confidence, population)]
+            return [compare_flips(part, "flip_rate", of, words, published, confidence)]
         flips = before.flips[before.compared], after.flips[before.compared]
-        words_published = f"{words}, as published"
         return [
-            compare_flips(part, "counterfactual_flip_rate", of, words, flips, confidence, population),
-            compare_flips("individuals", "flip_rate", of, words_published, published, confidence, population),
+            compare_flips(part, "counterfactual_flip_rate", of, words, flips, confidence),
+            compare_flips("individuals", "flip_rate", of, f"{words}, as published", published, confidence),
         ]
 
     def _compare_subgroups(self) -> None:
-        """Compare the subgroups that a search finds for the new model on the validation set, and the widest gaps."""
+        """Compare the subgroups that a search finds for the new model on the validation set."""
         baseline, sides = self._baseline, self._sides
-        before, after = baseline.original_subgroups, baseline.search(self._new)
-        if after is not None:
-            for finding in widened_findings(after, sides, baseline.harms):
-                note = "selected on the validation set, where its gap grew"
-                self.numbers.append(compare_subgroup("subgroups", finding.rules, finding.words, sides, note))
-        if before is not None and after is not None and before.findings and after.findings:
-            widest = compare_widest_findings(sides, widest_finding(before), widest_finding(after))
-            self.numbers += [widest] if widest is not None else []
+        try:
+            result = subgroups.find_subgroups(self._new, sides.validation, seed=baseline.config.seed)
+        except BudgetError:
+            raise
+        except EvenhandError as error:
+            self.notes.append(f"no search of other subgroups: {error.message}")
+            return
+        for finding in widened_findings(result, sides, baseline.harms):
+            note = "selected on the validation set, where its gap grew"
+            self.numbers.append(compare_subgroup("subgroups", finding.rules, finding.words, sides, note))
 
     def _compare_proofs(self) -> None:
         """Compare proved shares, if both models are white boxes."""
@@ -341,11 +285,6 @@ def widened_findings(
     return findings
 
 
-def widest_finding(result: SubgroupResult) -> Finding:
-    """Select the finding with the widest gap."""
-    return max(result.findings, key=lambda finding: abs(finding.gap))
-
-
 def _subgroup_gap(side: ModelDecisions, inside: Booleans) -> float:
     if inside.all() or not inside.any():
         return 0.0
@@ -376,5 +315,5 @@ def find_regressions(lines: Sequence[ComparisonLine]) -> list[Regression]:
         for i, line in enumerate(lines)
         if line.verdict == "worse"
         and line.part not in ("performance", "asked")
-        and not (plausible and line.name in PUBLISHED)
+        and not (plausible and line.name == "flip_rate")
     ]

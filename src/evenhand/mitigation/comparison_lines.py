@@ -18,7 +18,7 @@ from evenhand.schema.people import People
 from evenhand.stats.auc import auc
 from evenhand.stats.level import bonferroni
 from evenhand.stats.paired import auc_difference, mcnemar, paired_difference
-from evenhand.stats.proportion import estimated_rate, observed_rate
+from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Quantity, Unknown
 
 ChangeAt = Callable[[float], Change]
@@ -184,7 +184,6 @@ def compare_flips(
     words: str,
     flips: tuple[Booleans, Booleans],
     confidence: float,
-    population: str = "",
 ) -> PendingComparison:
     """Compare counterfactual flip rates.
 
@@ -192,16 +191,9 @@ def compare_flips(
         part, name, of, words: As in ``ComparisonLine``.
         flips: Masks of flips of the same individuals before and after, shape (n,).
         confidence: Confidence level of each rate.
-        population: Name of the population that the individuals were drawn from. Empty for the test set.
     """
-    before, after = (
-        estimated_rate(int(mask.sum()), len(mask), population=population, confidence=confidence)
-        if population
-        else observed_rate(int(mask.sum()), len(mask), confidence=confidence)
-        for mask in flips
-    )
-    change = compare_shares(*flips) if len(flips[0]) else None
-    return pending(part, f"population_{name}" if population else name, of, words, (before, after), change)
+    before, after = (observed_rate(int(mask.sum()), len(mask), confidence=confidence) for mask in flips)
+    return pending(part, name, of, words, (before, after), compare_shares(*flips) if len(flips[0]) else None)
 
 
 def compare_shares(before: Booleans, after: Booleans) -> ChangeAt:

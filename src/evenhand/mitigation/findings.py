@@ -184,7 +184,6 @@ class _FindingsReader:
         names = tuple(name for name in self._schema.names if name in protected)
         self._profiles.setdefault(names, []).append(np.array([row]))
 
-
     def _require_attributes(self, attributes: Iterable[str], location: str) -> None:
         attributes, names = set(attributes), self._schema.names
         unknown = sorted(attributes.difference(names))

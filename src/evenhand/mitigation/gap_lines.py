@@ -14,10 +14,9 @@ from evenhand.groups.breakdown import SMALL
 from evenhand.groups.membership import Membership, group_by_attribute, number_combinations
 from evenhand.mitigation.comparison_lines import ChangeAt, ComparisonSides, ModelDecisions, PendingComparison, pending
 from evenhand.mitigation.result import Change, ComparisonPart
-from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio, paired_contrast
-from evenhand.stats.proportion import DIFFERENCE_METHOD, difference_interval, largest_difference_of_proportions
+from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio
+from evenhand.stats.proportion import DIFFERENCE_METHOD, largest_difference_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import Rules, find_members
 
 GAPS = {
@@ -117,49 +116,6 @@ def compare_subgroup(
     return pending(part, "subgroup_gap", words, title, (original, new), change, note=note)
 
 
-def compare_widest_findings(sides: ComparisonSides, original: Finding, new: Finding) -> PendingComparison | None:
-    """Compare the widest gaps that searches find under either model. None if a subgroup has no test people.
-
-    Both subgroups and their favoured sides are chosen on the validation set, so their gaps on the test set are not
-    inflated by selection.
-    """
-    members = [find_members(sides.test, finding.rules) for finding in (original, new)]
-    if any(inside.all() or not inside.any() for inside in members):
-        return None
-    signs = [1 if finding.gap >= 0 else -1 for finding in (original, new)]
-    # Cells are memberships in both subgroups. Given the sizes, the weights of the cells are fixed.
-    cells = _paired_cells(2 * members[0].astype(np.int64) + members[1], sides.before, sides.after, 4)
-    sizes = cells.sizes
-    weights = []
-    for sign, inside in zip(signs, (np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])), strict=True):
-        within, without = (sizes * inside).sum(), (sizes * (1 - inside)).sum()
-        weights.append(sign * sizes * (inside / within - (1 - inside) / without))
-    gaps = [
-        _signed_gap(side, inside, sign, sides.confidence)
-        for side, inside, sign in zip((sides.before, sides.after), members, signs, strict=True)
-    ]
-    shares = cells.shares()
-
-    def change(confidence: float) -> Change:
-        used = sizes > 0
-        low, high = paired_contrast(PairedCells(cells.counts[used]), weights[0][used], weights[1][used], confidence)
-        return Change(
-            value=float(weights[1] @ shares[1] - weights[0] @ shares[0]),
-            low=float(low),
-            high=float(high),
-            confidence=confidence,
-            n=len(sides.test),
-            method="Agresti and Min's interval; the subgroups were selected on the validation set",
-        )
-
-    subgroup = f"before: {original.words}; after: {new.words}"
-    if original.words == new.words:
-        subgroup = f"before and after: {original.words}"
-    note = f"{subgroup}; found on the validation set, measured on the test set"
-    words = "the widest gap found by a search"
-    return pending("subgroups", "widest_gap", "", words, (gaps[0], gaps[1]), change, note=note)
-
-
 def expected_pairs(cells: PairedCells, pairs: Integers, *, ratio: bool = False) -> tuple[int, int]:
     """Find the pairs, in either order, with the largest gap before and after, in people outside the test set."""
     ordered = np.concatenate([pairs, pairs[:, ::-1]])
@@ -222,20 +178,3 @@ def _absolute_gap(side: ModelDecisions, inside: Booleans, confidence: float) -> 
     low, high = largest_difference_of_proportions(counts, sizes, confidence)
     value = abs(float(counts[0] / sizes[0] - counts[1] / sizes[1]))
     return Observed(value=value, n=len(inside), low=low, high=high, confidence=confidence, method=DIFFERENCE_METHOD)
-
-
-def _signed_gap(side: ModelDecisions, inside: Booleans, sign: int, confidence: float) -> Observed:
-    """Measure the gap towards the side favoured in the validation set. It is negative if the other side is favoured."""
-    selected = side.favourable_decisions
-    favoured, other = (inside, ~inside) if sign > 0 else (~inside, inside)
-    low, high = difference_interval(
-        selected[favoured].sum(), favoured.sum(), selected[other].sum(), other.sum(), confidence
-    )
-    return Observed(
-        value=float(selected[favoured].mean() - selected[other].mean()),
-        n=len(inside),
-        low=float(low),
-        high=float(high),
-        confidence=confidence,
-        method=DIFFERENCE_METHOD,
-    )

@@ -63,18 +63,14 @@ class Change(ResultPart):
     method: str
 
 
-PUBLISHED = ("flip_rate", "population_flip_rate")
-"""Names of flip rates as published, where only the protected attribute changes."""
-
-
 class ComparisonLine(ResultPart):
     """Number before and after.
 
     Attributes:
         part: Topic.
         name: Name of the number: ``accuracy``, ``auc``, a gap of ``groups.GAP_NAMES``, ``flip_rate`` (as published),
-            ``counterfactual_flip_rate`` (between plausible counterparts, if the schema has rules), both also with
-            ``population_`` in front, ``subgroup_gap``, ``widest_gap``, ``certified``, ``falsified``, ``undecided``.
+            ``counterfactual_flip_rate`` (between plausible counterparts, if the schema has rules), ``subgroup_gap``,
+            ``certified``, ``falsified``, ``undecided``.
         of: Protected attributes, or description of the subgroup. Empty for all people.
         words: Description.
         before, after: Number of the original and of the new model.

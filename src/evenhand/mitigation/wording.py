@@ -25,7 +25,6 @@ from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.groups.breakdown import SMALL
 from evenhand.mitigation.result import (
     PART_TITLES,
-    PUBLISHED,
     CandidateResult,
     Change,
     ComparisonLine,
@@ -41,9 +40,6 @@ SIGNS = {"better": "\N{BLACK CIRCLE}", "worse": "\N{BLACK UP-POINTING TRIANGLE}"
 
 MAIN_PARTS = ("performance", "asked")
 """Topics of the summary."""
-
-MAIN_NUMBERS = ("widest_gap", "certified")
-"""Further numbers of the summary."""
 
 LIMITS = (
     "All observed numbers are about people like those in the test set. Groups absent from the data are not covered.",
@@ -121,15 +117,14 @@ def _changes(candidate: CandidateResult) -> Iterator[str]:
 
 def headline_numbers(candidate: CandidateResult) -> list[Metric]:
     """Select the main numbers: performance, metrics, numbers that are worse, and proofs."""
-    main = () if candidate.control else MAIN_NUMBERS
     # Rates as published are shown next to those between plausible counterparts.
     plausible = {line.of for line in candidate.lines if line.name == "counterfactual_flip_rate"}
     published = {line.of: line for line in candidate.lines if line.name == "flip_rate" and line.of in plausible}
     return [
         _metric(line, published.get(line.of) if line.name == "counterfactual_flip_rate" else None)
         for line in candidate.lines
-        if (line.part in MAIN_PARTS or line.name in main or line.verdict == "worse")
-        and not (line.of in plausible and line.name in PUBLISHED)
+        if (line.part in MAIN_PARTS or (line.name == "certified" and not candidate.control) or line.verdict == "worse")
+        and not (line.of in plausible and line.name == "flip_rate")
     ]
 
 
@@ -186,7 +181,7 @@ def show_change(line: ComparisonLine, change: Change) -> ReportedNumber:
     return ReportedNumber(
         f"{signed(change.value)}{unit}",
         change.value,
-        "estimated" if line.after.kind == "estimated" else "observed",
+        "observed",
         change.low,
         change.high,
         f"{signed(change.low)} to {signed(change.high)}",
