@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from evenhand.core.document import (
     Block,
@@ -23,15 +24,9 @@ from evenhand.core.document import (
 )
 from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.groups.breakdown import SMALL
-from evenhand.mitigation.result import (
-    PART_TITLES,
-    CandidateResult,
-    Change,
-    ComparisonLine,
-    MitigationResult,
-)
+from evenhand.mitigation.result import PART_TITLES, CandidateResult, Change, ComparisonLine, MitigationResult
 from evenhand.stats.metric_specs import unit_of
-from evenhand.stats.quantity import Proved, Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import Quantity, Unknown, show_quantity
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -40,6 +35,17 @@ SIGNS = {"better": "\N{BLACK CIRCLE}", "worse": "\N{BLACK UP-POINTING TRIANGLE}"
 
 MAIN_PARTS = ("performance", "asked")
 """Topics of the summary."""
+
+METHOD = {
+    "shares of people": "paired, before and after: Tango\u2019s score interval, held to McNemar\u2019s exact test",
+    "areas under the curve": "DeLong\u2019s test for paired data",
+    "gaps": f"groups of at least {SMALL} people in the test set; the interval that reaches furthest over all pairs of "
+    "groups, which is valid whichever groups are truly furthest apart",
+    "other subgroups": "found in the validation set under the new model, measured on the test set",
+    "proofs": "equal numbers of boxes for networks of equal size, over independent attributes distributed as in the "
+    "training set; better or worse only if the proved share of one model excludes all possible values of the other",
+}
+"""Methods of the comparison, the same for each mitigation."""
 
 LIMITS = (
     "All observed numbers are about people like those in the test set. Groups absent from the data are not covered.",
@@ -66,14 +72,7 @@ def build_document(result: MitigationResult) -> Document:
     if result.interrupted:
         blocks.append(Note("The mitigation was interrupted. These are the best models so far.", "caution"))
     blocks += _decision_blocks(result)
-    blocks += headline_numbers(leading)
-    blocks.append(Text(f"{describe_verdicts(leading)}."))
-    blocks.append(
-        Text(
-            "\u201cWithin noise\u201d: the test set is too small to decide. It may still have changed.",
-            role="small",
-        )
-    )
+    blocks += _headline_numbers(leading)
     blocks += _regression_blocks(result)
     blocks += [Note(note) for note in result.notes]
     blocks += _comparison_blocks(result)
@@ -95,7 +94,7 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
     """Yield the recommended model."""
     leading = result.candidates[0]
     if result.chosen is not None:
-        yield Text(f"Use the new model, {leading.method}: {leading.words}.", tuple(_changes(leading)), role="finding")
+        yield Text(f"Use the new model, {leading.method}: {leading.words}.", role="finding")
         return
     yield Text("No better model was found. The original model is kept, and no model is written.", role="finding")
     yield Text(f"{leading.method}: {leading.rejected}. The numbers of its model, {leading.words}, follow.")
@@ -104,67 +103,47 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
         yield Note(f"The model of {better[0]} is better than the original one. Name this method first to write it.")
 
 
-def _changes(candidate: CandidateResult) -> Iterator[str]:
-    """Yield sentences about one number that is worse, two that are better, and the accuracy."""
-    selected = [("Worse", line) for line in candidate.lines if line.verdict == "worse"][:1]
-    selected += [("Better", line) for line in candidate.lines if line.verdict == "better"][:2]
-    selected += [("Performance", line) for line in candidate.lines if line.name == "accuracy"][-1:]
-    for title, line in selected:
-        if not isinstance(line.before, Unknown) and not isinstance(line.after, Unknown):
-            original, new = (show_number(line, quantity).text for quantity in (line.before, line.after))
-            yield f"{title}: {line.words}, {original} before and {new} after."
-
-
-def headline_numbers(candidate: CandidateResult) -> list[Metric]:
-    """Select the main numbers: performance, metrics, numbers that are worse, and proofs."""
-    # Rates as published are shown next to those between plausible counterparts.
+def _headline_numbers(candidate: CandidateResult) -> Iterator[Block]:
+    """Yield the main numbers: performance, metrics, numbers that are worse, and proofs; then a count of verdicts."""
+    # Rates as published include people who cannot exist. They are in the table of all numbers.
     plausible = {line.of for line in candidate.lines if line.name == "counterfactual_flip_rate"}
-    published = {line.of: line for line in candidate.lines if line.name == "flip_rate" and line.of in plausible}
-    return [
-        _metric(line, published.get(line.of) if line.name == "counterfactual_flip_rate" else None)
-        for line in candidate.lines
-        if (line.part in MAIN_PARTS or (line.name == "certified" and not candidate.control) or line.verdict == "worse")
-        and not (line.of in plausible and line.name == "flip_rate")
-    ]
-
-
-def describe_verdicts(candidate: CandidateResult) -> str:
-    """Count the verdicts on all numbers."""
+    for line in candidate.lines:
+        proof = line.name == "certified" and not candidate.control
+        published = line.name == "flip_rate" and line.of in plausible
+        if (line.part in MAIN_PARTS or proof or line.verdict == "worse") and not published:
+            yield _metric(line)
     verdicts = Counter(line.verdict for line in candidate.lines)
     counts = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items())
-    return f"Verdicts on all {format_count(len(candidate.lines), 'number', 'numbers')}: {counts}"
-
-
-def show_number(line: ComparisonLine, quantity: Quantity, *, sign: str = "") -> ReportedNumber:
-    """Format a number: decimals for areas and for gaps between groups, otherwise percentages.
-
-    Args:
-        line: Line with the number.
-        quantity: Number before or after.
-        sign: Mark after the number.
-    """
-    suffix = f"\N{NO-BREAK SPACE}{sign}" if sign else ""
-    if line.name == "auc" and not isinstance(quantity, Unknown):
-        # Areas are close together, and two digits would often hide a change.
-        value, text = quantity.value, f"{quantity.value:.3f}{suffix}"
-        if isinstance(quantity, Proved):
-            return ReportedNumber(text, value, "proved")
-        ends = f"{quantity.low:.3f} to {quantity.high:.3f}"
-        return ReportedNumber(text, value, quantity.kind, quantity.low, quantity.high, ends, quantity.confidence)
-    number = show_quantity(quantity, line.name, basis=quantity.reason if isinstance(quantity, Unknown) else "")
-    return ReportedNumber(
-        f"{number.text}{suffix}",
-        number.value,
-        number.kind,
-        number.low,
-        number.high,
-        number.ends,
-        number.confidence,
-        number.basis,
+    yield Text(f"Verdicts on all {format_count(len(candidate.lines), 'number', 'numbers')}: {counts}.")
+    yield Text(
+        "\u201cWithin noise\u201d: the test set is too small to decide. It may still have changed.", role="small"
     )
 
 
-def show_change(line: ComparisonLine, change: Change) -> ReportedNumber:
+def _metric(line: ComparisonLine) -> Metric:
+    """Show the number after, with the number before, the verdict and the change."""
+    verdict = _format_verdict(line)
+    if line.change is not None:
+        change = _show_change(line, line.change)
+        verdict = f"{verdict}, {change.text} ({change.ends})"
+    original, number = (_show_number(line, quantity) for quantity in (line.before, line.after))
+    before = line.before.reason if isinstance(line.before, Unknown) else original.text
+    if not isinstance(line.after, Unknown):
+        number = ReportedNumber(number.text, number.value, number.kind)
+    return Metric(line.words, number, (f"vs. {before} before: {verdict}", *filter(None, (line.note,))))
+
+
+def _show_number(line: ComparisonLine, quantity: Quantity) -> ReportedNumber:
+    """Format a number: decimals for areas and for gaps between groups, otherwise percentages."""
+    number = show_quantity(quantity, line.name, basis=quantity.reason if isinstance(quantity, Unknown) else "")
+    if line.name != "auc" or number.value is None:
+        return number
+    # Areas are close together, and two digits would often hide a change.
+    ends = "" if number.low is None else f"{number.low:.3f} to {number.high:.3f}"
+    return replace(number, text=f"{number.value:.3f}", ends=ends)
+
+
+def _show_change(line: ComparisonLine, change: Change) -> ReportedNumber:
     """Format a change with its interval: ``-3.2 points``, from ``-4.8`` to ``-1.7``."""
     scale, unit = (1, "") if unit_of(line.name) == "decimal" else (100, " points")
     half = scale * (change.high - change.low) / 2
@@ -178,58 +157,14 @@ def show_change(line: ComparisonLine, change: Change) -> ReportedNumber:
         text = f"{scale * value:+.{digits}f}"
         return (text[1:] if not float(text) else text).replace("-", MINUS)
 
-    return ReportedNumber(
-        f"{signed(change.value)}{unit}",
-        change.value,
-        "observed",
-        change.low,
-        change.high,
-        f"{signed(change.low)} to {signed(change.high)}",
-        change.confidence,
-    )
+    ends = f"{signed(change.low)} to {signed(change.high)}"
+    text = f"{signed(change.value)}{unit}"
+    return ReportedNumber(text, change.value, "observed", change.low, change.high, ends, change.confidence)
 
 
-def describe_reduction(line: ComparisonLine) -> str:
-    """Describe a flip rate that fell by more than half: ``12 times fewer``."""
-    if not line.name.endswith("flip_rate") or line.verdict != "better":
-        return ""
-    if isinstance(line.before, Unknown) or isinstance(line.after, Unknown):
-        return ""
-    if line.after.value == 0:
-        return "none left in this sample"
-    ratio = line.before.value / line.after.value
-    return f"{ratio:.3g} times fewer" if ratio >= 2 else ""
-
-
-def format_verdict(line: ComparisonLine) -> str:
+def _format_verdict(line: ComparisonLine) -> str:
     """Format the verdict with its mark."""
     return f"{SIGNS[line.verdict]}\N{NO-BREAK SPACE}{line.verdict}" if line.verdict in SIGNS else line.verdict
-
-
-def _text(line: ComparisonLine, quantity: Quantity) -> str:
-    return "unknown" if isinstance(quantity, Unknown) else show_number(line, quantity).text
-
-
-def _metric(line: ComparisonLine, published: ComparisonLine | None = None) -> Metric:
-    """Show the number after, with the number before, the verdict, the change and the rate as published."""
-    verdict = format_verdict(line)
-    if line.change is not None:
-        number = show_change(line, line.change)
-        verdict = f"{verdict}, {number.text} ({number.ends})"
-    original = _text(line, line.before)
-    number = show_number(line, line.after)
-    if isinstance(line.after, Unknown):
-        notes = [f"before {original}; {verdict}"]
-    else:
-        number = ReportedNumber(number.text, number.value, number.kind)
-        notes = [f"vs. {original} before: {verdict}"]
-        if isinstance(line.before, Unknown):
-            notes.append(f"before: {line.before.reason}")
-    notes += filter(None, (describe_reduction(line), line.note))
-    if published is not None:
-        rates = _text(published, published.before), _text(published, published.after)
-        notes.append(f"as published, with only the attribute changed: {rates[0]} before, {rates[1]} after")
-    return Metric(line.words, number, tuple(notes))
 
 
 def _regression_blocks(result: MitigationResult) -> Iterator[Block]:
@@ -262,10 +197,8 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
     rows = []
     for leading in (line for line in result.candidates[0].lines if line.part in MAIN_PARTS):
         lines = [candidate.line(leading.name, leading.of) for candidate in result.candidates]
-        cells = [
-            "" if line is None else show_number(line, line.after, sign=SIGNS.get(line.verdict, "")) for line in lines
-        ]
-        rows.append(TableRow((leading.words, show_number(leading, leading.before), *cells)))
+        cells = ["" if line is None else _show_marked(line) for line in lines]
+        rows.append(TableRow((leading.words, _show_number(leading, leading.before), *cells)))
     counts = [f"{len(candidate.moved):,}" if candidate.moved else "none" for candidate in result.candidates]
     rows.append(TableRow(("regressions for other groups", "", *counts)))
     yield Table(
@@ -276,6 +209,13 @@ def _comparison_blocks(result: MitigationResult) -> Iterator[Block]:
         tuple(rows),
         usual="observed",
     )
+
+
+def _show_marked(line: ComparisonLine) -> ReportedNumber:
+    """Format the number after, with the mark of the verdict."""
+    number = _show_number(line, line.after)
+    sign = SIGNS.get(line.verdict)
+    return number if sign is None else replace(number, text=f"{number.text}\N{NO-BREAK SPACE}{sign}")
 
 
 def _candidate_name(candidate: CandidateResult) -> str:
@@ -291,8 +231,7 @@ def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: i
         yield Note("The method was interrupted. This is its best model so far.", "caution")
     yield from (Note(f"{note[:1].upper()}{note[1:].rstrip('.')}.") for note in candidate.notes)
     if i:
-        yield from headline_numbers(candidate)
-        yield Text(f"{describe_verdicts(candidate)}.")
+        yield from _headline_numbers(candidate)
     yield Figure(
         "before and after",
         "Before (grey bar) and after (mark), and the change with its adjusted interval, cut off if it is very wide. "
@@ -306,9 +245,6 @@ def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: i
     else:
         yield Heading(title, level=3, detail=True)
         yield table
-    if len(candidate.trials) > 1:
-        yield Heading("Trials", level=3, detail=True)
-        yield _trial_table(result, candidate)
 
 
 def _lines_table(result: MitigationResult, candidate: CandidateResult) -> Table:
@@ -317,17 +253,11 @@ def _lines_table(result: MitigationResult, candidate: CandidateResult) -> Table:
         lines = [line for line in candidate.lines if line.part == part]
         rows += [TableRow((title,), heading=True)] if lines else []
         rows += [_line_row(line) for line in lines]
-    columns = (
-        Column("number"),
-        Column("verdict"),
-        Column("before", numeric=True),
-        Column("after", numeric=True),
-        Column("change", numeric=True),
-    )
+    numbers = (Column(name, numeric=True) for name in ("before", "after", "change"))
     return Table(
         f"Before and after, observed, with {format_level(result.confidence)} intervals of each number alone; changes "
         "with adjusted intervals, in percentage points unless stated otherwise",
-        columns,
+        (Column("number"), Column("verdict"), *numbers),
         tuple(rows),
         usual="observed",
     )
@@ -338,38 +268,10 @@ def _line_row(line: ComparisonLine) -> TableRow:
     notes = [line.note] if line.note else []
     if change is not None and change.p is not None:
         notes.append(f"p {'below 1e-10' if change.p < 1e-10 else format(change.p, '.2g')}, not adjusted")
+    numbers = (_show_number(line, quantity) for quantity in (line.before, line.after))
     # The caption describes the adjustment of the changes.
-    number = "" if change is None else show_change(line, change)
-    return TableRow(
-        (line.words, format_verdict(line), show_number(line, line.before), show_number(line, line.after), number),
-        "; ".join(notes),
-    )
-
-
-def _trial_table(result: MitigationResult, candidate: CandidateResult) -> Table:
-    def share(value: float) -> ReportedNumber:
-        return ReportedNumber(format_percent(value), value, "observed")
-
-    columns: Sequence[Column] = (
-        Column(candidate.trials[0].setting),
-        Column("chosen"),
-        Column("accuracy", numeric=True),
-        *(Column(metric, numeric=True) for metric in result.harms),
-    )
-    rows = tuple(
-        TableRow(
-            (
-                f"{trial.value:.6g}",
-                "yes" if trial.chosen else "",
-                share(trial.accuracy),
-                *(share(value) for value in trial.harms),
-            )
-        )
-        for trial in candidate.trials
-    )
-    size = format_count(result.people.validation, "person", "people")
-    caption = f"Observed on the validation set of {size}, on which the choice was made"
-    return Table(caption, tuple(columns), rows, usual="observed")
+    shown = "" if change is None else _show_change(line, change)
+    return TableRow((line.words, _format_verdict(line), *numbers, shown), "; ".join(notes))
 
 
 def _method_facts(result: MitigationResult) -> Facts:
@@ -381,37 +283,13 @@ def _method_facts(result: MitigationResult) -> Facts:
         for candidate in result.candidates
     ]
     adjusted = "; ".join(f"{name}, {len(own)} intervals of {100 * own[0]:.2f} % each" for name, own in levels if own)
-    return Facts(
-        (
-            (
-                "people",
-                f"stratified by label and protected group: training set {sizes.train:,}, validation set "
-                f"{sizes.validation:,}; test set {test}",
-            ),
-            ("metrics", f"{'; '.join(result.harms)}{sources}"),
-            ("allowed loss", f"{format_percent(result.accuracy_loss)} of accuracy, on the validation set"),
-            (
-                "verdicts",
-                "better or worse if the adjusted interval of the change excludes 0"
-                f"{f': {adjusted}' if adjusted else ''} (Bonferroni), so that all intervals of a candidate hold "
-                f"together with {format_level(result.confidence)} confidence",
-            ),
-            (
-                "shares of people",
-                "paired, before and after: Tango\u2019s score interval, held to McNemar\u2019s exact test",
-            ),
-            ("areas under the curve", "DeLong\u2019s test for paired data"),
-            (
-                "gaps",
-                f"groups of at least {SMALL} people in the test set; the interval that reaches furthest over all pairs "
-                "of groups, which is valid whichever groups are truly furthest apart",
-            ),
-            ("other subgroups", "found in the validation set under the new model, measured on the test set"),
-            (
-                "proofs",
-                "equal numbers of boxes for networks of equal size, over independent attributes distributed as in the "
-                "training set; better or worse only if the proved share of one model excludes all possible values of "
-                "the other",
-            ),
-        )
-    )
+    facts = {
+        "people": f"stratified by label and protected group: training set {sizes.train:,}, validation set "
+        f"{sizes.validation:,}; test set {test}",
+        "metrics": f"{'; '.join(result.harms)}{sources}",
+        "allowed loss": f"{format_percent(result.accuracy_loss)} of accuracy, on the validation set",
+        "verdicts": "better or worse if the adjusted interval of the change excludes 0"
+        f"{f': {adjusted}' if adjusted else ''} (Bonferroni), so that all intervals of a candidate hold together with "
+        f"{format_level(result.confidence)} confidence",
+    }
+    return Facts(tuple({**facts, **METHOD}.items()))

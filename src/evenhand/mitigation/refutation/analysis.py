@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import OptionError
+from evenhand.mitigation.refutation.bound import FamilyBound
 from evenhand.mitigation.refutation.config import RefutationConfig
 from evenhand.mitigation.refutation.features import (
     FeatureCells,
@@ -31,8 +31,8 @@ from evenhand.mitigation.refutation.result import (
     RefutationResult,
     WitnessRule,
 )
-from evenhand.mitigation.refutation.search import NEAREST, Multipliers, ProofPart, Relaxation, RuleSearch
-from evenhand.mitigation.refutation.trees import RuleTreeSearch, apply_tree, count_questions, write_tree
+from evenhand.mitigation.refutation.search import Relaxation, RuleSearch
+from evenhand.mitigation.refutation.trees import RuleTreeSearch
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People
 
@@ -47,27 +47,6 @@ EQUAL = 1e-6
 
 SMALL_GROUP = 100
 """Size of a group below which a gap is mostly chance."""
-
-
-@dataclass(frozen=True, eq=False)
-class FamilyBound:
-    """Result of the search of a family.
-
-    Attributes:
-        bound: Lower bound of the gap. Above 1 if no rule reaches the floor.
-        decisions: Probability of acceptance by the best rule in each cell, or None.
-        rule: Fields of ``WitnessRule`` that describe it.
-        proof: Proof of the bound.
-        parts, stopped, interrupted: As in ``RefutationResult``.
-    """
-
-    bound: float
-    decisions: Floats | None = None
-    rule: dict[str, Any] = field(default_factory=dict)
-    proof: RefutationProof = field(default_factory=RefutationProof)
-    parts: int = 0
-    stopped: bool = False
-    interrupted: bool = False
 
 
 def refute_alternatives(
@@ -129,7 +108,7 @@ def refute_alternatives(
         search = _search(config, table, relaxation, progress)
         any_bound = max(0.0, anything.bound)
         bound = max(search.bound, any_bound) if search.bound <= 1 else None
-        multipliers = _write_bound(anything.multipliers)
+        multipliers = anything.multipliers.write()
         proof = RefutationProof(parts=(multipliers,)) if search.bound < anything.bound else search.proof
         proof = proof.model_copy(update={"anything": multipliers})
     witness = None
@@ -179,21 +158,8 @@ def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxatio
     if config.family == "any":
         return _search_any(table, relaxation)
     if config.family == "tree":
-        return _search_trees(config, table, progress)
-    search = RuleSearch(table, config.seed).run(config.max_parts, config.time_limit, progress, clock=time.monotonic)
-    cuts = tuple(
-        " ".join(f"{cell}:{factor}" for cell, factor in zip(cut.cells, cut.factors, strict=True)) for cut in search.cuts
-    )
-    best, words = search.best, "a weighted sum of features with a threshold"
-    return FamilyBound(
-        search.bound,
-        None if best is None else best.accepted.astype(np.float64),
-        {} if best is None else {"words": words, "weights": best.weights, "threshold": best.threshold},
-        RefutationProof(cuts=cuts, parts=tuple(_write_part(part) for part in search.proof.walk())),
-        search.parts,
-        search.stopped,
-        search.interrupted,
-    )
+        return RuleTreeSearch(table, config.depth).run(config.time_limit, progress, clock=time.monotonic)
+    return RuleSearch(table, config.seed).run(config.max_parts, config.time_limit, progress, clock=time.monotonic)
 
 
 def _search_any(table: FeatureCells, relaxation: Relaxation) -> FamilyBound:
@@ -201,23 +167,8 @@ def _search_any(table: FeatureCells, relaxation: Relaxation) -> FamilyBound:
     decisions = _reach_floor(table, solution.decisions)
     randomised = int(((decisions > 0) & (decisions < 1)).sum())
     words = "decisions by cell" + (f", randomised in {randomised} of them" if randomised else "")
-    proof = RefutationProof(parts=(_write_bound(solution.multipliers),))
+    proof = RefutationProof(parts=(solution.multipliers.write(),))
     return FamilyBound(solution.bound, decisions, {"words": words}, proof)
-
-
-def _search_trees(config: RefutationConfig, table: FeatureCells, progress: Progress) -> FamilyBound:
-    search = RuleTreeSearch(table, config.depth).run(config.time_limit, progress, clock=time.monotonic)
-    tree = search.best
-    bound = -1.0
-    if search.complete:
-        bound = 2.0 if tree is None else search.gap - NEAREST
-    return FamilyBound(
-        bound,
-        None if tree is None else apply_tree(tree, table.features).astype(np.float64),
-        {} if tree is None else {"words": f"a tree of {count_questions(tree)} questions", "tree": write_tree(tree)},
-        stopped=search.stopped,
-        interrupted=search.interrupted,
-    )
 
 
 def _notes(people: People, file: FeatureFile, table: FeatureCells) -> tuple[str, ...]:
@@ -282,16 +233,5 @@ def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
         for need in np.unique(np.linspace(constant, table.most_right, CURVE).astype(np.int64)).tolist():
             solution = Relaxation(FeatureCells(table.features, table.counts, need)).solve([], table.full_range)
             floor, bound = need / table.people, max(0.0, solution.bound)
-            bounds.append(FloorBound(accuracy=floor, bound=bound, proof=_write_bound(solution.multipliers)))
+            bounds.append(FloorBound(accuracy=floor, bound=bound, proof=solution.multipliers.write()))
     return tuple(bounds)
-
-
-def _write_part(part: ProofPart) -> str:
-    if part.weight is not None:
-        return f"weight {part.weight} 0"
-    return f"cell {part.cell}" if part.cell is not None else _write_bound(part.multipliers)
-
-
-def _write_bound(multipliers: Multipliers) -> str:
-    cuts = " ".join(f"{number}:{value}" for number, value in multipliers.cuts)
-    return f"bound {multipliers.floor}; {' '.join(map(str, multipliers.pairs))}; {cuts}".rstrip()

@@ -38,6 +38,10 @@ class Cut(NamedTuple):
         """Maximum of the left-hand side."""
         return sum(factor for factor in self.factors if factor > 0) - min(map(abs, self.factors))
 
+    def write(self) -> str:
+        """Write the inequality as ``cell:factor`` for its cells."""
+        return " ".join(f"{cell}:{factor}" for cell, factor in zip(self.cells, self.factors, strict=True))
+
 
 class WeightBox(NamedTuple):
     """Box of weights: ``low <= w <= high``. Only their signs and ratios matter, so -1 to 1 covers all."""

@@ -27,6 +27,7 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.mitigation.refutation.bound import FamilyBound
 from evenhand.mitigation.refutation.cuts import (
     Cut,
     FittedWeights,
@@ -36,7 +37,8 @@ from evenhand.mitigation.refutation.cuts import (
     separate_pairs,
 )
 from evenhand.mitigation.refutation.features import FeatureCells
-from evenhand.mitigation.refutation.weights import WeightedRule, WeightSearch
+from evenhand.mitigation.refutation.result import RefutationProof
+from evenhand.mitigation.refutation.weights import WeightSearch
 
 SCALE = 10**12
 """Multipliers are integers in units of 1 / SCALE."""
@@ -69,6 +71,11 @@ class Multipliers(NamedTuple):
     floor: int
     pairs: tuple[int, ...]
     cuts: tuple[tuple[int, int], ...] = ()
+
+    def write(self) -> str:
+        """Write the multipliers as a line of a proof."""
+        cuts = " ".join(f"{number}:{value}" for number, value in self.cuts)
+        return f"bound {self.floor}; {' '.join(map(str, self.pairs))}; {cuts}".rstrip()
 
 
 class BoundedSolution(NamedTuple):
@@ -189,6 +196,12 @@ class ProofPart:
     cell: int | None = None
     halves: tuple[ProofPart, ...] = ()
 
+    def write(self) -> str:
+        """Write the part as a line of a proof."""
+        if self.weight is not None:
+            return f"weight {self.weight} 0"
+        return f"cell {self.cell}" if self.cell is not None else self.multipliers.write()
+
     def walk(self) -> Iterator[ProofPart]:
         """Yield this part and all parts below it, each before its halves."""
         stack = [self]
@@ -208,30 +221,6 @@ class OpenProof(NamedTuple):
     fixed: Floats
     box: WeightBox
     part: ProofPart
-
-
-@dataclass
-class SearchedRules:
-    """Result of a search.
-
-    Attributes:
-        bound: Lower bound of the gap of all rules of the family. Above 1 if none reaches the floor.
-        gap: Gap of the best rule.
-        best: Best rule, or None.
-        cuts, proof: Proof of the bound.
-        parts: Number of parts.
-        stopped: Whether a limit was reached.
-        interrupted: Whether an interrupt (Ctrl-C) ended the search.
-    """
-
-    bound: float
-    gap: float
-    best: WeightedRule | None
-    cuts: tuple[Cut, ...]
-    proof: ProofPart
-    parts: int
-    stopped: bool = False
-    interrupted: bool = False
 
 
 @dataclass(eq=False)
@@ -260,7 +249,7 @@ class RuleSearch:
 
     def run(
         self, max_parts: int | None, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]
-    ) -> SearchedRules:
+    ) -> FamilyBound:
         """Search until no part is open, a limit is reached, or an interrupt."""
         started = clock()
         cells, width = self.table.features.shape
@@ -280,12 +269,15 @@ class RuleSearch:
                     heapq.heappush(heap, child)
                 if self.parts % 16 == 1 and heap:  # each split adds two parts to the first one
                     self._report(progress, initial, heap[0].bound)
-        return SearchedRules(
+        best, words = self.weights.best, "a weighted sum of features with a threshold"
+        return FamilyBound(
             min([self._closed, *(part.bound for part in heap)]),
-            self.weights.gap,
-            self.weights.best,
-            tuple(self.relaxation.cuts),
-            root,
+            None if best is None else best.accepted.astype(np.float64),
+            {} if best is None else {"words": words, "weights": best.weights, "threshold": best.threshold},
+            RefutationProof(
+                cuts=tuple(cut.write() for cut in self.relaxation.cuts),
+                parts=tuple(part.write() for part in root.walk()),
+            ),
             self.parts,
             stopped,
             bool(interrupts.count),

@@ -8,7 +8,6 @@ merged, and pairs of branches that cannot reach the floor are skipped. All numbe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
@@ -16,7 +15,11 @@ import numpy as np
 
 from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats, Integers, Progress
+from evenhand.mitigation.refutation.bound import FamilyBound
 from evenhand.mitigation.refutation.features import FeatureCells
+
+NEAREST = 1e-9
+"""The bound is this much below the smallest gap, which is rounded."""
 
 BLOCK = 4_000_000
 """Number of pairs of branches that are evaluated together."""
@@ -53,32 +56,23 @@ class Branches(NamedTuple):
     rules: Callable[[int], TreeRule]
 
 
-@dataclass
-class SearchedTrees:
-    """Best tree and its gap.
+class RuleTreeSearch:
+    """Enumeration of all trees over a table of cells.
 
     Attributes:
-        gap: Gap.
-        best: Tree, or None if none reaches the floor.
-        complete: Whether all trees were evaluated.
+        gap: Gap of the best tree.
+        best: Best tree, or None if none reaches the floor.
         pairs: Number of pairs of branches evaluated.
         stopped: Whether a limit was reached.
         interrupted: Whether an interrupt (Ctrl-C) ended the search.
     """
 
-    gap: float
-    best: TreeRule | None
-    complete: bool
-    pairs: int = 0
-    stopped: bool = False
-    interrupted: bool = False
-
-
-class RuleTreeSearch:
-    """Enumeration of all trees over a table of cells."""
-
     def __init__(self, table: FeatureCells, depth: int) -> None:
         self.table, self.depth = table, depth
+        self.gap = np.inf
+        self.best: TreeRule | None = None
+        self.pairs = 0
+        self.stopped = self.interrupted = False
         groups = table.counts.sum(axis=(0, 2))
         pairs = list(combinations(range(len(groups)), 2))
         # The difference of a pair from accepting a cell, in units of the product of both groups' sizes.
@@ -89,30 +83,39 @@ class RuleTreeSearch:
         self.refusing = np.zeros_like(self.accepting)
         self.refusing[:, 0] = table.counts[:, :, 0].sum(axis=1)
 
-    def run(self, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]) -> SearchedTrees:
-        """Find the best tree. The search is incomplete after a limit or an interrupt."""
+    def run(self, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]) -> FamilyBound:
+        """Find the best tree. Without a limit or an interrupt, its gap is the bound."""
         started = clock()
         width = self.table.features.shape[1]
-        search = SearchedTrees(np.inf, None, complete=True)
+        complete = True
         with InterruptCounter() as interrupts:
 
             def is_over() -> bool:
                 late = time_limit is not None and clock() - started > time_limit
-                search.stopped = late or search.pairs > MAX_PAIRS
-                search.interrupted = bool(interrupts.count)
-                return search.stopped or search.interrupted
+                self.stopped = late or self.pairs > MAX_PAIRS
+                self.interrupted = bool(interrupts.count)
+                return self.stopped or self.interrupted
 
             leaves = self._branches(np.ones(len(self.table.features), dtype=np.bool_), 0)
             for at, outcome in enumerate(leaves.outcomes):
-                self._offer(search, outcome, leaves.rules(at))
+                self._offer(outcome, leaves.rules(at))
             for feature in range(width):
                 progress(f"trees with feature {feature + 1} at the root", feature / width)
-                if not self._search_root(search, feature, is_over):
-                    search.complete = False
+                complete = self._search_root(feature, is_over)
+                if not complete:
                     break
-        return search
+        tree = self.best
+        if tree is None:
+            return FamilyBound(2.0 if complete else -1.0, stopped=self.stopped, interrupted=self.interrupted)
+        return FamilyBound(
+            self.gap - NEAREST if complete else -1.0,
+            apply_tree(tree, self.table.features).astype(np.float64),
+            {"words": f"a tree of {count_questions(tree)} questions", "tree": write_tree(tree)},
+            stopped=self.stopped,
+            interrupted=self.interrupted,
+        )
 
-    def _search_root(self, search: SearchedTrees, feature: int, is_over: Callable[[], bool]) -> bool:
+    def _search_root(self, feature: int, is_over: Callable[[], bool]) -> bool:
         """Evaluate all trees with a feature at the root, and return whether this was completed."""
         has = self.table.features[:, feature] == 1
         sides = []
@@ -139,20 +142,20 @@ class RuleTreeSearch:
             gaps[np.arange(columns) >= reach[block][:, None]] = np.inf  # these do not reach the floor
             best = int(gaps.argmin())
             first, second = block[best // columns], order[best % columns]
-            if gaps.flat[best] < search.gap:
+            if gaps.flat[best] < self.gap:
                 outcome = without.outcomes[first] + holding.outcomes[second]
                 tree = RuleQuestion(feature, without.rules(int(first)), holding.rules(int(second)))
-                self._offer(search, outcome, tree)
+                self._offer(outcome, tree)
             at += len(block)
-            search.pairs += len(block) * columns
+            self.pairs += len(block) * columns
             if is_over():
                 return False
         return True
 
-    def _offer(self, search: SearchedTrees, outcome: Integers, rule: TreeRule) -> None:
+    def _offer(self, outcome: Integers, rule: TreeRule) -> None:
         gap = float((np.abs(outcome[1:]) / self.units).max())
-        if outcome[0] >= self.table.need and gap < search.gap:
-            search.gap, search.best = gap, rule
+        if outcome[0] >= self.table.need and gap < self.gap:
+            self.gap, self.best = gap, rule
 
     def _branches(self, members: Booleans, depth: int) -> Branches:
         """Enumerate all distinct branches of at most a depth over some cells."""
