@@ -208,15 +208,14 @@ def test_a_function_or_an_estimator_counts_no_more_than_the_budget(
 def test_in_python_no_more_than_the_budget_is_asked_either(people, verb, kind):
     counted = ModuleType("counted")
     exec(COUNTED, vars(counted))  # a module of its own, so that its count begins at 0
-    more = {}
+    schema, frame, more = read_schema(people[2]), pd.read_csv(people[0]), {}
     if verb is api.mitigate:
         training = ModuleType("training")
         exec(FIT, vars(training))
-        words = "points,hours,sex (worse),sex (better)\n50,3,f,m\n47,9,f,m\n"
-        found = people[0].with_name("pairs.csv")
-        found.write_text(words)
+        searched = ModuleType("searched")
+        exec(COUNTED, vars(searched))
+        found = api.search(searched.score, frame, schema=schema, budget=1000)
         more = {"fit": training.fit, "findings": [found], "rounds": 0, "certify_effort": 0}
-    schema = read_schema(people[2])
-    result = verb(getattr(counted, kind), pd.read_csv(people[0]), schema=schema, budget=1000, **more)
+    result = verb(getattr(counted, kind), frame, schema=schema, budget=1000, **more)
     result = getattr(result, "result", result)
     assert 0 < result.queries == sum(counted.ROWS) <= 1000
