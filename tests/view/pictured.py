@@ -391,7 +391,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "check": (check, {"checked shares"}),
     "thresholds": (
         thresholds,
-        {"group rates", "calibration", "threshold curves", "threshold rates", "subgroup gaps"},
+        {"group rates", "calibration", "threshold curves", "subgroup gaps"},
     ),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),

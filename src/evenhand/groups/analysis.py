@@ -22,7 +22,6 @@ from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.membership import Membership, group_by_values, group_people
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import GroupMetrics
-from evenhand.groups.threshold_rates import count_threshold_rates
 from evenhand.groups.thresholds import ScoredPeople, trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
@@ -246,17 +245,13 @@ class _Decisions:
     def measure(self, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
         """Compute the group metrics, without custom metrics and proxies."""
         people = self.people
-        scored = None
-        if self.scores is not None:
-            scores = self.scores if self.risks is None else self.risks
-            scored = ScoredPeople(self.memberships, scores, self.true_labels, people.weights, self.risks is not None)
         sample = self.tabulate()
         everyone = describe_groups(sample.total(), [{}], config)[0]
-        curves = rates = None
-        if scored is not None:
-            rates = count_threshold_rates(scored, self.selected, config.min_group_size, self.applied_threshold)
-            curves = trace_curves(scored, config, self.applied_threshold) if config.thresholds else None
-        kept = None
+        curves = kept = None
+        if config.thresholds and self.scores is not None:
+            scores = self.scores if self.risks is None else self.risks
+            scored = ScoredPeople(self.memberships, scores, self.true_labels, people.weights, self.risks is not None)
+            curves = trace_curves(scored, config, self.applied_threshold)
         if config.keep_decisions:
             numbers = {} if self.scores is None else {"mean_score": self.scores}
             kept = KeptDecisions.keep(self.memberships, self.selected, self.true_labels, numbers)
@@ -275,7 +270,6 @@ class _Decisions:
             decided_by=self.applied_threshold,
             low_is_good=self.risks is not None,
             thresholds=curves,
-            threshold_rates=rates,
             seed=config.seed,
             seconds=time.perf_counter() - started,
         )

@@ -12,7 +12,6 @@ from evenhand.groups.breakdown import SMALL, Breakdown, Group, describe_left_out
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.groups.proxies.result import ProxyRates
-from evenhand.groups.threshold_rates import ThresholdRates
 from evenhand.groups.thresholds import ThresholdCurves
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import DECISION_METRICS
@@ -137,7 +136,6 @@ class GroupMetrics(Result):
         decided_by: Threshold that was applied to the scores; None if decisions were recorded or predicted.
         low_is_good: Whether low scores are favourable. If so, ``mean_score`` and calibration use 1 minus the score.
         thresholds: Metrics as functions of the threshold. None unless requested, or without scores.
-        threshold_rates: Rates of the groups at about a hundred thresholds, without intervals. None without scores.
         outcome: Numeric decisions; None for labels.
         proxies: Rates of groups whose membership is known only as a probability, such as race inferred from name and
             address.
@@ -161,7 +159,6 @@ class GroupMetrics(Result):
     decided_by: Threshold | None = None
     low_is_good: bool = False
     thresholds: ThresholdCurves | None = None
-    threshold_rates: ThresholdRates | None = None
     outcome: NumberOutcome | None = None
     proxies: tuple[ProxyRates, ...] = ()
     labels: LabelMetrics | None = None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -31,8 +30,7 @@ class Curve(ResultPart):
     """A metric as a function of the threshold, with a band that is simultaneous over all thresholds.
 
     Attributes:
-        name: ``accuracy``, ``selection_rate``, ``demographic_parity_difference``, ``equal_opportunity_difference`` or
-            ``equalized_odds_difference``.
+        name: ``accuracy``, ``selection_rate``, ``demographic_parity_difference`` or ``equal_opportunity_difference``.
         by: Protected attribute of a gap or a group; empty for all people.
         group: Group of a selection rate. Empty for all people and for gaps.
         values, low, high: Value and band at each threshold.
@@ -51,10 +49,6 @@ class Curve(ResultPart):
     confidence: float
     method: str
     not_assessable: dict[str, int] = Field(default_factory=dict)
-
-    def reversed(self) -> Curve:
-        """Return the curve with the thresholds in reverse order."""
-        return self.model_copy(update={name: getattr(self, name)[::-1] for name in ("values", "low", "high")})
 
     def at(self, place: int) -> Observed:
         """Return the number at one threshold, with the band as its interval."""
@@ -114,59 +108,6 @@ class ScoredPeople(NamedTuple):
     weights: Floats | None = None
     low_is_good: bool = False
 
-    @property
-    def sign(self) -> Literal[1, -1]:
-        """Sign of the scores such that people are selected at or above a threshold."""
-        return -1 if self.low_is_good else 1
-
-
-@dataclass(frozen=True)
-class ThresholdCells:
-    """People in the cells between thresholds.
-
-    Attributes:
-        people: People with scores.
-        thresholds: Thresholds of the scores in ascending order, of the negative scores if low scores are good.
-        cell: Cell of each person, shape (n,).
-        different: Number of distinct scores.
-    """
-
-    people: ScoredPeople
-    thresholds: Floats
-    cell: Integers
-    different: int
-
-    @classmethod
-    def of(cls, people: ScoredPeople, required: Sequence[float]) -> Self:
-        """Choose the thresholds, some of which are required, and assign the people to cells."""
-        sign = people.sign
-        thresholds, different = choose_thresholds(sign * people.scores, [sign * value for value in required])
-        cell = np.searchsorted(thresholds, sign * people.scores, side="right") - 1
-        return cls(people, thresholds, cell, different)
-
-    @property
-    def ascending(self) -> Floats:
-        """Thresholds of the original scores, in ascending order."""
-        sign = self.people.sign
-        return sign * self.thresholds[::sign]
-
-    def count(self, codes: Integers, groups: int, among: Booleans | None = None) -> RateCurves:
-        """Compute the share of each group, among a subset of the people, with a score of at least each threshold."""
-        up = self.add_up(codes, groups, among)
-        none = np.zeros_like(up[0])
-        return RateCurves.count(*up, none, none)
-
-    def add_up(self, codes: Integers, groups: int, among: Booleans | None) -> tuple[Floats, Floats]:
-        """Sum the weights and their squares by group and cell, shape (groups, cells) each."""
-        chosen, cells = slice(None) if among is None else among, len(self.thresholds)
-        place = codes[chosen] * cells + self.cell[chosen]
-        weights = np.ones(len(place)) if self.people.weights is None else self.people.weights[chosen]
-        total, squares = (
-            np.asarray(np.bincount(place, weights=column, minlength=groups * cells), dtype=np.float64)
-            for column in (weights, weights**2)
-        )
-        return total.reshape(groups, cells), squares.reshape(groups, cells)
-
 
 def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold | None = None) -> ThresholdCurves:
     """Compute accuracy, selection rates and gaps as functions of the threshold.
@@ -180,15 +121,20 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold 
         config: Confidence level, minimum size of a compared group, and random seed.
         in_force: Threshold of the audit, which is included in the curves.
     """
-    cells = ThresholdCells.of(people, () if in_force is None else (in_force.value,))
-    tracer = _Tracer(people, cells, config)
+    # Negative scores, if low scores are good, so that people are always selected from the threshold on.
+    sign: Literal[1, -1] = -1 if people.low_is_good else 1
+    scores = sign * people.scores
+    required = [] if in_force is None else [sign * in_force.value]
+    thresholds, different = choose_thresholds(scores, required)
+    cell = np.searchsorted(thresholds, scores, side="right") - 1
+    tracer = _Tracer(people, config, cell, len(thresholds), sign, np.random.default_rng(config.seed))
     curves = [*tracer.trace_total(), *(curve for part in people.memberships for curve in tracer.trace_groups(part))]
     return ThresholdCurves(
-        thresholds=tuple(cells.ascending.tolist()),
-        different=cells.different,
+        thresholds=tuple((sign * thresholds[::sign]).tolist()),
+        different=different,
         in_force=in_force,
         low_is_good=people.low_is_good,
-        curves=tuple(curve.reversed() if people.low_is_good else curve for curve in curves),
+        curves=tuple(curves),
     )
 
 
@@ -202,84 +148,69 @@ def choose_thresholds(scores: Floats, required: Sequence[float]) -> tuple[Floats
     return np.unique(np.concatenate([values[:1], chosen, inside])), len(values)
 
 
-class _Tracer:
-    """Builds curves from the counts of people by group, true label and cell."""
+class _Tracer(NamedTuple):
+    """Builds curves from the counts of people by group, true label and cell.
 
-    def __init__(self, people: ScoredPeople, cells: ThresholdCells, config: GroupConfig) -> None:
-        self.people, self.cells, self.config = people, cells, config
-        self.rng = np.random.default_rng(config.seed)
+    Attributes:
+        people, config: As in ``trace_curves``.
+        cell: Position of the highest threshold that selects each person, shape (n,).
+        cells: Number of thresholds.
+        sign: -1 if low scores are good, otherwise 1.
+        rng: Random generator of the bootstrap.
+    """
+
+    people: ScoredPeople
+    config: GroupConfig
+    cell: Integers
+    cells: int
+    sign: Literal[1, -1]
+    rng: np.random.Generator
 
     def trace_total(self) -> Iterator[Curve]:
         """Yield the selection rate of all people, and the accuracy over people with a true label."""
-        everyone, labels = np.zeros(len(self.people.scores), dtype=np.int64), self.people.true_labels
-        yield from self._rates(self.cells.count(everyone, 1), "", ("",))
+        everyone, labels = np.zeros(len(self.cell), dtype=np.int64), self.people.true_labels
+        yield from self._trace_rates(self._count(everyone, 1), "", ("",))
         if labels is None:
             return
         # The decision is correct at thresholds up to the score if the true label is favourable, else above the score.
-        up, down = (self.cells.add_up(everyone, 1, labels == label) for label in (1, 0))
+        up, down = (self._add_up(everyone, 1, labels == label) for label in (1, 0))
         curves = RateCurves.count(*up, *down)
-        low, high = rate_bands(curves, self.config.confidence, self.rng)
-        yield self._curve("accuracy", curves.rates[0], (low[0], high[0]), int((labels >= 0).sum()), BOOTSTRAP)
+        band = rate_bands(curves, self.config.confidence, self.rng)
+        n = int((labels >= 0).sum())
+        yield self._curve("accuracy", (curves.rates[0], band[0][0], band[1][0]), n, BOOTSTRAP)
 
     def trace_groups(self, membership: Membership) -> Iterator[Curve]:
         """Yield the selection rate of each group that is large enough, and the gaps."""
-        groups, known, labels = len(membership.labels), np.arange(len(membership.known)), self.people.true_labels
-        selected = _select(self.cells.count(membership.codes, groups), known)
+        labels = self.people.true_labels
+        selected = self._count(membership.codes, len(membership.labels)).take(slice(len(membership.known)))
         large = np.flatnonzero(selected.effective >= self.config.min_group_size)
         if len(large):
-            yield from self._rates(
-                _select(selected, large), membership.name, [membership.labels[i] for i in large.tolist()]
-            )
-        everyone = np.ones(len(self.people.scores), dtype=np.bool_)
-        yield from self._gap("demographic_parity_difference", membership, selected, everyone)
-        if labels is None:
-            return
-        rates = [
-            (_select(self.cells.count(membership.codes, groups, labels == label), known), labels == label)
-            for label in (1, 0)
-        ]
-        yield from self._gap("equal_opportunity_difference", membership, *rates[0])
-        yield from self._larger_gap(membership, rates)
+            names = [membership.labels[i] for i in large.tolist()]
+            yield from self._trace_rates(selected.take(large), membership.name, names)
+        yield from self._trace_gap("demographic_parity_difference", membership, slice(None))
+        if labels is not None:
+            yield from self._trace_gap("equal_opportunity_difference", membership, labels == 1)
 
-    def _gap(
-        self, name: str, membership: Membership, curves: RateCurves, among: Booleans, *, confidence: float | None = None
-    ) -> Iterator[Curve]:
+    def _trace_gap(self, name: str, membership: Membership, among: Booleans | slice) -> Iterator[Curve]:
         """Yield the gap of a rate; nothing if fewer than two groups have a large enough denominator."""
+        known, codes = len(membership.known), membership.codes
+        curves = self._count(codes, len(membership.labels), among).take(slice(known))
         large = curves.effective >= self.config.min_group_size
         if large.sum() < 2:
             return
-        compared = _select(curves, np.flatnonzero(large))
-        sizes = np.bincount(membership.codes[among], minlength=len(membership.labels))[: len(membership.known)]
-        left_out = {
-            membership.labels[i]: int(curves.effective[i])
-            for i in np.flatnonzero(~large).tolist()
-            if np.any(membership.codes == i)
-        }
+        compared = curves.take(large)
         gap = compared.rates.max(axis=0) - compared.rates.min(axis=0)
-        band = gap_band(compared, confidence or self.config.confidence, self.rng)
-        curve = self._curve(name, gap, band, int(sizes[large].sum()), BOOTSTRAP, by=membership.name)
-        yield curve.model_copy(update={"not_assessable": left_out})
-
-    def _larger_gap(self, membership: Membership, rates: Sequence[tuple[RateCurves, Booleans]]) -> Iterator[Curve]:
-        """Yield the larger gap of several rates; nothing if one of them has none.
-
-        The bands of all rates are simultaneous (Bonferroni), so the true larger gap is between the larger of their
-        lower and the larger of their upper ends, at every threshold.
-        """
-        name, level = "equalized_odds_difference", bonferroni(self.config.confidence, len(rates))
-        gaps = [curve for rate in rates for curve in self._gap(name, membership, *rate, confidence=level)]
-        if len(gaps) < len(rates):
-            return
-        values, low, high = (
-            np.array([getattr(gap, end) for gap in gaps]).max(axis=0) for end in ("values", "low", "high")
+        band = gap_band(compared, self.config.confidence, self.rng)
+        n = int(np.bincount(codes[among], minlength=known)[:known][large].sum())
+        present = np.bincount(codes, minlength=known)[:known] > 0
+        left_out = np.flatnonzero(~large & present).tolist()
+        curve = self._curve(name, (gap, *band), n, BOOTSTRAP, by=membership.name)
+        yield curve.model_copy(
+            update={"not_assessable": {membership.labels[i]: int(curves.effective[i]) for i in left_out}}
         )
-        method = f"{BOOTSTRAP}, and over {len(gaps)} rates (Bonferroni)"
-        people = sum(gap.n for gap in gaps)
-        curve = self._curve(name, values, (low, high), people, method, by=membership.name)
-        left_out = {label: n for gap in gaps for label, n in gap.not_assessable.items()}
-        yield curve.model_copy(update={"not_assessable": left_out})
 
-    def _rates(self, curves: RateCurves, by: str, labels: Sequence[str]) -> list[Curve]:
+    def _trace_rates(self, curves: RateCurves, by: str, labels: Sequence[str]) -> Iterator[Curve]:
+        """Yield the selection rate of each group."""
         level = bonferroni(self.config.confidence, len(labels))
         if self.people.weights is None:
             width = np.array([[kolmogorov_width(n, level)] for n in curves.effective.tolist()])
@@ -289,42 +220,30 @@ class _Tracer:
             low, high = rate_bands(curves, level, self.rng)
             method = BOOTSTRAP
         method += f", and over {len(labels)} groups (Bonferroni)" if len(labels) > 1 else ""
-        sizes = np.rint(curves.effective).astype(int).tolist()
-        return [
-            self._curve("selection_rate", curves.rates[i], (low[i], high[i]), sizes[i], method, by=by, group=label)
-            for i, label in enumerate(labels)
-        ]
+        for i, (label, n) in enumerate(zip(labels, np.rint(curves.effective).astype(int).tolist(), strict=True)):
+            yield self._curve("selection_rate", (curves.rates[i], low[i], high[i]), n, method, by=by, group=label)
 
     def _curve(
-        self,
-        name: str,
-        values: Floats,
-        band: tuple[Floats, Floats],
-        n: int,
-        method: str,
-        *,
-        by: str = "",
-        group: str = "",
+        self, name: str, columns: Sequence[Floats], n: int, method: str, *, by: str = "", group: str = ""
     ) -> Curve:
-        rounded, low, high = (tuple(np.round(column, 6).tolist()) for column in (values, *band))
-        return Curve(
-            name=name,
-            by=by,
-            group=group,
-            values=rounded,
-            low=low,
-            high=high,
-            n=n,
-            confidence=self.config.confidence,
-            method=method,
+        """Build a curve from its values and the ends of its band."""
+        ends = ("values", "low", "high")
+        rounded = (tuple(np.round(column[:: self.sign], 6).tolist()) for column in columns)
+        bands: dict[str, Any] = dict(zip(ends, rounded, strict=True))
+        return Curve(name=name, by=by, group=group, n=n, confidence=self.config.confidence, method=method, **bands)
+
+    def _count(self, codes: Integers, groups: int, among: Booleans | slice = slice(None)) -> RateCurves:
+        """Compute the share of each group, among a subset of the people, with a score of at least each threshold."""
+        up = self._add_up(codes, groups, among)
+        none = np.zeros_like(up[0])
+        return RateCurves.count(*up, none, none)
+
+    def _add_up(self, codes: Integers, groups: int, among: Booleans | slice) -> tuple[Floats, Floats]:
+        """Sum the weights and their squares by group and cell, shape (groups, cells) each."""
+        place = codes[among] * self.cells + self.cell[among]
+        weights = np.ones(len(place)) if self.people.weights is None else self.people.weights[among]
+        total, squares = (
+            np.asarray(np.bincount(place, weights=column, minlength=groups * self.cells), dtype=np.float64)
+            for column in (weights, weights**2)
         )
-
-
-def _select(curves: RateCurves, groups: Integers) -> RateCurves:
-    return RateCurves(
-        curves.rates[groups],
-        curves.rising[groups],
-        curves.falling[groups],
-        curves.totals[groups],
-        curves.effective[groups],
-    )
+        return total.reshape(groups, self.cells), squares.reshape(groups, self.cells)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -73,6 +74,10 @@ class RateCurves:
         counted = _sum_from_cell(up) + down.sum(axis=1)[:, None] - _sum_from_cell(down)
         rates = counted / np.where(totals > 0, totals, 1.0)[:, None]
         return cls(rates, up_squares, down_squares, totals, kish_size(totals, squares))
+
+    def take(self, sets: Any) -> RateCurves:
+        """Select sets by an index, a slice or a mask."""
+        return RateCurves(*(getattr(self, field.name)[sets] for field in fields(self)))
 
     def draw(self, rng: np.random.Generator, draws: int) -> Floats:
         """Draw random errors of the curves, shape (draws, sets, thresholds).

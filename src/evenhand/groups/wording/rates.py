@@ -38,7 +38,7 @@ from evenhand.groups.wording.tables import (
     small_group_notes,
     weighted_by,
 )
-from evenhand.groups.wording.thresholds import describe_rule, rate_blocks, threshold_blocks
+from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS
 from evenhand.stats.quantity import (
     Proved,
@@ -239,13 +239,10 @@ def rule_notes(result: GroupMetrics) -> Iterator[Note]:
 
 
 def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
-    """Yield the effects of other thresholds; nothing without scores."""
-    if result.threshold_rates is not None or result.thresholds is not None:
+    """Yield the effects of other thresholds; nothing unless requested."""
+    if result.thresholds is not None:
         yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
         yield from label_notes(result.label_coverage, result.breakdowns)
-    if result.threshold_rates is not None:
-        yield from rate_blocks(result.threshold_rates)
-    if result.thresholds is not None:
         yield from threshold_blocks(result.thresholds)
 
 

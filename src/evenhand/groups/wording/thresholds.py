@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 
 from evenhand.core.document import Block, Column, Figure, Fold, ReportedNumber, Table, TableRow, Text
-from evenhand.core.text import format_count, format_decimal, format_level, format_percent, list_some
+from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.groups.breakdown import list_counts
-from evenhand.groups.threshold_rates import MOST_GROUPS, ThresholdRates, format_threshold
 from evenhand.groups.thresholds import Curve, ThresholdCurves
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import METRICS
@@ -22,9 +20,6 @@ LISTED = 9
 MORE = 20
 """Number of thresholds in the table with all gaps; the JSON has all thresholds."""
 
-SLIDER_ROWS = 5
-"""Number of thresholds in the table below the slider."""
-
 NEAR = 0.01
 """Accuracies within this distance of the highest are compared by their gaps."""
 
@@ -34,12 +29,7 @@ def describe_rule(threshold: Threshold) -> str:
     return f"Decisions are made from the score: selected {describe_limit(f'{threshold.value:g}', threshold)}."
 
 
-class _Directed(Protocol):
-    @property
-    def low_is_good(self) -> bool: ...
-
-
-def describe_limit(threshold: str, thresholds: _Directed) -> str:
+def describe_limit(threshold: str, thresholds: Thresholds | ThresholdCurves) -> str:
     """Return ``from 0.5 on``, or ``up to 0.5`` if low scores are good."""
     return f"up to {threshold}" if thresholds.low_is_good else f"from {threshold} on"
 
@@ -69,7 +59,7 @@ def _describer(curves: ThresholdCurves, accuracy: Curve, gap: Curve, selected: C
     def describe(place: int) -> str:
         difference = gap.at(place)
         return (
-            f"{format_threshold(curves.thresholds[place])}: accuracy {format_value(accuracy.at(place), 'accuracy')}, "
+            f"{curves.thresholds[place]:.3g}: accuracy {format_value(accuracy.at(place), 'accuracy')}, "
             f"demographic parity difference {format_value(difference, gap.name)} "
             f"({format_level(difference.confidence)} band {format_ends(difference, gap.name)}), "
             f"{format_percent(selected.values[place])} selected"
@@ -82,15 +72,14 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
     """Build a table of about nine thresholds, or about twenty with all gaps; thresholds in force are included."""
     shown = [curve for curve in curves.curves if not curve.group]
     if not every:
-        omitted = ("equal_opportunity_difference", "equalized_odds_difference")
-        shown = [curve for curve in shown if curve.name not in omitted]
+        shown = [curve for curve in shown if curve.name != "equal_opportunity_difference"]
     titles = [METRICS[curve.name].title + (f" by {curve.by}" if curve.by else "") for curve in shown]
     own = () if curves.in_force is None else (curves.in_force.value,)
     rows = []
     for place in _choose_rows(curves, MORE if every else LISTED):
         threshold = curves.thresholds[place]
         cells = [show_quantity(curve.at(place), curve.name if curve.by else "rate") for curve in shown]
-        name = format_threshold(threshold) + (" (in force)" if threshold in own else "")
+        name = f"{threshold:.3g}" + (" (in force)" if threshold in own else "")
         rows.append(TableRow((ReportedNumber(name, threshold), *cells)))
     level = format_level(shown[0].confidence)
     return Table(
@@ -141,30 +130,3 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
         else f"About {MORE} thresholds in numbers; the JSON has all {count}"
     )
     yield Fold(title, (threshold_table(curves, every=True),))
-
-
-def rate_blocks(rates: ThresholdRates) -> Iterator[Block]:
-    """Yield the threshold slider, and a table of a few thresholds."""
-    left_out = [f"{label} by {by}" for by, labels in rates.left_out.items() for label in labels]
-    own = "" if rates.own is not None else " No single threshold in the range of these scores made the decisions."
-    few = f" Not shown, too few or beyond the {MOST_GROUPS} largest: {list_some(left_out)}." if left_out else ""
-    yield Figure(
-        "threshold rates",
-        f"Observed on these people: the share selected {describe_limit('each threshold', rates)}, without intervals. "
-        f"Curves over the threshold have intervals, if the audit computes them.{own}{few}",
-        rates,
-    )
-    last = len(rates.thresholds) - 1
-    own_place = set() if rates.own is None else {rates.own}
-    places = sorted({round(last * (i + 0.5) / SLIDER_ROWS) for i in range(SLIDER_ROWS)} | own_place)
-    rows = [TableRow(("everybody", *(format_percent(rates.groups[0].selected[place]) for place in places)))]
-    for by in rates.attributes:
-        rows.append(TableRow((by,), heading=True))
-        groups = rates.of(by)
-        rows += [TableRow((group.group, *(format_percent(group.selected[i]) for i in places))) for group in groups]
-        if len(groups) > 1:
-            gaps = (format_decimal(rates.gap(by, place) or 0.0) for place in places)
-            rows.append(TableRow(("demographic parity difference", *gaps)))
-    columns = (Column("group"), *(Column(rates.name(place), numeric=True) for place in places))
-    caption = f"Selected {describe_limit('each threshold', rates)}, observed on these people"
-    yield Fold("Selection rates at a few thresholds", (Table(caption, columns, tuple(rows)),))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "draw", "plot"]
 
-Form: TypeAlias = Literal["rows", "squares", "gallery", "slider", "svg"]
+Form: TypeAlias = Literal["rows", "squares", "gallery", "svg"]
 
 
 def plot(result: Result) -> alt.TopLevelMixin:
@@ -89,7 +89,6 @@ FIGURES: dict[str, FigureSource] = {
     "selection over places": FigureSource("rankings", "draw_selection", "svg"),
     "shares by attribute": FigureSource("certification", "draw_slices", "rows"),
     "subgroup gaps": FigureSource("subgroups", "draw_gaps", "rows"),
-    "threshold rates": FigureSource("thresholds", "lay_out_rates", "slider"),
     "threshold curves": FigureSource("thresholds", "draw_curves", "svg"),
 }
 """The drawings that documents name; each says which part of which result it draws."""

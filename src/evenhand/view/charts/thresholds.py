@@ -1,12 +1,10 @@
-"""What other thresholds would do: rates of every group, and curves inside their bands."""
+"""Curves over the threshold inside their bands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from evenhand.core.text import format_percent
-from evenhand.groups.threshold_rates import RatesOfGroup, ThresholdRates
 from evenhand.groups.thresholds import Curve, ThresholdCurves
 from evenhand.stats.metric_specs import METRICS
 from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, line_style, mark_layer, stack_charts
@@ -18,78 +16,7 @@ HEIGHT = 230
 POINTS = 60
 """Points of a curve, about at most."""
 
-LINES = (
-    "accuracy",
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-    "equalized_odds_difference",
-)
-
-
-class SliderSeries(NamedTuple):
-    """A share at each threshold, in ten-thousandths, and as text at the threshold that is shown first."""
-
-    values: tuple[int, ...]
-    text: str
-
-
-class SliderPart(NamedTuple):
-    """The rows of one protected attribute; of everybody, without a gap.
-
-    Attributes:
-        title: the attribute; empty for everybody.
-        gap: the demographic parity difference at the threshold that is shown first; empty where there is none.
-        rows: group, people, and the shares under each column.
-    """
-
-    title: str
-    gap: str
-    rows: tuple[tuple[str, int, tuple[SliderSeries | None, ...]], ...]
-
-
-class Slider(NamedTuple):
-    """What a page needs to move through thresholds.
-
-    Attributes:
-        thresholds: in words.
-        own: the place of the threshold in force; None without one.
-        start: the place that is shown first: that, else the middle one.
-        low_is_good: whether people are selected up to a threshold.
-        columns: titles of the shares.
-        parts: everybody, then each attribute.
-    """
-
-    thresholds: tuple[str, ...]
-    own: int | None
-    start: int
-    low_is_good: bool
-    columns: tuple[str, ...]
-    parts: tuple[SliderPart, ...]
-
-
-def lay_out_rates(rates: ThresholdRates) -> Slider:
-    """Lay out the rates of every group at each threshold for the slider of a page."""
-    start = len(rates.thresholds) // 2 if rates.own is None else rates.own
-    right = any(one.true_positive or one.false_positive for one in rates.groups)
-
-    def lay_out(values: Sequence[float]) -> SliderSeries | None:
-        shares = tuple(round(10_000 * value) for value in values)
-        return SliderSeries(shares, f"{shares[start] / 100:.1f} %") if shares else None
-
-    def row(one: RatesOfGroup) -> tuple[str, int, tuple[SliderSeries | None, ...]]:
-        told = (one.selected, one.true_positive, one.false_positive) if right else (one.selected,)
-        return one.group or "everybody", one.n, tuple(lay_out(values) for values in told)
-
-    def part(by: str) -> SliderPart:
-        shown = tuple(row(one) for one in rates.of(by))
-        selected = [found[0].values[start] for _, _, found in shown if found[0] is not None]
-        gap = f"{(max(selected) - min(selected)) / 10_000:.3f}" if by and len(selected) > 1 else ""
-        return SliderPart(by, gap, shown)
-
-    columns = ("selected", "true positive rate", "false positive rate")[: 3 if right else 1]
-    names = tuple(rates.name(place) for place in range(len(rates.thresholds)))
-    parts = tuple(part(by) for by in ("", *rates.attributes))
-    return Slider(names, rates.own, start, rates.low_is_good, columns, parts)
+LINES = ("accuracy", "demographic_parity_difference", "equal_opportunity_difference")
 
 
 def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:

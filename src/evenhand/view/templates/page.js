@@ -1,6 +1,6 @@
 "use strict";
-// Contents, sorting, filtering and the threshold slider. Everything is readable without this script, which asks for
-// nothing from anywhere: it only moves, hides and rewrites what the page already holds.
+// Contents, sorting and filtering. Everything is readable without this script, which makes no requests: it only moves and
+// hides what the page already holds.
 (() => {
   const make = (tag, properties, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -98,27 +98,5 @@
       });
     });
     if (rows.length > 8) addFilter(table, rows);
-  }
-
-  // The threshold slider: cells carry their share at each threshold in ten-thousandths, counted when the page was made.
-  for (const figure of document.querySelectorAll(".slider")) {
-    const range = figure.querySelector("input");
-    const names = range.dataset.names.split("|");
-    const cells = [...figure.querySelectorAll("[data-series]")].map((cell) => [cell, cell.dataset.series.split(" ").map(Number)]);
-    const show = () => {
-      const place = Number(range.value);
-      figure.querySelector("output").textContent = names[place];
-      figure.querySelector(".at").textContent = names[place];
-      range.setAttribute("aria-valuetext", names[place]);
-      for (const [cell, series] of cells) cell.textContent = `${(series[place] / 100).toFixed(1)}\u00a0%`;
-      for (const gap of figure.querySelectorAll(".gap")) {
-        const body = gap.closest("tbody");
-        const rates = cells.filter(([cell]) => body.contains(cell) && cell.cellIndex === 2).map(([, series]) => series[place]);
-        gap.textContent = ((Math.max(...rates) - Math.min(...rates)) / 10000).toFixed(3);
-      }
-    };
-    range.addEventListener("input", show);
-    show();
-    figure.querySelector(".slide").hidden = false;
   }
 })();
