@@ -144,7 +144,6 @@ class RankingSettings(ProgressSettings, total=False):
     accept_proposals: bool
     at: int | Sequence[int]
     position_weights: Any
-    patience: float
     confidence: float
     min_group_size: int
     draws: int

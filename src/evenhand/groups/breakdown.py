@@ -23,7 +23,23 @@ def _optional(default: Any) -> Any:
     return Field(default, exclude_if=lambda value: not value)
 
 
-class Group(ResultPart):
+class NamedGroup(ResultPart):
+    """Values of the protected attributes that define a group."""
+
+    values: dict[str, str]
+
+    @property
+    def label(self) -> str:
+        """Values of the group, joined by commas."""
+        return ", ".join(self.values.values())
+
+    @property
+    def description(self) -> str:
+        """Attributes and values that define the group: ``sex Female and race White``."""
+        return " and ".join(f"{name} {value}" for name, value in self.values.items())
+
+
+class Group(NamedGroup):
     """People with the same values of one or more protected attributes.
 
     Attributes:
@@ -47,7 +63,6 @@ class Group(ResultPart):
             ``LabelMetrics.labels``. Only for groups by one attribute, with true labels.
     """
 
-    values: dict[str, str]
     size: int
     effective_size: float | None = None
     small: bool
@@ -56,16 +71,6 @@ class Group(ResultPart):
     rates: dict[str, dict[str, Quantity]] = _optional({})
     at_least: dict[str, Quantity] = _optional({})
     confusion: tuple[tuple[int, ...], ...] = _optional(())
-
-    @property
-    def label(self) -> str:
-        """Values of the group, joined by commas."""
-        return ", ".join(self.values.values())
-
-    @property
-    def description(self) -> str:
-        """Attributes and values that define the group: ``sex Female and race White``."""
-        return " and ".join(f"{name} {value}" for name, value in self.values.items())
 
     def without_numbers(self, reason: str) -> Self:
         """Replace all numbers except the size."""

@@ -255,13 +255,11 @@ _SPECS = (
     ),
     _gap("label_precision_difference", "precision of one label", "label_precision", family="label gap"),
     # Rankings
-    MetricSpec("exposure", "attention", "ranking", "decimal"),
-    MetricSpec("relative_exposure", "relative attention", "ranking", "decimal"),
-    MetricSpec("representation_ratio", "representation ratio", "ranking", "decimal"),
+    MetricSpec("exposure", "attention per candidate", "ranking", "decimal"),
+    MetricSpec("relative_exposure", "attention divided by that in even orders", "ranking", "decimal"),
+    MetricSpec("representation_ratio", "places divided by those in even orders", "ranking", "decimal"),
+    MetricSpec("above_rate", "ranked above another group", "ranking"),
     MetricSpec("exposure_per_relevance", "attention per relevance", "ranking", "decimal"),
-    MetricSpec("attention_minus_merit", "attention minus merit", "ranking", "decimal"),
-    MetricSpec("pairwise_accuracy", "pairwise accuracy", "ranking"),
-    MetricSpec("accuracy_within", "accuracy within the group", "ranking"),
     _gap(
         "exposure_ratio",
         "exposure ratio",
@@ -277,15 +275,9 @@ _SPECS = (
         worse="lower",
     ),
     _gap(
-        "selection_difference",
-        "selection difference",
-        comparison="highest minus lowest selection rate",
-        family="ranking gap",
-    ),
-    _gap(
         "pairwise_parity_difference",
         "pairwise parity difference",
-        comparison="how much more often one stands above the other",
+        comparison="how much more often one group is ranked above the other",
         family="ranking gap",
     ),
     _gap(
@@ -294,12 +286,6 @@ _SPECS = (
         comparison="lowest divided by highest attention per relevance",
         family="ranking gap",
         worse="lower",
-    ),
-    _gap(
-        "pairwise_accuracy_difference",
-        "pairwise accuracy difference",
-        comparison="highest minus lowest share of pairs in order",
-        family="ranking gap",
     ),
     # Groups whose membership is known only as a probability
     *(

@@ -9,8 +9,8 @@ from pydantic import field_validator
 from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 
-PositionWeights: TypeAlias = Literal["log", "reciprocal", "geometric", "top"]
-"""Attention of a position: 1 / log2(1 + rank), 1 / rank, patience ** (rank - 1), or 1 for the first k positions."""
+PositionWeights: TypeAlias = Literal["log", "reciprocal"]
+"""Attention of a position: 1 / log2(1 + rank), or 1 / rank."""
 
 
 class RankingConfig(Config):
@@ -18,19 +18,14 @@ class RankingConfig(Config):
 
     at: tuple[int, ...] = setting((), "how many places from the top count as selected, such as 10; by default several")
     position_weights: PositionWeights = setting(
-        "log",
-        "attention of a place: 1 / log2(1 + rank) as in DCG, 1 / rank, patience to the power of rank - 1, or 1 for the "
-        "places that count as selected (the smallest number of them) and 0 below",
-    )
-    patience: float = setting(
-        0.8, "with geometric weights: probability of continuing from one place to the next", gt=0, lt=1
+        "log", "attention of a place: 1 / log2(1 + rank) as in DCG, or 1 / rank"
     )
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     min_group_size: int = setting(
         10, "fewest candidates of a group that is compared; smaller ones are not assessable", ge=1
     )
     draws: int = setting(2000, "permutations of the groups within one list, or few lists", ge=199)
-    seed: int = setting(0, "same seed, same result", ge=0)
+    seed: int = setting(0, "random seed", ge=0)
 
     @field_validator("at", mode="before")
     @classmethod

@@ -13,16 +13,26 @@ from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.rankings.config import RankingConfig
 
+MANY_LISTS = 20
+"""Minimum number of lists that are treated as a sample. Fewer lists are compared with even orders."""
+
+ENOUGH_LISTS = 10
+"""Minimum number of lists with a group for an interval."""
+
 BATCHES = 4000
 """Maximum number of summands. More lists are summed in random batches, which also determine the variances."""
 
-SELECTION = "selection"
-EXPOSURE = "exposure"
-ABOVE = "above"
-TREATMENT = "treatment"
-ATTENTION = "attention"
-ORDERED = "ordered"
-WITHIN = "within"
+EXPOSURE = "relative_exposure"
+SELECTION = "representation_ratio"
+ABOVE = "above_rate"
+TREATMENT = "exposure_per_relevance"
+"""Measures of a group: its sum over lists divided by the sum in even orders, or by a number of pairs."""
+
+PAIRS = "pairs"
+"""Share of pairs with a member of one group above one of another, for each pair of compared groups."""
+
+Shuffle = Callable[[], Integers]
+"""Function that returns permuted groups of the candidates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +65,11 @@ class RankedLists:
         """Number of candidates of each list, shape (lists,)."""
         return np.bincount(self.lists)
 
+    @property
+    def sampled(self) -> bool:
+        """Whether there are enough lists to treat them as a sample."""
+        return len(self.sizes) >= MANY_LISTS
+
     @cached_property
     def starts(self) -> Integers:
         """First row of each list and, last, the number of rows."""
@@ -68,6 +83,23 @@ class RankedLists:
         table = np.bincount(places, minlength=len(self.sizes) * width).reshape(-1, width)
         return table[:, : self.groups].astype(np.float64)
 
+    @cached_property
+    def large(self) -> Booleans:
+        """Mask of the groups with enough candidates and lists for a comparison, shape (groups,)."""
+        candidates, lists = self.members.sum(axis=0), (self.members > 0).sum(axis=0)
+        return (candidates >= self.config.min_group_size) & (lists >= (ENOUGH_LISTS if self.sampled else 1))
+
+    @property
+    def compared(self) -> Integers:
+        """Positions of the compared groups."""
+        return np.flatnonzero(self.large)
+
+    @cached_property
+    def pairs(self) -> tuple[Integers, Integers]:
+        """Positions of both groups of all compared pairs."""
+        first, second = np.triu_indices(len(self.compared), k=1)
+        return self.compared[first], self.compared[second]
+
     @property
     def count(self) -> int:
         """Number of batches."""
@@ -75,8 +107,13 @@ class RankedLists:
 
     @cached_property
     def weights(self) -> Floats:
-        """Attention of each candidate: the mean over the positions that tied candidates share, shape (n,)."""
-        return self._share_positions(weigh_positions(self.positions, self.config, self.at))
+        """Attention of each candidate, shape (n,).
+
+        This is ``1 / log2(1 + rank)``, the discount of DCG (Järvelin & Kekäläinen, "Cumulated gain-based evaluation of
+        IR techniques", ACM TOIS 2002), or ``1 / rank``.
+        """
+        rank = self.positions.astype(np.float64)
+        return self._share_positions(1 / (rank if self.config.position_weights == "reciprocal" else np.log2(1 + rank)))
 
     @cached_property
     def attention(self) -> Floats:
@@ -97,26 +134,6 @@ class RankedLists:
     def selected_share(self) -> Floats:
         """Share of all candidates in the first k positions, shape (places,)."""
         return np.array([inside.sum() for _, inside in self.selected]) / len(self.lists)
-
-    @cached_property
-    def merit(self) -> Floats | None:
-        """Share of each candidate in the relevance of its list, 0 in lists without any; None without relevance."""
-        if self.relevance is None:
-            return None
-        total = np.bincount(self.lists, weights=self.relevance)[self.lists]
-        return np.divide(self.relevance, total, out=np.zeros(len(total)), where=total > 0)
-
-    @cached_property
-    def relevant(self) -> Booleans:
-        """Mask of the lists with any relevance, shape (lists,)."""
-        assert self.relevance is not None
-        return np.asarray(np.bincount(self.lists, weights=self.relevance) > 0)
-
-    @cached_property
-    def by_relevance(self) -> Integers:
-        """Rows by list and relevance, in ascending order."""
-        assert self.relevance is not None
-        return np.lexsort((self.relevance, self.lists))
 
     @cached_property
     def variation(self) -> float:
@@ -141,68 +158,56 @@ class RankedLists:
         return np.asarray(table.reshape(self.count, width)[:, : self.groups])
 
     def numerators(self, codes: Integers) -> dict[str, Floats]:
-        """Sum the attention, the selected positions and the wins in pairs by batch and group.
+        """Sum the attention, the selected positions and the wins in pairs.
 
         Args:
             codes: Group of each candidate, shape (n,).
 
         Returns:
-            Sums by measure, shape (batches, groups); with the positions k, or the other group, as a last axis.
+            Sums by measure, shape (batches, numbers). Numbers are groups, for selection groups and k with k varying
+            fastest, or pairs of groups.
         """
-        above = np.zeros((self.count, self.groups, self.groups))
-        count_wins(self.starts, self.batches, self.ties, codes, self.groups, above)
-        selected = np.stack([self.add_up(codes, inside, rows) for rows, inside in self.selected], axis=2)
-        return {EXPOSURE: self.add_up(codes, self.weights), SELECTION: selected, ABOVE: above}
+        wins = np.zeros((self.count, self.groups, self.groups))
+        count_wins(self.starts, self.batches, self.ties, codes, self.groups, wins)
+        selected = [self.add_up(codes, inside, rows) for rows, inside in self.selected]
+        return self._flatten(self.add_up(codes, self.weights), selected, wins)
 
     def denominators(self) -> dict[str, Floats]:
         """Compute the expectation of the numerators in even orders, and the number of pairs."""
         # In an even order, each candidate of a list has the same share of its attention and first positions.
-        even = []
+        selected = []
         for rows, inside in self.selected:
             positions = np.bincount(self.lists[rows], weights=inside, minlength=len(self.sizes))
-            even.append(self.add_up(self.codes, (positions / self.sizes)[self.lists]))
+            selected.append(self.add_up(self.codes, (positions / self.sizes)[self.lists]))
         pairs = np.zeros((self.count, self.groups, self.groups))
         for group in range(self.groups):
             np.add.at(pairs[:, group], self.batches, self.members[:, [group]] * self.members)
             pairs[:, group, group] = 0.0
         attention = self.add_up(self.codes, (self.attention / self.sizes)[self.lists])
-        return {EXPOSURE: attention, SELECTION: np.stack(even, axis=2), ABOVE: pairs}
+        return self._flatten(attention, selected, pairs)
+
+    def _flatten(self, attention: Floats, selected: list[Floats], pairs: Floats) -> dict[str, Floats]:
+        places = np.stack(selected, axis=2).reshape(self.count, -1)
+        return {EXPOSURE: attention, SELECTION: places, ABOVE: pairs.sum(axis=2), PAIRS: pairs[:, *self.pairs]}
 
     def relevance_numerators(self, codes: Integers) -> dict[str, Floats]:
-        """Sum the numerators of measures of relevance; empty without relevance.
-
-        These are the attention in lists with any relevance, the share of attention minus the share of relevance, and
-        the ordered pairs across groups and within the group.
-        """
-        if self.merit is None:
-            return {}
-        relevant, total = self.relevant[self.lists], self.attention[self.lists]
-        share = np.divide(self.weights, total, out=np.zeros(len(total)), where=total > 0)
-        across, within = np.moveaxis(self._count_ordered(codes)[0], 1, 0)
-        return {
-            TREATMENT: self.add_up(codes, np.where(relevant, self.weights, 0.0)),
-            ATTENTION: self.add_up(codes, np.where(relevant, share - self.merit, 0.0)),
-            ORDERED: across,
-            WITHIN: within,
-        }
+        """Sum the attention in lists with any relevance."""
+        return {TREATMENT: self.add_up(codes, np.where(self._total_relevance > 0, self.weights, 0.0))}
 
     def relevance_denominators(self) -> dict[str, Floats]:
-        """Compute the attention in proportion to relevance, and the number of lists and of pairs."""
-        if self.merit is None:
-            return {}
-        lists = np.zeros((self.count, self.groups))
-        np.add.at(lists, self.batches, ((self.members > 0) & self.relevant[:, None]).astype(np.float64))
-        across, within = np.moveaxis(self._count_ordered(self.codes)[1], 1, 0)
-        attention = self.add_up(self.codes, self.attention[self.lists] * self.merit)
-        return {TREATMENT: attention, ATTENTION: lists, ORDERED: across, WITHIN: within}
+        """Compute the attention in proportion to relevance."""
+        assert self.relevance is not None
+        total = self._total_relevance
+        merit = np.divide(self.relevance, total, out=np.zeros(len(total)), where=total > 0)
+        return {TREATMENT: self.add_up(self.codes, self.attention[self.lists] * merit)}
 
-    def _count_ordered(self, codes: Integers) -> tuple[Floats, Floats]:
-        """Count ordered pairs, and all pairs of unequal relevance, shape (batches, 2, groups) each."""
-        ordered, pairs = (np.zeros((self.count, 2, self.groups)) for _ in range(2))
-        count_ordered(self.starts, self.batches, self.ties, codes, self.by_relevance, self.relevance, ordered, pairs)
-        return ordered, pairs
+    @cached_property
+    def _total_relevance(self) -> Floats:
+        """Total relevance of the list of each candidate, shape (n,)."""
+        assert self.relevance is not None
+        return np.asarray(np.bincount(self.lists, weights=self.relevance)[self.lists])
 
-    def shuffle_lists(self, rng: np.random.Generator) -> Callable[[], Integers]:
+    def shuffle_lists(self, rng: np.random.Generator) -> Shuffle:
         """Build a function that permutes the groups of the candidates within each list."""
         codes = self.codes.copy()
 
@@ -213,7 +218,7 @@ class RankedLists:
 
         return shuffle
 
-    def shuffle_equals(self, rng: np.random.Generator) -> Callable[[], Integers]:
+    def shuffle_equals(self, rng: np.random.Generator) -> Shuffle:
         """Build a function that permutes the groups among candidates of a list with equal relevance."""
         assert self.relevance is not None
         _, levels = np.unique(self.relevance, return_inverse=True)
@@ -227,34 +232,6 @@ class RankedLists:
             return codes
 
         return shuffle
-
-
-def weigh_positions(positions: Integers, config: RankingConfig, at: tuple[int, ...]) -> Floats:
-    """Compute the attention of positions, numbered from 1.
-
-    ``log``: ``1 / log2(1 + rank)``, the discount of DCG (Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR
-    techniques", ACM TOIS 2002); ``reciprocal``: ``1 / rank``; ``geometric``: ``patience ** (rank - 1)``, the
-    probability that a reader who continues with probability ``patience`` sees the position (Moffat & Zobel,
-    "Rank-biased precision", ACM TOIS 2008); ``top``: 1 for the first k positions, 0 below.
-    """
-    rank = positions.astype(np.float64)
-    if config.position_weights == "reciprocal":
-        return 1 / rank
-    if config.position_weights == "geometric":
-        return np.asarray(config.patience ** (rank - 1))
-    if config.position_weights == "top":
-        return (rank <= min(at)).astype(np.float64)
-    return 1 / np.log2(1 + rank)
-
-
-def spread_lists(lists: int, rng: np.random.Generator) -> Integers:
-    """Assign each list to a batch of its own, or to one of ``BATCHES`` random batches if there are more lists."""
-    if lists <= BATCHES:
-        return np.arange(lists)
-    return np.asarray(rng.permutation(np.arange(lists) % BATCHES))
-
-
-# Compiled kernels that count pairs of candidates list by list.
 
 
 @compile_kernel()
@@ -293,75 +270,3 @@ def count_wins(starts, batches, ties, codes, groups, wins):
                         if b != a:
                             wins[batches[at], a, b] += equal[a] * (below[b] + 0.5 * equal[b])
             row = stop
-
-
-@compile_kernel(internal=True)
-def add_to_tree(tree, place):
-    """Increment a position, numbered from 1, in a tree of partial sums (Fenwick 1994)."""
-    while place < len(tree):
-        tree[place] += 1
-        place += place & -place
-
-
-@compile_kernel(internal=True)
-def sum_of_tree(tree, place):
-    """Compute the sum of all positions up to this one."""
-    total = 0
-    while place > 0:
-        total += tree[place]
-        place -= place & -place
-    return total
-
-
-@compile_kernel()
-def count_ordered(starts, batches, ties, codes, by_relevance, relevance, ordered, pairs):
-    """Count pairs of unequal relevance in the same list, and the ordered ones, by the group of the more relevant one.
-
-    Candidates of a list are processed in ascending order of relevance. Invariant: the trees contain the positions of
-    all candidates of less relevance, so every later position is correctly below the current candidate. Equal ranks
-    count one half.
-
-    Args:
-        starts, batches, ties, codes: As for ``count_wins``.
-        by_relevance: Rows by list and relevance, shape (n,).
-        relevance: Relevance of each row, shape (n,).
-        ordered, pairs: Outputs of shape (batches, 2, groups): pairs with other groups, and within the group.
-    """
-    groups = ordered.shape[2]
-    for at in range(len(starts) - 1):
-        first, end = starts[at], starts[at + 1]
-        batch, size = batches[at], end - first
-        every = np.zeros(size + 1, dtype=np.int64)
-        own = np.zeros((groups, size + 1), dtype=np.int64)
-        known = np.zeros(groups, dtype=np.int64)
-        opens = np.zeros(size, dtype=np.int64)
-        closes = np.zeros(size, dtype=np.int64)
-        for i in range(size):  # first and last position of each block of equal rank
-            opens[i] = opens[i - 1] if i > 0 and ties[first + i] == ties[first + i - 1] else i
-        for i in range(size - 1, -1, -1):
-            closes[i] = closes[i + 1] if i + 1 < size and ties[first + i] == ties[first + i + 1] else i + 1
-        total, here = 0, first
-        while here < end:
-            stop = here
-            while stop < end and relevance[by_relevance[stop]] == relevance[by_relevance[here]]:
-                row = by_relevance[stop]
-                group = codes[row]
-                if group >= 0:
-                    top, bottom = opens[row - first], closes[row - first]
-                    upper, lower = sum_of_tree(every, top), sum_of_tree(every, bottom)
-                    right = total - lower + 0.5 * (lower - upper)
-                    upper, lower = sum_of_tree(own[group], top), sum_of_tree(own[group], bottom)
-                    same = known[group] - lower + 0.5 * (lower - upper)
-                    ordered[batch, 0, group] += right - same
-                    ordered[batch, 1, group] += same
-                    pairs[batch, 0, group] += total - known[group]
-                    pairs[batch, 1, group] += known[group]
-                stop += 1
-            for i in range(here, stop):
-                row = by_relevance[i]
-                if codes[row] >= 0:
-                    add_to_tree(every, row - first + 1)
-                    add_to_tree(own[codes[row]], row - first + 1)
-                    total += 1
-                    known[codes[row]] += 1
-            here = stop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import (
     Block,
@@ -21,28 +21,22 @@ from evenhand.core.document import (
 )
 from evenhand.core.text import format_count, format_level, format_percent, join_names
 from evenhand.groups.breakdown import list_counts
-from evenhand.groups.rankings.result import METHOD, RankedNumber, RankingBreakdown, RankingGap, RankingResult
+from evenhand.groups.rankings.result import (
+    METHOD,
+    RankedGroup,
+    RankedNumber,
+    RankingBreakdown,
+    RankingResult,
+    find_number,
+)
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Observed, Proved, Unknown, format_value, show_quantity
 
-WEIGHTS = {
-    "log": "1 / log2(1 + rank), the discount of DCG",
-    "reciprocal": "1 / rank",
-    "geometric": "patience to the power of rank - 1, with patience {patience:g} (rank-biased precision)",
-    "top": "1 for each of the first {first} places, 0 below",
-}
-EXPOSURE = {
-    "exposure": "attention per candidate",
-    "exposure_share": "share of attention",
-    "even_exposure_share": "share in even orders",
-    "relative_exposure": "one divided by the other",
-    "above_rate": "stands above another group",
-}
-RELEVANCE = {
-    name: METRICS[name].title
-    for name in ("exposure_per_relevance", "attention_minus_merit", "pairwise_accuracy", "accuracy_within")
-}
-"""Metrics of both tables of groups, with their titles."""
+WEIGHTS = {"log": "1 / log2(1 + rank), the discount of DCG", "reciprocal": "1 / rank"}
+
+ATTENTION = ("exposure", "relative_exposure", "above_rate", "exposure_per_relevance")
+SELECTION = ("selection_rate", "representation_ratio")
+"""Metrics of the tables of groups, over all places and at each k."""
 
 
 def build_document(result: RankingResult) -> Document:
@@ -56,7 +50,7 @@ def build_document(result: RankingResult) -> Document:
         f"protected: {', '.join(result.breakdowns[-1].by)}",
         (
             Text(items=tuple(_headlines(result)), role="finding"),
-            *(metric for breakdown in result.breakdowns for metric in _answers(result, breakdown)),
+            *(_answer(result, breakdown, gap) for breakdown in result.breakdowns for gap in breakdown.gaps),
             *_notes(result),
             Text(_terms(result), role="small"),
             *(block for breakdown in result.breakdowns for block in _breakdown_blocks(result, breakdown)),
@@ -72,51 +66,54 @@ def _headlines(result: RankingResult) -> Iterator[str]:
     """Yield the attention, the selection at the first k, and the order of pairs, by each attribute."""
     for breakdown in result.breakdowns:
         groups = {group.label: group for group in breakdown.groups}
-        exposure, pairs = breakdown.gap("exposure_ratio"), breakdown.gap("pairwise_parity_difference")
-        selection = breakdown.gap("selection_ratio", 10) or breakdown.gap("selection_ratio")
-        if exposure is not None and exposure.worst:
-            worst, best = groups[exposure.worst], groups[exposure.best]
-            yield (
-                f"Candidates with {worst.description} get {_value(exposure.number, exposure.name)} times the attention "
-                f"of candidates with {best.description}, list by list ({_describe_uncertainty(exposure, 1, result)}; "
-                f"{worst.size:,} and {best.size:,} candidates)."
-            )
-        if selection is not None and selection.at and selection.worst:
-            worst, best = groups[selection.worst], groups[selection.best]
-            low, high = (
-                next(_value(part.rate, "rate") for part in group.selection if part.at == selection.at)
-                for group in (worst, best)
-            )
-            yield (
-                f"Of candidates with {worst.description} {low} are within the first "
-                f"{format_count(selection.at, 'place', 'places')}, of candidates with {best.description} {high} "
-                f"(ratio {_value(selection.number, selection.name)}, {_describe_uncertainty(selection, 1, result)})."
-            )
-        if pairs is not None and pairs.worst and pairs.number.value is not None:
-            yield (
-                f"Of every two candidates of one list, one with {groups[pairs.best].description} and one with "
-                f"{groups[pairs.worst].description}, the former stands above in "
-                f"{format_percent(0.5 + pairs.number.value / 2)} of cases; even is 50 % "
-                f"(difference {_value(pairs.number, pairs.name)}, {_describe_uncertainty(pairs, 0, result)})."
-            )
+        selection = "selection_ratio"
+        gaps = (
+            breakdown.gap("exposure_ratio"),
+            breakdown.gap(selection, 10) or breakdown.gap(selection),
+            breakdown.gap("pairwise_parity_difference"),
+        )
+        for gap in gaps:
+            if gap is not None and gap.value is not None:
+                yield _describe_gap(result, gap, groups[gap.best], groups[gap.worst])
 
 
-def _answers(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Metric]:
-    """Yield the gaps of the first screen."""
-    for gap in breakdown.gaps:
-        title = METRICS[gap.name].title
-        if gap.name == "selection_difference":
-            continue
-        name = title if gap.at is None else f"{title} at {gap.at:,}"
-        notes = [f"highest: {gap.best}; lowest: {gap.worst}"] if gap.best else []
-        if gap.name == "pairwise_parity_difference" and gap.best:
-            notes = [f"{gap.best} above {gap.worst}"]
-        notes += _left_out(gap)
-        yield Metric(name, _show(gap.number, gap.name, result, breakdown), tuple(notes), about=join_names(breakdown.by))
+def _describe_gap(result: RankingResult, gap: RankedNumber, best: RankedGroup, worst: RankedGroup) -> str:
+    """Describe a gap in one sentence."""
+    value = _format(gap)
+    if gap.name == "exposure_ratio":
+        return (
+            f"Candidates with {worst.description} get {value} times the attention of candidates with "
+            f"{best.description}, list by list ({_describe_uncertainty(result, gap, 1)}; {worst.size:,} and "
+            f"{best.size:,} candidates)."
+        )
+    if gap.at is not None:
+        rates = [find_number(group.numbers, "selection_rate", gap.at) for group in (worst, best)]
+        low, high = ("-" if rate is None else _format(rate) for rate in rates)
+        places = format_count(gap.at, "place", "places")
+        return (
+            f"Of candidates with {worst.description}, {low} are within the first {places}; of candidates with "
+            f"{best.description}, {high} (ratio {value}, {_describe_uncertainty(result, gap, 1)})."
+        )
+    share = format_percent(0.5 + (gap.value or 0.0) / 2)
+    return (
+        f"In pairs of candidates of the same list, the one with {best.description} is ranked above the one with "
+        f"{worst.description} in {share} of cases; 50 % is even (difference {value}, "
+        f"{_describe_uncertainty(result, gap, 0)})."
+    )
 
 
-def _left_out(gap: RankingGap) -> list[str]:
-    return [f"not assessable for: {list_counts(gap.not_assessable)}"] if gap.not_assessable else []
+def _answer(result: RankingResult, breakdown: RankingBreakdown, gap: RankedNumber) -> Metric:
+    """Build the answer on one gap."""
+    title = METRICS[gap.name].title
+    notes = [f"highest: {gap.best}; lowest: {gap.worst}"] if gap.best else []
+    if breakdown.not_assessable:
+        notes.append(f"not assessable for: {list_counts(breakdown.not_assessable)}")
+    return Metric(
+        title if gap.at is None else f"{title} at {gap.at:,}",
+        _show(result, breakdown, gap),
+        tuple(notes),
+        about=join_names(breakdown.by),
+    )
 
 
 def _notes(result: RankingResult) -> Iterator[Note]:
@@ -145,13 +142,12 @@ def _notes(result: RankingResult) -> Iterator[Note]:
         if breakdown.unknown:
             yield Note(
                 f"By {by}, {format_count(breakdown.unknown, 'candidate is', 'candidates are')} of unknown group: they "
-                "take places and are in no group's numbers.",
+                "occupy places and are in no group's numbers.",
                 "caution",
             )
-        small = {group.label: group.size for group in breakdown.groups if group.small}
-        if small:
+        if breakdown.not_assessable:
             few = f"fewer than {result.min_group_size} candidates, or too few lists"
-            yield Note(f"Not assessable by {by}: {few}: {list_counts(small)}", "caution")
+            yield Note(f"Not assessable by {by}: {few}: {list_counts(breakdown.not_assessable)}", "caution")
     if result.tied:
         yield Note(
             f"{result.tied:,} of {result.candidates:,} candidates have equal {column}s in their list. They share their "
@@ -159,33 +155,26 @@ def _notes(result: RankingResult) -> Iterator[Note]:
         )
     if result.gapped:
         yield Note(
-            f"Ranks leave places out in {result.gapped:,} of {lists}. A rank counts as the place that was seen; the "
-            "places between stay empty."
+            f"Ranks leave places out in {result.gapped:,} of {lists}. A rank counts as the recorded place; the places "
+            "between stay empty."
         )
 
 
 def _terms(result: RankingResult) -> str:
     text = (
-        f"Attention (exposure) of a place: {_weights(result)}. Numbers compare groups list by list, with those of "
-        "orders that ignore the groups, so the lengths of the lists of a group do not matter. Selection at k: being "
-        "within the first k places."
+        f"Attention (exposure) of a place: {WEIGHTS[result.position_weights]}. Even orders: orders that ignore the "
+        "groups, in which each group has its share of the candidates of every list. Numbers compare groups with even "
+        "orders list by list, so the lengths of the lists of a group do not matter. Selection at k: being within the "
+        "first k places."
     )
     if result.relevance is not None:
-        text += (
-            f" Attention per relevance: attention divided by attention in proportion to {result.relevance}. Pairwise "
-            "accuracy: of two candidates of different groups and unequal relevance, how often the more relevant one "
-            "stands above, by its group."
-        )
+        text += f" Attention per relevance: attention divided by attention in proportion to {result.relevance}."
     return text
-
-
-def _weights(result: RankingResult) -> str:
-    return WEIGHTS[result.position_weights].format(patience=result.patience, first=min(result.at))
 
 
 def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Block]:
     by, level, sample = join_names(breakdown.by), format_level(result.confidence), breakdown.inference == "lists"
-    interval = f"{level} interval" if sample else f"{level} range of even orders and p"
+    interval = f"observed; below each its {level} {'interval' if sample else 'range of even orders and p'}"
     yield Heading(f"By {by}", detail=True)
     yield Figure(
         "selection over places",
@@ -196,114 +185,54 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
         (result.breakdowns.index(breakdown),),
     )
     yield Table(
-        f"Gaps by {by}, observed; below each its {interval}, simultaneous over all pairs of groups",
+        f"Gaps by {by}, {interval}, simultaneous over all pairs of groups",
         (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
-        tuple(
-            TableRow(
-                (_title(gap), _show(gap.number, gap.name, result, breakdown), gap.best, gap.worst),
-                "".join(_left_out(gap)),
-            )
-            for gap in breakdown.gaps
-        ),
+        tuple(TableRow((_title(gap), _show(result, breakdown, gap), gap.best, gap.worst)) for gap in breakdown.gaps),
         usual="observed",
     )
-    yield _group_table(f"Attention by {by}, observed; below each its {interval}", EXPOSURE, result, breakdown)
-    yield Fold(f"Selection at k by {by}", (_selection_table(result, breakdown, interval),))
-    if result.relevance is not None:
-        even = "" if sample else "; even orders permute groups among equally relevant candidates"
-        caption = f"Attention and relevance ({result.relevance}) by {by}, observed; below each its {interval}{even}"
-        yield _group_table(caption, RELEVANCE, result, breakdown)
-    yield from _prefix_blocks(result, breakdown)
+    even = (
+        ""
+        if sample or result.relevance is None
+        else ("; for relevance, even orders permute groups among equally relevant candidates")
+    )
+    yield _group_table(f"Attention by {by}, {interval}{even}", ATTENTION, result, breakdown, (None,))
+    simultaneous = "" if len(result.at) == 1 else ", simultaneous over all k and groups"
+    caption = f"Selection by {by}, {interval}{simultaneous}"
+    yield Fold(f"Selection at k by {by}", (_group_table(caption, SELECTION, result, breakdown, result.at),))
 
 
-def _title(gap: RankingGap) -> str:
+def _title(gap: RankedNumber) -> str:
     title = METRICS[gap.name].heading
     return title if gap.at is None else title.replace(":", f" at {gap.at:,}:", 1)
 
 
-def _group_table(caption: str, metrics: dict[str, str], result: RankingResult, breakdown: RankingBreakdown) -> Table:
-    titles = (Column(title, numeric=True) for title in metrics.values())
+def _group_table(
+    caption: str,
+    names: Sequence[str],
+    result: RankingResult,
+    breakdown: RankingBreakdown,
+    at: Sequence[int | None],
+) -> Table:
+    """Build a table of metrics of the groups, with one row per group and k."""
+    present = [name for name in names if any(find_number(group.numbers, name, None) for group in breakdown.groups)]
+    places = [] if at[0] is None else [Column("first places", numeric=True)]
+
+    def row(group: RankedGroup, k: int | None) -> TableRow:
+        numbers = [find_number(group.numbers, name, k) for name in present]
+        cells = ["" if number is None else _show(result, breakdown, number) for number in numbers]
+        note = "not assessable: in no gap" if group.small and k is None else ""
+        return TableRow((*([] if k is None else [f"{k:,}"]), group.label, group.size, *cells), note, faint=group.small)
+
     return Table(
         caption,
-        (Column(join_names(breakdown.by)), Column("candidates", numeric=True), *titles),
-        tuple(
-            TableRow(
-                (group.label, group.size, *(_show(group.metrics[name], name, result, breakdown) for name in metrics)),
-                "not assessable: in no gap" if group.small else "",
-                faint=group.small,
-            )
-            for group in breakdown.groups
+        (
+            *places,
+            Column(join_names(breakdown.by)),
+            Column("candidates", numeric=True),
+            *(Column(METRICS[name].title, numeric=True) for name in present),
         ),
+        tuple(row(group, k) for k in at for group in breakdown.groups),
         usual="observed",
-    )
-
-
-def _selection_table(result: RankingResult, breakdown: RankingBreakdown, interval: str) -> Table:
-    def show(number: RankedNumber, name: str) -> ReportedNumber:
-        return _show(number, name, result, breakdown)
-
-    rows = [
-        TableRow(
-            (
-                f"{k:,}",
-                group.label,
-                f"{part.selected:,.{0 if abs(part.selected - round(part.selected)) < 1e-9 else 1}f}",
-                show(part.rate, "selection_rate"),
-                show(part.representation, "representation"),
-                format_percent(part.even_representation),
-                show(part.ratio, "representation_ratio"),
-            ),
-            faint=group.small,
-        )
-        for place, k in enumerate(result.at)
-        for group in breakdown.groups
-        for part in group.selection[place : place + 1]
-    ]
-    numbers = (
-        "candidates there",
-        "selection rate",
-        "share of places",
-        "share in even orders",
-        "one divided by the other",
-    )
-    columns = (Column("first places", numeric=True), Column(join_names(breakdown.by)))
-    simultaneous = "" if len(result.at) == 1 else ", simultaneous over all k and groups"
-    return Table(
-        f"Selection, observed; below each its {interval}{simultaneous}",
-        (*columns, *(Column(title, numeric=True) for title in numbers)),
-        tuple(rows),
-        usual="observed",
-    )
-
-
-def _prefix_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Block]:
-    """Yield the ranked group fairness tests."""
-    alpha = format_percent(1 - result.confidence)
-    if breakdown.not_tested:
-        yield Note(f"The ranked group fairness test was not made: {breakdown.not_tested}.")
-    if not breakdown.prefix_tests:
-        return
-    items = []
-    for test in breakdown.prefix_tests:
-        if test.p is None:
-            rate = f" ({format_percent(test.failed / test.tested)})" if test.tested else ""
-            lists = format_count(test.tested, "list", "lists")
-            verdict = f"under-represented in {test.failed:,} of {lists}{rate}"
-        elif test.p <= 1 - result.confidence and test.first is not None:
-            verdict = (
-                f"under-represented (p = {_p_value(test.p)}): {test.members} among the first {test.first:,}, where at "
-                f"least {test.minimum} are needed"
-            )
-        else:
-            verdict = f"no prefix has significantly too few of them (p = {_p_value(test.p)})"
-        items.append(f"{test.group}: {verdict}.")
-    many = any(test.p is None for test in breakdown.prefix_tests)
-    chance = f" By chance, up to {alpha} of the lists fail." if many else " p is adjusted for lists and groups."
-    yield Text(
-        f"Ranked group fairness test (FA*IR) of all prefixes up to {breakdown.prefix_tests[0].places:,} places, exact "
-        f"for all of them together at the level of {alpha}, with the group's share of each list's candidates as the "
-        f"target.{chance}",
-        tuple(items),
     )
 
 
@@ -311,7 +240,7 @@ def _method(result: RankingResult) -> Iterator[Block]:
     yield Heading("How it was done", detail=True)
     entries = [
         ("Data", f"{result.data}; SHA-256 {result.fingerprint}"),
-        ("Attention of a place", _weights(result)),
+        ("Attention of a place", WEIGHTS[result.position_weights]),
         (
             "Even orders",
             "the numbers of a group in a list if its order ignored the groups: its share of the list's candidates, "
@@ -337,49 +266,44 @@ def _method(result: RankingResult) -> Iterator[Block]:
     yield Facts((*entries, ("Seed", str(result.seed))))
 
 
-def _show(number: RankedNumber, name: str, result: RankingResult, breakdown: RankingBreakdown) -> ReportedNumber:
+def _show(result: RankingResult, breakdown: RankingBreakdown, number: RankedNumber) -> ReportedNumber:
     """Format a number with its interval, or with the range of even orders."""
     quantity = result.quantity(breakdown, number)
     basis = f"on {format_count(breakdown.lists, 'list', 'lists')}"
     if isinstance(quantity, Observed | Unknown):
-        return show_quantity(quantity, name, basis=basis if isinstance(quantity, Observed) else None)
-    return ReportedNumber(
-        _value(number, name), number.value, kind="observed", ends=_even_ends(number, name), basis=basis
-    )
+        return show_quantity(quantity, number.name, basis=basis if isinstance(quantity, Observed) else None)
+    return ReportedNumber(_format(number), number.value, kind="observed", ends=_even_ends(number), basis=basis)
 
 
-def _observed(number: RankedNumber, confidence: float) -> Observed | None:
+def _observed(number: RankedNumber, confidence: float = 0.95) -> Observed | None:
     if number.value is None or number.low is None or number.high is None:
         return None
     ends = {"low": number.low, "high": number.high}
     return Observed(value=number.value, n=1, confidence=confidence, method="", **ends)
 
 
-def _value(number: RankedNumber, name: str) -> str:
+def _format(number: RankedNumber) -> str:
     """Format the value of a number."""
     if number.value is None:
         return "-"
-    return format_value(_observed(number, 0.95) or Proved(value=number.value, how=""), name)
+    return format_value(_observed(number) or Proved(value=number.value, how=""), number.name)
 
 
-def _even_ends(number: RankedNumber, name: str) -> str:
+def _even_ends(number: RankedNumber) -> str:
     if number.even_low is None or number.even_high is None or number.p is None:
         return ""
-    low, high = (format_value(Proved(value=end, how=""), name) for end in (number.even_low, number.even_high))
-    return f"even {low} to {high}, p = {_p_value(number.p)}"
+    low, high = (format_value(Proved(value=end, how=""), number.name) for end in (number.even_low, number.even_high))
+    p = f"{number.p:.4f}" if number.p < 0.01 else f"{number.p:.2f}"
+    return f"even {low} to {high}, p = {p}"
 
 
-def _p_value(p: float) -> str:
-    return f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
-
-
-def _describe_uncertainty(gap: RankingGap, even: float, result: RankingResult) -> str:
+def _describe_uncertainty(result: RankingResult, gap: RankedNumber, even: float) -> str:
     """Describe the interval or range of a gap, and whether it is distinguishable from an ``even`` order."""
-    number, quantity = gap.number, _observed(gap.number, result.confidence)
+    quantity = _observed(gap, result.confidence)
     if quantity is not None:
         significant = not quantity.low <= even <= quantity.high
         text = show_quantity(quantity, gap.name).interval
     else:
-        significant = number.p is not None and number.p <= 1 - result.confidence
-        text = _even_ends(number, gap.name) or "no even orders to compare it with"
+        significant = gap.p is not None and gap.p <= 1 - result.confidence
+        text = _even_ends(gap) or "no even orders to compare it with"
     return text if significant else f"{text}; not distinguishable from an even order"

@@ -1,1 +1,1 @@
-"""Statistics of rankings: ratios of sums over lists, permutation ranges, and tests of prefixes."""
+"""Statistics of rankings: ratios of sums over lists, and permutation ranges."""

@@ -31,13 +31,12 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     names = [group.label for group in large if group in shown]
     rows: list[Spec] = []
     for group in large:
-        for one in group.selection if group in shown else ():
-            ends = (one.ratio.low, one.ratio.high)
-            low, high = ends if ends[0] is not None else (one.ratio.even_low, one.ratio.even_high)
-            if one.ratio.value is not None:
-                value = one.ratio.value
-                low, high = (value if end is None else end for end in (low, high))
-                rows.append({"name": group.label, "k": one.at, "value": value, "low": low, "high": high})
+        for ratio in group.numbers if group in shown else ():
+            value = ratio.value
+            if ratio.name == "representation_ratio" and value is not None:
+                ends = (ratio.even_low, ratio.even_high) if ratio.low is None else (ratio.low, ratio.high)
+                low, high = (value if end is None else end for end in ends)
+                rows.append({"name": group.label, "k": ratio.at, "value": value, "low": low, "high": high})
     top = max(
         max((row["value"] for row in rows), default=1.0) * 1.05,
         min(HIGHEST, max((row["high"] for row in rows), default=1.0)),
