@@ -39,13 +39,13 @@ def test_the_product_by_hand(tables):
     assert found.rate("a").expected_people == pytest.approx(9 / 11 + 3 / 7, rel=1e-12)
 
 
-def test_no_estimate_stands_without_bounds_and_line(tables):
+def test_no_estimate_stands_without_bounds(tables):
     frame = pd.DataFrame(
         {"last": ["Garcia", "Smith", "Lee", "Lee"] * 100, "tract": ["1", "2"] * 200, "y": [1, 0] * 200}
     )
     found = compiled(frame, tables)
     said = render_markdown(found.document())
-    for words in ("under the assumption", "without the assumption", "more or less often", "estimated", "Left out"):
+    for words in ("under the assumption", "without the assumption", "estimated", "Left out"):
         assert (words in said) == (words != "Left out"), words
     assert [one.column for one in found.proxy_tables] == ["last", "tract"]
     for rate in found.proxies[0].rates.rates:
@@ -75,13 +75,13 @@ def test_what_cannot_be_a_proxy_is_refused(tables):
 
 
 @pytest.mark.parametrize("runs", [12, pytest.param(300, marks=pytest.mark.slow)])
-def test_bounds_hold_the_line_meets_the_truth_and_the_interval_alone_misses(tmp_path, runs):
-    # Members are selected 20 points more often than others of the same surname, so estimates are off, by a known d.
+def test_bounds_hold_and_the_interval_alone_misses(tmp_path, runs):
+    # Members are selected 20 points more often than others of the same surname, so estimates are off.
     rng, d, n = np.random.default_rng(5), 0.2, 4000
     p = np.linspace(0.05, 0.95, 10)
     text = "name,a,b\n" + "".join(f"N{i},{share},{1 - share}\n" for i, share in enumerate(p.tolist()))
     (tmp_path / "surnames.csv").write_text(text)
-    missed = met = held = 0
+    missed = held = 0
     for _ in range(runs):
         cell = rng.integers(0, 10, n)
         member = rng.random(n) < p[cell]
@@ -91,8 +91,5 @@ def test_bounds_hold_the_line_meets_the_truth_and_the_interval_alone_misses(tmp_
         truth = 0.4 + d
         held += rate.low <= y[member].mean() <= rate.high
         missed += not rate.estimate.low <= truth <= rate.estimate.high
-        half = (rate.estimate.high - rate.estimate.low) / 2
-        met += abs(rate.estimate.value + d * rate.sensitivity - truth) <= 1.5 * half
     assert held == runs
     assert missed >= 0.9 * runs
-    assert met >= 0.95 * runs

@@ -13,7 +13,7 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.groups.arrays import read_flags, read_numbers
 from evenhand.groups.breakdown import SMALL
-from evenhand.groups.gaps import describe_simultaneity
+from evenhand.groups.gaps import describe_simultaneity, largest_absolute
 from evenhand.groups.label_coverage import DECISIONS, count_labels, find_caution
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
 from evenhand.schema.arrays import check_index, check_rows
@@ -48,9 +48,7 @@ def measure_proxies(
     With probabilities p of a group, decisions d and weights w, the estimate is ``sum(w p d) / sum(w p)``, with the
     linearised variance ``sum(w^2 p^2 (d - rate)^2) / sum(w p)^2``. It is biased by the covariance of decision and
     membership among people with equal probabilities (Chen, Kallus, Mao, Svacha & Udell, "Fairness under unawareness",
-    FAT* 2019): if members are selected more often by d than others with the same probability, the bias is
-    ``d sum(w p (1 - p)) / sum(w p)``. Assigning people to their most probable group gives a different rate, which is
-    biased even without this covariance. Error rates are estimated among people with the same true label.
+    FAT* 2019). Error rates are estimated among people with the same true label.
 
     The bounds do not need this assumption. People of similar probability form cells, with mean probability q and
     selection rate r. Selected members are at least ``max(0, q + r - 1)`` and at most ``min(q, r)`` of a cell (Frechet);
@@ -156,7 +154,6 @@ class _Totals:
     people: int
     expected: float
     effective: float
-    sensitivity: float
     estimate: _Ratio | None
     low: _Ratio | None
     high: _Ratio | None
@@ -189,12 +186,10 @@ def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans) -> _To
     lowest, rest_of_lowest = np.where(must_select, p + above - 1, 0.0), np.where(can_reject_all, below, p)
     can_select_all, must_reject = (selecting < mass)[other], (mass + rejecting > people)[other]
     highest, rest_of_highest = np.where(can_select_all, above, p), np.where(must_reject, p + below - 1, 0.0)
-    spread = float((w * inside * p * (1 - p)).sum())
     return _Totals(
         people=int(among.sum()),
         expected=total,
         effective=float(kish_size(members.sum(), (members**2).sum())),
-        sensitivity=spread / total if total > 0 else 0.0,
         estimate=ratio(p * above, p * inside),
         low=ratio(lowest, lowest + rest_of_lowest),
         high=ratio(highest, highest + rest_of_highest),
@@ -241,40 +236,48 @@ def _describe_rate(group: str, metric: str, totals: _Totals, confidence: float, 
         estimate=estimate,
         low=0.0 if totals.low is None else max(0.0, totals.low.value - z * totals.low.variance() ** 0.5),
         high=1.0 if totals.high is None else min(1.0, totals.high.value + z * totals.high.variance() ** 0.5),
-        sensitivity=None if totals.estimate is None else totals.sensitivity,
     )
 
 
 def _compare(
     metric: str, probabilities: GroupProbabilities, totals: list[_Totals], large: list[int], confidence: float
 ) -> Iterator[ProxyDifference]:
-    """Yield the difference of a rate between all pairs of large groups."""
+    """Yield the largest difference of a rate between two large groups; nothing if there are fewer than two."""
     pairs = [(i, j) for place, i in enumerate(large) for j in large[place + 1 :]]
-    z = normal_quantile(bonferroni(confidence, max(len(pairs), 1)))
-    for i, j in pairs:
-        first, second = totals[i], totals[j]
+    if not pairs:
+        return
+    z = normal_quantile(bonferroni(confidence, len(pairs)))
+    values, intervals, bounds = [], [], []
+    for first, second in ((totals[i], totals[j]) for i, j in pairs):
         assert first.estimate is not None
         assert second.estimate is not None
         value = first.estimate.value - second.estimate.value
         half = z * first.estimate.variance(second.estimate) ** 0.5
-        ends = [-1.0, 1.0]
+        values.append(value)
+        intervals.append((max(-1.0, value - half), min(1.0, value + half)))
         # The smallest possible difference is the lowest rate of the first group minus the highest of the second.
-        for place, (a, b, side) in enumerate(((first.low, second.high, -1), (first.high, second.low, 1))):
-            if a is not None and b is not None:
-                ends[place] = a.value - b.value + side * z * a.variance(b) ** 0.5
-        yield ProxyDifference(
-            metric=metric,
-            first=probabilities.groups[i],
-            second=probabilities.groups[j],
-            estimate=Estimated(
-                value=value,
-                n=first.people,
-                low=max(-1.0, value - half),
-                high=min(1.0, value + half),
-                confidence=confidence,
-                population=f"people like these, whose {probabilities.name} is known by probability",
-                method=f"linearised, normal{describe_simultaneity(len(pairs))}",
-            ),
-            low=max(-1.0, ends[0]),
-            high=min(1.0, ends[1]),
+        sides = ((first.low, second.high, -1), (first.high, second.low, 1))
+        low, high = (
+            float(side) if a is None or b is None else a.value - b.value + side * z * a.variance(b) ** 0.5
+            for a, b, side in sides
         )
+        bounds.append((max(-1.0, low), min(1.0, high)))
+    widest = max(range(len(pairs)), key=lambda place: abs(values[place]))
+    best, worst = pairs[widest] if values[widest] >= 0 else pairs[widest][::-1]
+    (low, high), (lowest, highest) = largest_absolute(intervals), largest_absolute(bounds)
+    yield ProxyDifference(
+        metric=metric,
+        best=probabilities.groups[best],
+        worst=probabilities.groups[worst],
+        estimate=Estimated(
+            value=abs(values[widest]),
+            n=totals[best].people,
+            low=low,
+            high=high,
+            confidence=confidence,
+            population=f"people like these, whose {probabilities.name} is known by probability",
+            method=f"linearised, normal{describe_simultaneity(len(pairs))}",
+        ),
+        low=lowest,
+        high=highest,
+    )
