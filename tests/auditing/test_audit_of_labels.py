@@ -78,7 +78,7 @@ def test_gates_and_files(run, tmp_path, capsys):
     told = (*told, "--json", tmp_path / "r.json", "--out", tmp_path / "report")
     grades = (*told, "--order", "poor < fair < very good")
     assert run(*grades, "--fail-on", "cut_difference.sex['very good'].low > 0") == 1
-    assert run(*grades, "--fail-on", "cut_difference.sex > 0.9 or weighted_kappa < 0", "--quiet") == 0
+    assert run(*grades, "--fail-on", "cut_difference.sex > 0.9 or macro_recall < 0", "--quiet") == 0
     page = (tmp_path / "report" / "report.html").read_text()
     assert "poor, fair, very good; protected: sex" in page
     assert run(*told, "--kind", "labels", "--fail-on", "label_share_difference.sex.fair.high < 0", "--quiet") == 0
@@ -166,7 +166,7 @@ def test_a_model_of_grades_is_asked_once(model):
     assert result.groups.by_label is None
     assert result.queries == sum(asked)
     values = measure_values(result)
-    assert values.keys() >= {"demographic_parity_difference", "cut_difference", "weighted_kappa"}
+    assert values.keys() >= {"demographic_parity_difference", "cut_difference", "macro_recall"}
     # The best grade against all others is the highest cut.
     assert values["demographic_parity_difference"]["sex"].value == pytest.approx(
         values["cut_difference"]["sex.A174"].value

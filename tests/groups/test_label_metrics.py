@@ -1,12 +1,11 @@
-"""Several labels by group: by hand, against scikit-learn, SciPy and fairlearn, and that the intervals hold."""
+"""Several labels by group: by hand, against scikit-learn and fairlearn, and that the intervals hold."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, wasserstein_distance
-from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusion_matrix, precision_score
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, precision_score
 
 from evenhand.datasets import load_dataset
 from evenhand.errors import OptionError
@@ -14,7 +13,6 @@ from evenhand.groups import LabelMetrics, measure_recorded_labels
 from evenhand.schema import DecisionRoles
 from evenhand.schema.outcome import OutcomeRole
 from evenhand.stats import Observed, Unknown
-from evenhand.stats.contingency import weighted_kappa
 from evenhand.stats.distribution import total_variation
 from evenhand.stats.metric_specs import LABEL_GAP_TITLES
 from evenhand.stats.proportion import mean_of_proportions
@@ -60,7 +58,6 @@ def test_by_hand():
         "too_high": 0,
         "macro_recall": 1 / 2,
         "mean_grade_error": -1 / 2,
-        "weighted_kappa": 1 / 2,  # mean squared distance 1/2; if independent, variances 1/2 + 1/4 and (1 - 1/2)^2
     }
     assert values(men.metrics)["macro_recall"] == 2 / 3
     gaps = {gap.name: gap for gap in result.breakdowns[0].gaps if not gap.label}
@@ -69,13 +66,10 @@ def test_by_hand():
         "label_share_difference": 0.75,
         "total_variation_distance": 0.75,
         "cut_difference": 0.75,
-        "probability_of_superiority": 0.8125,  # 3 of 4 men are above all women; the other ties with half of them
-        "grade_wasserstein_distance": 1.0,
         "label_accuracy_difference": 0.25,
         "too_low_difference": 0.5,
         "too_high_difference": 0.25,
         "macro_recall_difference": round(1 / 6, 6),
-        "weighted_kappa_difference": round(1 / 3, 6),  # men: distance 1/4; if independent 11/16 + 3/4 + (1/4)^2
         "grade_error_difference": 0.75,
         "label_true_positive_difference": 1.0,
         "label_false_positive_difference": 0.5,
@@ -88,7 +82,7 @@ def test_by_hand():
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5))
 @settings(max_examples=scaled(60))
-def test_against_scikit_learn_and_scipy(seed, kinds):
+def test_against_scikit_learn(seed, kinds):
     rng = np.random.default_rng(seed)
     n, names = 90, [f"g{i}" for i in range(kinds)]
     frame = pd.DataFrame({"sex": rng.choice(["F", "M", "X"], n), "true": rng.choice(names, n)})
@@ -106,9 +100,6 @@ def test_against_scikit_learn_and_scipy(seed, kinds):
             assert group.metrics["macro_recall"].value == pytest.approx(expected)
         else:
             assert isinstance(group.metrics["macro_recall"], Unknown)
-        if isinstance(group.metrics["weighted_kappa"], Observed):
-            kappa = cohen_kappa_score(part["true"], part["given"], labels=names, weights="quadratic")
-            assert group.metrics["weighted_kappa"].value == pytest.approx(kappa)
         precision = precision_score(part["true"], part["given"], labels=names, average=None, zero_division=np.nan)
         found = [group.rates[name]["label_precision"] for name in names]
         values = [np.nan if isinstance(one, Unknown) else one.value for one in found]
@@ -116,19 +107,9 @@ def test_against_scikit_learn_and_scipy(seed, kinds):
     grades = {name: part["given"].map(codes).to_numpy() for name, part in parts.items() if len(part) >= 5}
     pairs = [(a, b) for a in grades for b in grades if a < b]
     gap = result.breakdowns[0].gap
-    superiority = [mannwhitneyu(grades[a], grades[b]).statistic / len(grades[a]) / len(grades[b]) for a, b in pairs]
-    assert gap("probability_of_superiority").value.value == pytest.approx(max(max(u, 1 - u) for u in superiority))
-    distance = max(wasserstein_distance(grades[a], grades[b]) for a, b in pairs)
-    assert gap("grade_wasserstein_distance").value.value == pytest.approx(distance)
     shares = {name: np.bincount(part, minlength=kinds) / len(part) for name, part in grades.items()}
     apart = max(np.abs(shares[a] - shares[b]).sum() / 2 for a, b in pairs)
     assert gap("total_variation_distance").value.value == pytest.approx(apart)
-    kappas = {group.label: group.metrics["weighted_kappa"] for group in result.breakdowns[0].groups if not group.small}
-    known = {label: one.value for label, one in kappas.items() if isinstance(one, Observed)}
-    if len(known) > 1:
-        found = gap("weighted_kappa_difference")
-        assert found.value.value == pytest.approx(max(known.values()) - min(known.values()))
-        assert (known[found.best], known[found.worst]) == (max(known.values()), min(known.values()))
     for one in result.breakdowns[0].gaps:
         if isinstance(one.value, Observed):
             assert one.value.low <= one.value.value + 1e-12
@@ -188,7 +169,7 @@ def test_small_groups_are_in_no_gap():
         {"sex": ["F"] * 40 + ["M"] * 40 + ["X"] * 5, "given": ["low", "high", "high", "mid", "low"] * 17}
     )
     result = measured(frame)
-    for name in ("label_share_difference", "total_variation_distance", "cut_difference", "probability_of_superiority"):
+    for name in ("label_share_difference", "total_variation_distance", "cut_difference"):
         assert result.breakdowns[0].gap(name).not_assessable == {"X": 5}
     gap = measured(frame.iloc[:50], min_group_size=30).breakdowns[0].gap("total_variation_distance")
     assert isinstance(gap.value, Unknown)
@@ -223,14 +204,10 @@ def test_total_variation_holds(runs):
 
 
 @pytest.mark.parametrize("runs", [pytest.param(4000, marks=pytest.mark.full), 400])
-def test_kappa_and_macro_recall_hold(runs):
+def test_macro_recall_holds(runs):
     rng = np.random.default_rng(2)
     cells = np.array([[0.3, 0.05, 0.02], [0.04, 0.3, 0.03], [0.01, 0.05, 0.2]])
-    apart = np.subtract.outer(range(3), range(3)) ** 2.0
-    true = 1 - (cells * apart).sum() / (cells.sum(axis=1) @ apart @ cells.sum(axis=0))
     tables = rng.multinomial(150, cells.ravel(), runs).reshape(-1, 3, 3)
-    found = [weighted_kappa(table, 0.9) for table in tables]
-    assert np.mean([one.low <= true <= one.high for one in found]) > 0.9 - 0.015 - 3 * np.sqrt(0.09 / runs)
     recall = (np.diagonal(cells) / cells.sum(axis=1)).mean()
     ends = [mean_of_proportions(np.diagonal(table), table.sum(axis=1), 0.9) for table in tables]
     assert np.mean([low <= recall <= high for _, low, high in ends]) > 0.9 - 3 * np.sqrt(0.09 / runs)
@@ -245,11 +222,3 @@ def test_gaps_of_all_labels_hold_together(runs):
         gaps = [one for one in measured(frame, kind="labels", confidence=0.8).breakdowns[0].gaps if one.label]
         held += all(gap.value.low <= 0 for gap in gaps)
     assert held / runs > 0.8 - 3 * np.sqrt(0.16 / runs)
-
-
-def test_agreement_of_everybody_has_a_width():
-    found = weighted_kappa(np.diag([10, 10, 10]))
-    assert (found.value, found.high) == (1.0, 1.0)
-    assert 0 < found.low < 0.9
-    assert isinstance(weighted_kappa(np.diag([10, 0, 0])), Unknown)
-    assert isinstance(weighted_kappa(np.zeros((2, 2), dtype=int)), Unknown)

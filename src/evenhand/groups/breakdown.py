@@ -53,8 +53,8 @@ class Group(NamedGroup):
             a favourable true label), ``mean_score`` (of the favourable label) and ``calibration_gap`` (mean score minus
             base rate). For numbers: see ``NUMBER_TITLES``. For several labels, with true labels: ``label_accuracy``
             and ``macro_recall`` (mean true positive rate of all labels); for grades also ``too_low`` and ``too_high``
-            (share given a lower or higher grade than the true one), ``mean_grade_error`` (given minus true, in steps of
-            the order) and ``weighted_kappa``.
+            (share given a lower or higher grade than the true one) and ``mean_grade_error`` (given minus true, in
+            steps of the order).
         label_coverage: Number of people with a true label by decision. None if all or none have a true label.
         rates: Label -> rate of this label against the rest, by name: ``label_share``; with true labels
             ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``.

@@ -209,7 +209,7 @@ def compare_distributions(
     metric: str,
     sizes: tuple[Integers, Floats | Integers],
     comparison: GroupComparison,
-    measure: Callable[[Integers], Sequence[tuple[LargestDistance, str, str]]],
+    measure: Callable[[Integers], Sequence[tuple[LargestDistance, str]]],
     means: Floats | None = None,
 ) -> list[Gap]:
     """Compute the largest distances between the distributions of two groups; a reference is ignored.
@@ -219,8 +219,7 @@ def compare_distributions(
         metric: ``distribution`` or ``labels``.
         sizes: Number of people and effective size of each group, shape (groups,) each.
         comparison: Settings.
-        measure: Function of the compared groups. It returns each distance with its method and the name of the
-            multiple-testing correction.
+        measure: Function of the compared groups. It returns each distance with its method.
         means: Means of the groups, of which the higher is ``best``. None if neither group is better.
     """
     people, n = sizes
@@ -233,7 +232,7 @@ def compare_distributions(
         unknown = Unknown(reason=reason)
         return [Gap(name=name, metric=metric, value=unknown, not_assessable=left_out) for name in names]
     gaps = []
-    for name, (distance, method, correction) in zip(names, measure(large), strict=True):
+    for name, (distance, method) in zip(names, measure(large), strict=True):
         pair = [int(large[distance.first]), int(large[distance.second])]
         if means is not None:
             pair.sort(key=lambda i: -means[i])
@@ -243,7 +242,7 @@ def compare_distributions(
             low=distance.low,
             high=distance.high,
             confidence=comparison.confidence,
-            method=method + describe_simultaneity(count_pairs(len(large)), correction),
+            method=method + describe_simultaneity(count_pairs(len(large)), ""),
         )
         best, worst = (comparison.labels[i] for i in pair)
         gaps.append(Gap(name=name, metric=metric, value=value, best=best, worst=worst, not_assessable=left_out))

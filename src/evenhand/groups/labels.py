@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.config import GroupConfig
@@ -34,18 +34,12 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.outcome import NEITHER
 from evenhand.schema.people import People
-from evenhand.stats.auc import auc
-from evenhand.stats.contingency import weighted_kappa
-from evenhand.stats.distribution import LargestDistance, distribution_distances, total_variation
-from evenhand.stats.level import bonferroni
+from evenhand.stats.distribution import LargestDistance, total_variation
 from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_RATE_GAPS
-from evenhand.stats.proportion import count_pairs, mean_of_proportions
+from evenhand.stats.proportion import mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 MACRO = "Clopper-Pearson limits of all labels, combined"
-KAPPA = "limits of each weighted kappa"
-RANKS = "score interval, variance by DeLong or Newcombe"
-ORDINAL_DISTANCES = ("probability_of_superiority", "grade_wasserstein_distance")
 
 
 def measure_labels(
@@ -247,16 +241,6 @@ class LabelTables:
             squares = (confused * (errors - mean[:, None, None]) ** 2).sum(axis=(1, 2))
             variance, reach = np.asarray(squares / np.maximum(labelled - 1, 1)), float(kinds - 1)
             estimators["mean_grade_error"] = Mean("mean_grade_error", labelled, labelled, mean, variance, -reach, reach)
-            defined = np.array([isinstance(weighted_kappa(table), Observed) for table in confused], dtype=np.bool_)
-            estimators["weighted_kappa"] = Computed(
-                "weighted_kappa",
-                labelled,
-                labelled,
-                lambda i, confidence: weighted_kappa(confused[i], confidence),
-                KAPPA,
-                ", not all of one grade",
-                defined,
-            )
         return estimators
 
     def details(self, i: int, confidence: float) -> dict[str, Any]:
@@ -289,22 +273,14 @@ class LabelTables:
         gaps["cut_difference"] = _compare_each("cut_difference", self.cuts, comparison, kinds - 1)
         grades = np.arange(kinds, dtype=np.float64)
         means = self.given @ grades / np.maximum(self.size, 1) if self.ordered else None
-        confidence, sizes = comparison.confidence, (self.size, self.size)
 
-        def vary(large: Integers) -> list[tuple[LargestDistance, str, str]]:
+        def measure(large: Integers) -> list[tuple[LargestDistance, str]]:
             rng = np.random.default_rng(self.seed)
-            return [(total_variation(self.given[large], confidence, rng), BOOTSTRAP, "")]
+            return [(total_variation(self.given[large], comparison.confidence, rng), BOOTSTRAP)]
 
-        def order(large: Integers) -> list[tuple[LargestDistance, str, str]]:
-            samples = [np.repeat(grades, given) for given in self.given[large]]
-            distances = distribution_distances(samples, confidence, np.random.default_rng(self.seed))
-            superiority = _largest_superiority(samples, bonferroni(confidence, count_pairs(len(samples))))
-            return [(superiority, RANKS, " (Bonferroni)"), (distances.wasserstein, BOOTSTRAP, "")]
-
-        parts = [(("total_variation_distance",), vary), *([(ORDINAL_DISTANCES, order)] if self.ordered else [])]
-        for names, measure in parts:
-            for gap in compare_distributions(names, "labels", sizes, comparison, measure, means):
-                gaps[gap.name] = [gap]
+        names, sizes = ("total_variation_distance",), (self.size, self.size)
+        for gap in compare_distributions(names, "labels", sizes, comparison, measure, means):
+            gaps[gap.name] = [gap]
         for name in LABEL_GAP_TITLES:
             yield from gaps.get(name, ())
 
@@ -333,24 +309,6 @@ def _compare_each(name: str, rates: Mapping[str, Rate], comparison: GroupCompari
         f"{gap.label}: {group}": n for gap in gaps for group, n in gap.not_assessable.items() if group not in always
     }
     return [(largest or gaps[0]).model_copy(update={**place, "not_assessable": left_out}), *gaps]
-
-
-def _largest_superiority(samples: list[Floats], level: float) -> LargestDistance:
-    """Compute the largest probability that a person of one group has a higher grade than one of another.
-
-    This is ``P(X > Y) + P(X = Y) / 2``, or 1 minus it, if this is at least 1/2: the area under the ROC curve.
-    """
-    largest, low, high = LargestDistance(-1.0, 0.0, 0.0, 0, 1), 0.5, 0.5
-    for i in range(len(samples)):
-        for j in range(i + 1, len(samples)):
-            grades = np.concatenate([samples[i], samples[j]])
-            area = auc(grades, np.arange(len(grades)) < len(samples[i]), level)
-            assert isinstance(area, Observed)  # both groups have people
-            value = max(area.value, 1 - area.value)
-            first, second = (i, j) if area.value >= 0.5 else (j, i)
-            largest = largest if largest.value >= value else LargestDistance(value, 0.0, 0.0, first, second)
-            low, high = max(low, area.low, 1 - area.high), max(high, area.high, 1 - area.low)
-    return largest._replace(low=low, high=high)
 
 
 def _measure(

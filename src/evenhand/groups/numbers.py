@@ -176,7 +176,7 @@ class NumberSample(Sample):
             gaps = registered_gaps(NUMBER_GAP_TITLES, estimators, comparison)
             yield from gaps.values()
 
-            def measure(large: Integers) -> list[tuple[LargestDistance, str, str]]:
+            def measure(large: Integers) -> list[tuple[LargestDistance, str]]:
                 rng = np.random.default_rng(self.seed)
                 distances = distribution_distances(
                     [parts.numbers[i] for i in large],
@@ -184,7 +184,7 @@ class NumberSample(Sample):
                     rng,
                     weights=None if parts.weights is None else [parts.weights[i] for i in large],
                 )
-                return [(distance, BOOTSTRAP + weighting, "") for distance in distances]
+                return [(distance, BOOTSTRAP + weighting) for distance in distances]
 
             yield from compare_distributions(
                 DISTANCES, "distribution", (people, n), comparison, measure, means[0].values

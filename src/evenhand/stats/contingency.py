@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers
-from evenhand.stats.level import normal_quantile, student_quantile
-from evenhand.stats.proportion import zero_count_upper
-from evenhand.stats.quantity import Observed, Unknown
+from evenhand.core.typing import Floats
+from evenhand.stats.level import normal_quantile
 
 NEAR = 1e-9
 """Relative difference of probabilities below which tables are compared in integers."""
@@ -169,42 +167,3 @@ def _test_homogeneity(tables: Floats, odds: float) -> tuple[float, int, float]:
     statistic = float(((k - x) ** 2 / variance).sum() - (k - x).sum() ** 2 / variance.sum())
     freedom = len(tables) - 1
     return statistic, freedom, float(gammaincc(freedom / 2, max(statistic, 0.0) / 2))
-
-
-def weighted_kappa(table: Integers, confidence: float = 0.95) -> Observed | Unknown:
-    r"""Compute the quadratic weighted kappa of two gradings, and its confidence interval.
-
-    ``kappa = 1 - D / E``, where D is the mean squared difference between a person's two grades, and E is its value if
-    both grades were independent with the same margins (Cohen, "Weighted kappa", Psychological Bulletin 1968). Kappa is
-    1 for perfect agreement and 0 for agreement by chance. The interval is computed for ``log(D / E)``, with the
-    variance of the ratio by the delta method (Fleiss, Cohen & Everitt, "Large sample standard errors of kappa and
-    weighted kappa", Psychological Bulletin 1969), so that no end exceeds 1. If all grades agree, the lower end assumes
-    the exact upper bound on the share of disagreements, with the largest possible difference for each of them. The
-    interval assumes independent people.
-
-    Args:
-        table: Number of people by first and second grade, shape (grades, grades).
-        confidence: Confidence level.
-
-    Returns:
-        Kappa, or Unknown if there are no people or all people have the same grade in both gradings.
-    """
-    n, grades = int(table.sum()), np.arange(len(table))
-    if n == 0:
-        return Unknown(reason="there are no people here")
-    p, distance = table / n, (grades[:, None] - grades) ** 2.0
-    # Mean distance from each first (second) grade to the second (first) grades under independence.
-    rows, columns = distance @ p.sum(axis=0), distance @ p.sum(axis=1)
-    observed, expected = float((p * distance).sum()), float(p.sum(axis=1) @ rows)
-    if expected == 0:
-        return Unknown(reason="all people have the same grade in both gradings")
-    ratio = observed / expected
-    if observed == 0:
-        low, high = 1 - float(zero_count_upper(n, confidence)) * float(distance.max()) / expected, 1.0
-    else:
-        influence = (distance - ratio * (rows[:, None] + columns)) / expected
-        spread = float((p * influence**2).sum() - (p * influence).sum() ** 2)
-        reach = float(student_quantile(confidence, max(n - 1, 1))) * math.sqrt(max(spread, 0.0) / n) / ratio
-        low, high = 1 - ratio * math.exp(min(reach, 700.0)), 1 - ratio * math.exp(-reach)
-    method = "delta method of the logarithm of disagreement over chance (Fleiss, Cohen and Everitt)"
-    return Observed(value=1 - ratio, n=n, low=max(-1.0, low), high=high, confidence=confidence, method=method)

@@ -207,7 +207,6 @@ _SPECS = (
     MetricSpec("too_low", "graded too low", "label", denominator=LABELLED),
     MetricSpec("too_high", "graded too high", "label", denominator=LABELLED),
     MetricSpec("mean_grade_error", "mean error in grades", "label", "target", denominator=LABELLED),
-    MetricSpec("weighted_kappa", "quadratic weighted kappa", "label", "decimal", "lower", denominator=LABELLED),
     _gap("label_share_difference", "share given one label", "label_share", family="label gap"),
     _gap(
         "total_variation_distance",
@@ -216,22 +215,8 @@ _SPECS = (
         family="label gap",
     ),
     _gap("cut_difference", "share given at least one grade", "at_least", family="label gap"),
-    _gap(
-        "probability_of_superiority",
-        "probability of superiority",
-        comparison="that a person of one group has the higher grade",
-        family="label gap",
-    ),
-    _gap(
-        "grade_wasserstein_distance",
-        "Wasserstein distance in grades",
-        comparison="the furthest apart of two groups",
-        unit="target",
-        family="label gap",
-    ),
     _gap("label_accuracy_difference", "accuracy", "label_accuracy", family="label gap"),
     _gap("macro_recall_difference", "macro recall", "macro_recall", family="label gap"),
-    _gap("weighted_kappa_difference", "quadratic weighted kappa", "weighted_kappa", family="label gap"),
     _gap("too_low_difference", "share graded too low", "too_low", family="label gap"),
     _gap("too_high_difference", "share graded too high", "too_high", family="label gap"),
     _gap(

@@ -36,7 +36,7 @@ from evenhand.groups.wording.tables import (
     overall_table,
     small_group_notes,
 )
-from evenhand.stats.metric_specs import LABEL_GAP_TITLES, RATE_TITLES
+from evenhand.stats.metric_specs import RATE_TITLES
 from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
 
 MAX_LABELS = 12
@@ -77,10 +77,7 @@ def label_terms(result: LabelMetrics) -> str:
     )
     if not result.ordered:
         return terms
-    return (
-        "Share given at least a grade: that grade or a higher one. Probability of superiority: the probability that a "
-        "person of one group has a higher grade than one of another, with ties counted half; 0.5 without a difference. "
-    ) + terms
+    return f"Share given at least a grade: that grade or a higher one. {terms}"
 
 
 def label_sentences(result: LabelMetrics) -> list[str]:
@@ -190,10 +187,10 @@ def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
     if gap is not None:
         label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
         notes, next_step = [f"{label}; highest: {gap.best}; lowest: {gap.worst}"], _next_step(breakdown, gap)
-    for other in (breakdown.gap("total_variation_distance"), breakdown.gap("probability_of_superiority")):
-        if other is not None and isinstance(other.value, Observed):
-            title, ends = LABEL_GAP_TITLES[other.name].partition(":")[0], format_ends(other.value, other.name)
-            notes.append(f"{title}: {format_value(other.value, other.name)} ({ends})")
+    other = breakdown.gap("total_variation_distance")
+    if other is not None and isinstance(other.value, Observed):
+        ends = format_ends(other.value, other.name)
+        notes.append(f"total variation distance: {format_value(other.value, other.name)} ({ends})")
     return gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
 
 
