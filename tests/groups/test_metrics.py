@@ -375,7 +375,10 @@ def test_headlines_name_people_the_worst_first_and_chance_last():
     place[np.flatnonzero(favoured == 1)[:8]] = "west"
     place[np.flatnonzero(favoured == 0)[:32]] = "west"
     said = headline_sentences(groups.measure_decisions(favoured, deserving, {"place": place, "sex": sex}))
-    assert "Women are selected 0.44 times as often as men (16.0 % against 36.0 %; 100 and 100 people)." in said
+    assert (
+        "People with sex Female are selected 0.44 times as often as people with sex Male (16.0 % against "
+        "36.0 %; 100 and 100 people)."
+    ) in said
     assert said[-1] == (
         "People with place west are selected 0.73 times as often as people with place east (20.0 % against 27.5 %; 40 "
         "and 160 people), which may be chance."

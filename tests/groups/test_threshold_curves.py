@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
 from evenhand.groups import measure_recorded_decisions
-from evenhand.groups.wording.thresholds import threshold_sentences, threshold_table
+from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.schema import DecisionRoles
 from support import scaled
 
@@ -104,7 +104,6 @@ def test_without_true_labels_no_accuracy_is_made_up():
     result = curves_of(BY_HAND.drop(columns="y"))
     assert {one.name for one in result.thresholds.curves} == {"selection_rate", "demographic_parity_difference"}
     assert "accuracy" not in result.overall
-    assert threshold_sentences(result.thresholds) == []
     said = result.to_markdown()
     assert "What a smaller demographic parity difference" not in said
 
@@ -149,4 +148,3 @@ def test_the_table_lists_some_thresholds_and_those_in_force():
     assert 9 <= len(table.rows) <= 11
     assert "0.437 (in force)" in [row.cells[0].text for row in table.rows]
     assert 20 <= len(threshold_table(found, every=True).rows) <= 22
-    assert len(threshold_sentences(found)) == 1

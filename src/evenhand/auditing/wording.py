@@ -48,7 +48,7 @@ from evenhand.groups.wording.rates import (
     threshold_section,
 )
 from evenhand.groups.wording.tables import describe_weights, label_notes, small_group_notes, weighted_by
-from evenhand.groups.wording.thresholds import threshold_sentences, threshold_table
+from evenhand.groups.wording.thresholds import threshold_table
 from evenhand.individual.number_wording import change_answers, change_blocks
 from evenhand.individual.result import IndividualResult
 from evenhand.individual.search.result import SearchResult
@@ -126,7 +126,6 @@ def _summarize_labels(audit: AuditResult) -> list[Block]:
     blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, audit.groups.too_few)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))
-        blocks += [Text(items=tuple(threshold_sentences(audit.groups.thresholds)))]
         blocks.append(threshold_table(audit.groups.thresholds))
     return [*blocks, Text(_terms(audit), role="small")]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from evenhand.core.document import (
     Block,
-    Column,
     Document,
     Figure,
     Fold,
@@ -15,10 +14,9 @@ from evenhand.core.document import (
     Note,
     ReportedNumber,
     Table,
-    TableRow,
     Text,
 )
-from evenhand.core.text import format_count, format_percent, join_names, list_some
+from evenhand.core.text import format_count, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import LabelMetrics
@@ -38,9 +36,6 @@ from evenhand.groups.wording.tables import (
 )
 from evenhand.stats.metric_specs import RATE_TITLES
 from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
-
-MAX_LABELS = 12
-"""Maximum number of labels in a printed confusion; the JSON has all."""
 
 
 def build_document(result: LabelMetrics) -> Document:
@@ -122,45 +117,18 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
         yield gap_table(f"Gaps by {by}, {interval}", [gap for gap in breakdown.gaps if not gap.label])
         title = f"Gaps of every {noun} by {by}"
         yield Fold(title, (gap_table(f"{title}, {interval}", [gap for gap in breakdown.gaps if gap.label]),))
-    yield from _confusion_blocks(result, breakdown)
+    if any(group.confusion for group in breakdown.groups):
+        yield Figure(
+            "confusion by group",
+            f"True and given {result.target} by {by}: the share of people with a true label (row) who are given each "
+            "label, in percent. Blue: the true label. The JSON has the numbers of people.",
+            result,
+            (by,),
+        )
     if any(group.metrics for group in breakdown.groups):
         caption = f"Agreement with the true {result.target} by {by}: observed; below each its {levels} interval"
         yield group_table(caption, breakdown, metric_columns(breakdown), _too_few(result))
     yield Fold(f"All rates by {by}", tuple(_rate_tables(result, breakdown, levels)))
-
-
-def _confusion_blocks(result: LabelMetrics, breakdown: Breakdown) -> Iterator[Block]:
-    """Yield the confusions of groups by one attribute."""
-    groups = [group for group in breakdown.groups if group.confusion]
-    if not groups:
-        return
-    by = join_names(breakdown.by)
-    yield Figure(
-        "confusion by group",
-        f"True and given {result.target} by {by}: the share of people with a true label (row) who are given each "
-        "label, in percent. Blue: the true label.",
-        result,
-        (by,),
-    )
-    if len(result.labels) > MAX_LABELS:
-        return
-    columns = (
-        Column("truly"),
-        Column("people", numeric=True),
-        *(Column(f"given {label}", numeric=True) for label in result.labels),
-    )
-    tables = []
-    for group in groups:
-        rows = tuple(
-            TableRow((label, sum(row), *(_format_cell(count, sum(row)) for count in row)))
-            for label, row in zip(result.labels, group.confusion, strict=True)
-        )
-        tables.append(Table(f"{group.description}: share of each row, and people; observed", columns, rows))
-    yield Fold(f"Confusions by {by} in numbers", tuple(tables))
-
-
-def _format_cell(count: int, people: int) -> str:
-    return f"{format_percent(count / people)} ({count:,})" if people else "-"
 
 
 def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Iterator[Table]:

@@ -17,7 +17,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_against, format_count, format_percent, join_names
-from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
+from evenhand.groups.breakdown import Breakdown, Gap, list_counts
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics
 from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
@@ -39,22 +39,17 @@ from evenhand.groups.wording.tables import (
     weighted_by,
 )
 from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
-from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import (
     Proved,
     Unknown,
     format_ends,
-    format_interval,
-    format_value,
     quantity_value,
     show_quantity,
 )
 
 FOUR_FIFTHS = 0.8
 """The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
-
-NOUNS = {"female": "women", "woman": "women", "f": "women", "male": "men", "man": "men", "m": "men"}
-"""Nouns for groups by sex or gender."""
 
 DRAWN = 40
 """Maximum number of groups in a figure."""
@@ -102,13 +97,12 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
             continue
         lowest, highest = groups[ratio.worst], groups[ratio.best]
         chance = not is_distinguishable(breakdown.gap("demographic_parity_difference"))
-        low, high = _name_people(lowest), _name_people(highest)
         rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
         comparison = " against ".join(format_percent(rate) for rate in rates if rate is not None)
         sentence = (
-            f"{low[0].upper()}{low[1:]} are selected {format_against(value, FOUR_FIFTHS)} times as often as {high} "
-            f"({comparison}{weighted_by(result)}; {lowest.size:,} and {highest.size:,} people)"
-            f"{', which may be chance' if chance else ''}."
+            f"People with {lowest.description} are selected {format_against(value, FOUR_FIFTHS)} times as often as "
+            f"people with {highest.description} ({comparison}{weighted_by(result)}; {lowest.size:,} and "
+            f"{highest.size:,} people){', which may be chance' if chance else ''}."
         )
         sentences.append(((chance, value), sentence))
     return [sentence for _, sentence in sorted(sentences)]
@@ -140,15 +134,8 @@ def rate_table(result: GroupMetrics) -> Table:
 
 
 def small_notes(result: GroupMetrics) -> Iterator[Note]:
-    """Yield the groups that are too small for gaps, with their selection rates."""
-
-    def describe(group: Group) -> str:
-        rate, size = group.metrics["selection_rate"], format_count(group.size, "person", "people")
-        if isinstance(rate, Unknown):
-            return f"{group.label} ({size})"
-        return f"{group.label} ({size}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
-
-    yield from small_group_notes(result.breakdowns, result.too_few, describe)
+    """Yield the groups that are too small for gaps, and those where a custom metric is unknown."""
+    yield from small_group_notes(result.breakdowns, result.too_few)
     for breakdown in result.breakdowns:
         large = {group.label for group in breakdown.groups if not group.small}
         for gap in breakdown.gaps:
@@ -174,7 +161,7 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
     yield Figure("group rates", text, breakdown)
     if breakdown.gaps:
         caption = f"Gaps by {by}, observed{weighted}; below each its {levels} interval"
-        yield gap_table(caption, breakdown.gaps, describe_size)
+        yield gap_table(caption, breakdown.gaps)
     yield from reference_table(breakdown, levels, weighted)
     table = group_table(
         f"Metrics by {by}: observed{weighted}; below each its {levels} interval",
@@ -184,21 +171,6 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
         weighted=result.weights is not None,
     )
     yield Fold(f"All numbers by {by}", (table,))
-
-
-def describe_size(gap: Gap) -> str:
-    """Describe a gap as a number of people per 1,000, and whether it is distinguishable from no gap."""
-    value = gap.value
-    if isinstance(value, Unknown | Proved):
-        return ""
-    if gap.name in LOWER_IS_WORSE:
-        distinguishable = value.high < 1 or value.low > 1
-        return f"{'distinguishable' if distinguishable else 'not distinguishable'} from 1, equal rates"
-    size = ""
-    if gap.name in METRICS and gap.metric != "calibration_gap":
-        people, low, high = (f"{1000 * number:.0f}" for number in (value.value, value.low, value.high))
-        size = f"{people} ({low} to {high}) in 1,000 {METRICS[gap.metric].denominator}; "
-    return f"{size}{'distinguishable' if is_distinguishable(gap) else 'not distinguishable'} from 0"
 
 
 def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
@@ -256,7 +228,7 @@ def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
         else:
             compared = f"highest selection rate: {difference.best}; lowest: {difference.worst}"
         rule = "" if ratio is None else f"four-fifths rule: {four_fifths_sentence(ratio)}"
-        notes = [compared + weighted_by(result), describe_size(difference), rule]
+        notes = [compared + weighted_by(result), rule]
         # With selective labels, error rates cannot explain different selection rates.
         truth = breakdown.gap("equal_opportunity_difference") is not None and not find_caution(result.label_coverage)
         next_step = _next_step(difference, ratio, truth=truth)
@@ -275,14 +247,3 @@ def _next_step(difference: Gap, ratio: Gap | None, *, truth: bool) -> str:
     if not is_distinguishable(difference):
         return CHANCE
     return "see whether errors fall more on one group than on the other" if truth else "bring true labels"
-
-
-def _name_people(group: Group) -> str:
-    """Describe the people of a group: women, men with race White, people with age 25 to 39."""
-    noun, attributes = "people", []
-    for name, value in group.values.items():
-        if noun == "people" and name.lower() in ("sex", "gender") and str(value).lower() in NOUNS:
-            noun = NOUNS[str(value).lower()]
-        else:
-            attributes.append(f"{name} {value}")
-    return f"{noun} with {' and '.join(attributes)}" if attributes else noun

@@ -11,7 +11,16 @@ from evenhand.groups.breakdown import Breakdown, Gap, Group, list_counts
 from evenhand.groups.label_coverage import PREFIX, LabelCoverage, describe_selective, find_caution
 from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
 from evenhand.stats.metric_specs import LOWER_IS_WORSE, METRICS, RANGE
-from evenhand.stats.quantity import Estimated, Observed, Proved, Quantity, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import (
+    Estimated,
+    Observed,
+    Proved,
+    Quantity,
+    Unknown,
+    format_interval,
+    format_value,
+    show_quantity,
+)
 
 CHANCE = "too few people to tell the gap from chance; more would narrow the interval"
 
@@ -95,23 +104,27 @@ def label_notes(
         )
 
 
-def small_group_notes(
-    breakdowns: Sequence[Breakdown],
-    too_few: str,
-    describe: Callable[[Group], str] = lambda group: f"{group.label} ({group.size:,})",
-) -> Iterator[Note]:
+def small_group_notes(breakdowns: Sequence[Breakdown], too_few: str) -> Iterator[Note]:
     """Yield the groups that are too small for gaps.
 
     Args:
         breakdowns: Groups by each attribute.
         too_few: Description of a small group.
-        describe: Function that describes a group.
     """
     for breakdown in breakdowns:
-        small = [describe(group) for group in breakdown.groups if group.small]
+        small = [_describe_small(group) for group in breakdown.groups if group.small]
         if small:
             text = f"Not assessable by {join_names(breakdown.by)}: {too_few}, in no gap: {list_some(small)}"
             yield Note(text, "caution")
+
+
+def _describe_small(group: Group) -> str:
+    """Describe a group that is too small for gaps, with its selection rate."""
+    rate = group.metrics.get("selection_rate")
+    if rate is None or isinstance(rate, Unknown):
+        return f"{group.label} ({group.size:,})"
+    people = format_count(group.size, "person", "people")
+    return f"{group.label} ({people}: {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')})"
 
 
 def overall_table(metrics: Mapping[str, Quantity], suffix: str, levels: str, caution: Callable[[str], str]) -> Table:
@@ -164,13 +177,12 @@ def title_gap(gap: Gap) -> str:
     return f"{title} ({label})" if gap.label else f"{title}; largest: {label}"
 
 
-def gap_table(caption: str, gaps: Sequence[Gap], describe: Callable[[Gap], str] = lambda gap: "") -> Table:
+def gap_table(caption: str, gaps: Sequence[Gap]) -> Table:
     """Build a table of gaps.
 
     Args:
         caption: Caption.
         gaps: Gaps, one per row.
-        describe: Function that describes a gap below its name.
     """
     return Table(
         caption,
@@ -178,7 +190,7 @@ def gap_table(caption: str, gaps: Sequence[Gap], describe: Callable[[Gap], str] 
         tuple(
             TableRow(
                 (title_gap(gap), show_metric(gap.name, gap.value), gap.best, gap.worst),
-                "; ".join(part for part in (describe(gap), describe_not_assessable(gap), gap.caution) if part),
+                "; ".join(part for part in (describe_not_assessable(gap), gap.caution) if part),
             )
             for gap in gaps
         ),
@@ -291,8 +303,15 @@ def plain_number(number: float, like: Quantity, name: str) -> ReportedNumber:
     return ReportedNumber(text, number, "observed")
 
 
-def unknown_answer(name: str, gap: Gap | None, breakdown: Breakdown, min_size: int) -> Metric:
-    """Build the answer for a gap that is unknown."""
+def gap_answer(
+    name: str, gap: Gap | None, breakdown: Breakdown, notes: Sequence[str], next_step: str, min_size: int
+) -> Metric:
+    """Build the answer for the main gap by the given attributes."""
+    by = join_names(breakdown.by)
+    if gap is not None and not isinstance(gap.value, Unknown):
+        parts = (*notes, describe_not_assessable(gap))
+        shown = tuple(part for part in parts if part)
+        return Metric(name, show_quantity(gap.value, gap.name), shown, about=by, next_step=next_step)
     reason = "there is one group only"
     if gap is not None and isinstance(gap.value, Unknown):
         reason = gap.value.reason
@@ -301,22 +320,6 @@ def unknown_answer(name: str, gap: Gap | None, breakdown: Breakdown, min_size: i
     return Metric(
         name,
         ReportedNumber("-", kind="unknown", basis=f"not computable: {reason}"),
-        about=join_names(breakdown.by),
+        about=by,
         next_step=f"bring at least {min_size} people of each group",
-    )
-
-
-def gap_answer(
-    name: str, gap: Gap | None, breakdown: Breakdown, notes: Sequence[str], next_step: str, min_size: int
-) -> Metric:
-    """Build the answer for the main gap by the given attributes."""
-    if gap is None or isinstance(gap.value, Unknown):
-        return unknown_answer(name, gap, breakdown, min_size)
-    parts = (*notes, describe_not_assessable(gap))
-    return Metric(
-        name,
-        show_quantity(gap.value, gap.name),
-        tuple(part for part in parts if part),
-        about=join_names(breakdown.by),
-        next_step=next_step,
     )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-import numpy as np
+from collections.abc import Iterator
 
 from evenhand.core.document import Block, Column, Figure, Fold, ReportedNumber, Table, TableRow, Text
-from evenhand.core.text import format_count, format_level, format_percent
+from evenhand.core.text import format_count, format_level
 from evenhand.groups.breakdown import list_counts
-from evenhand.groups.thresholds import Curve, ThresholdCurves
+from evenhand.groups.thresholds import ThresholdCurves
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.metric_specs import METRICS
-from evenhand.stats.quantity import format_ends, format_value, show_quantity
+from evenhand.stats.quantity import show_quantity
 
 LISTED = 9
 """Number of thresholds in the first table."""
@@ -20,56 +18,19 @@ LISTED = 9
 MORE = 20
 """Number of thresholds in the table with all gaps; the JSON has all thresholds."""
 
-NEAR = 0.01
-"""Accuracies within this distance of the highest are compared by their gaps."""
-
 
 def describe_rule(threshold: Threshold) -> str:
     """Describe the threshold of an audit."""
     return f"Decisions are made from the score: selected {describe_limit(f'{threshold.value:g}', threshold)}."
 
 
-def describe_limit(threshold: str, thresholds: Thresholds | ThresholdCurves) -> str:
+def describe_limit(threshold: str, thresholds: Threshold | ThresholdCurves) -> str:
     """Return ``from 0.5 on``, or ``up to 0.5`` if low scores are good."""
     return f"up to {threshold}" if thresholds.low_is_good else f"from {threshold} on"
 
 
-def threshold_sentences(curves: ThresholdCurves) -> list[str]:
-    """Name the most accurate threshold for each protected attribute, and a nearby one with a smaller gap."""
-    accuracy, selected = curves.curve("accuracy"), curves.curve("selection_rate")
-    if accuracy is None or selected is None:
-        return []
-    best = int(np.argmax(accuracy.values))
-    near = [i for i, value in enumerate(accuracy.values) if value >= accuracy.values[best] - NEAR]
-    sentences = []
-    for by in curves.attributes:
-        gap = curves.curve("demographic_parity_difference", by)
-        if gap is None:
-            continue
-        smallest = min(near, key=lambda i: gap.values[i])
-        describe = _describer(curves, accuracy, gap, selected)
-        sentence = f"By {by}, accuracy is highest at a threshold of {describe(best)}."
-        if smallest != best:
-            sentence += f" Within {100 * NEAR:g} percentage point of it, the gap is smallest at {describe(smallest)}."
-        sentences.append(sentence)
-    return sentences
-
-
-def _describer(curves: ThresholdCurves, accuracy: Curve, gap: Curve, selected: Curve) -> Callable[[int], str]:
-    def describe(place: int) -> str:
-        difference = gap.at(place)
-        return (
-            f"{curves.thresholds[place]:.3g}: accuracy {format_value(accuracy.at(place), 'accuracy')}, "
-            f"demographic parity difference {format_value(difference, gap.name)} "
-            f"({format_level(difference.confidence)} band {format_ends(difference, gap.name)}), "
-            f"{format_percent(selected.values[place])} selected"
-        )
-
-    return describe
-
-
 def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
-    """Build a table of about nine thresholds, or about twenty with all gaps; thresholds in force are included."""
+    """Build a table of about nine thresholds, or about twenty with all gaps; the threshold in force is included."""
     shown = [curve for curve in curves.curves if not curve.group]
     if not every:
         shown = [curve for curve in shown if curve.name != "equal_opportunity_difference"]
