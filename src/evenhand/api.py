@@ -441,7 +441,7 @@ def audit_predictions(
         membership: Attributes whose values are known only as probabilities, such as race inferred from name and
             address. A mapping from attributes to the probabilities of their groups, each a data frame or a mapping from
             groups to columns of shape (n,). The rates of these groups and their bounds are in ``result.groups.proxies``
-            (see ``evenhand.groups.measure_proxies``).
+            (see ``evenhand.groups.ProxyRates``).
         settings: ``data`` is a data frame, a lazy frame (Polars, DuckDB, Spark, Ibis), or the path of a table or of a
             folder of Parquet files. The arguments above are then names of its columns. Data outside memory are
             aggregated where they are stored. ``metrics`` are custom metrics by name (see

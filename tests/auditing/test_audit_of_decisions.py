@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand import auditing, groups
 from evenhand.errors import EvenhandError, OptionError
+from evenhand.groups.analysis import measure_decisions
 from evenhand.schema import DecisionRoles
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import quantity_value
@@ -135,7 +136,7 @@ def test_the_subgroups_are_those_of_the_search_for_any_measure():
 def test_recorded_decisions_are_grouped_like_plain_arrays():
     frame = people()
     by_roles = groups.measure_recorded_decisions(decisions(frame, target="hired"))
-    by_arrays = groups.measure_decisions(
+    by_arrays = measure_decisions(
         frame["selected"] == "yes", frame["hired"] == "yes", {"sex": frame["sex"], "race": frame["race"]}
     )
     assert by_roles.overall == by_arrays.overall

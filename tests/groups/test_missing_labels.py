@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, roc_auc_score
 
 import evenhand
-from evenhand.groups import GroupMetrics, measure_proxies
+from evenhand.groups import GroupMetrics
 from evenhand.groups.label_coverage import LabelCoverage
+from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats import Observed, Unknown
 from support import scaled
 
@@ -260,9 +262,13 @@ def test_probable_groups_have_error_rates_of_people_with_a_true_label():
     result = audit(frame, membership={"race": {"x": "p", "y": "q"}}).proxies[0]
     known = frame["true"].notna()
     kept = frame[known]
-    everyone = measure_proxies(frame["decided"], {"x": frame["p"], "y": frame["q"]})
+    everyone = measure_proxies(
+        frame["decided"].to_numpy() == 1, GroupProbabilities.read("race", {"x": frame["p"], "y": frame["q"]})
+    )
     labelled = measure_proxies(
-        kept["decided"], {"x": kept["p"], "y": kept["q"]}, true_favourable=kept["true"].astype(int)
+        kept["decided"].to_numpy() == 1,
+        GroupProbabilities.read("race", {"x": kept["p"], "y": kept["q"]}),
+        true_labels=kept["true"].to_numpy().astype(int),
     )
     assert result.rate("x").estimate.value == pytest.approx(everyone.rate("x").estimate.value)
     for metric in ("true_positive_rate", "false_positive_rate"):

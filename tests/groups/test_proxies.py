@@ -9,14 +9,22 @@ from tests.support import scaled
 
 import evenhand
 from evenhand.errors import DataError, OptionError
-from evenhand.groups import measure_proxies
+from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.schema.probabilities import GroupProbabilities
+
+
+def measure(selected, probabilities, true_favourable=None, **settings):
+    truth = None if true_favourable is None else np.asarray(true_favourable).astype(int)
+    groups = GroupProbabilities.read("group", probabilities)
+    return measure_proxies(np.asarray(selected) == 1, groups, true_labels=truth, **settings)
+
 
 FOUR = {"a": [0.8, 0.6, 0.4, 0.2], "b": [0.2, 0.4, 0.6, 0.8]}
 
 
 def test_the_estimate_by_hand():
     """(.8 + .6) / 2 against (.2 + .4) / 2; the bounds of one cell with half selected: nothing to all of it."""
-    found = measure_proxies([1, 1, 0, 0], FOUR, true_favourable=[1, 0, 1, 0], min_group_size=1)
+    found = measure([1, 1, 0, 0], FOUR, true_favourable=[1, 0, 1, 0], min_group_size=1)
     a, b = (found.rate(group) for group in "ab")
     assert (a.estimate.value, b.estimate.value) == pytest.approx((0.7, 0.3))
     assert a.expected_people == pytest.approx(2.0)
@@ -31,7 +39,7 @@ def test_the_estimate_by_hand():
 
 
 def test_groups_that_are_too_small_are_in_no_difference():
-    found = measure_proxies([1, 1, 0, 0], FOUR)
+    found = measure([1, 1, 0, 0], FOUR)
     assert all(one.small for one in found.rates)
     assert found.differences == ()
 
@@ -40,7 +48,7 @@ def test_certain_memberships_are_plain_rates_and_the_bounds_meet():
     rng = np.random.default_rng(0)
     member = rng.random(4000) < 0.3
     selected = rng.random(4000) < np.where(member, 0.2, 0.5)
-    found = measure_proxies(selected, pd.DataFrame({"a": member * 1.0, "b": 1.0 - member}))
+    found = measure(selected, pd.DataFrame({"a": member * 1.0, "b": 1.0 - member}))
     for one, who in zip(found.rates, (member, ~member), strict=True):
         assert one.estimate.value == pytest.approx(selected[who].mean())
         assert one.low <= one.estimate.value <= one.high
@@ -51,13 +59,13 @@ def test_a_weight_of_two_is_two_people_for_the_estimate_and_equal_weights_are_no
     rng = np.random.default_rng(0)
     p, selected, weights = rng.random(200), rng.random(200) < 0.5, rng.integers(1, 3, 200)
     twice = np.repeat(np.arange(200), weights)
-    weighted = measure_proxies(selected, {"a": p, "b": 1 - p}, weights=weights)
-    repeated = measure_proxies(selected[twice], {"a": p[twice], "b": 1 - p[twice]})
+    weighted = measure(selected, {"a": p, "b": 1 - p}, weights=weights)
+    repeated = measure(selected[twice], {"a": p[twice], "b": 1 - p[twice]})
     assert weighted.weighted
     assert weighted.rate("a").estimate.value == pytest.approx(repeated.rate("a").estimate.value)
     assert weighted.rate("a").effective_size < repeated.rate("a").effective_size
-    equal = measure_proxies(selected, {"a": p, "b": 1 - p}, weights=np.full(200, 3.0))
-    plain = measure_proxies(selected, {"a": p, "b": 1 - p})
+    equal = measure(selected, {"a": p, "b": 1 - p}, weights=np.full(200, 3.0))
+    plain = measure(selected, {"a": p, "b": 1 - p})
     assert equal.rate("a").estimate.low == pytest.approx(plain.rate("a").estimate.low)
 
 
@@ -69,7 +77,7 @@ def test_bounds_of_error_rates_are_those_found_by_trying_every_way_to_fill_a_cel
     """One cell with selected and other people of both labels; members fill it in every way that gives their share."""
     kinds = np.repeat([(1, 1), (0, 1), (1, 0), (0, 0)], np.array(counts) * 4000, axis=0)
     selected, truth = kinds.T
-    found = measure_proxies(
+    found = measure(
         selected, {"a": np.full(len(kinds), q), "b": np.full(len(kinds), 1 - q)}, true_favourable=truth
     ).rate("a", "true_positive_rate")
     above, below, *rest = np.array(counts) / sum(counts)
@@ -95,11 +103,11 @@ def test_bounds_of_error_rates_are_those_found_by_trying_every_way_to_fill_a_cel
 )
 def test_what_are_not_probabilities_is_refused(probabilities, error, words):
     with pytest.raises(error, match=words):
-        measure_proxies([1, 0], probabilities)
+        measure([1, 0], probabilities)
 
 
 def test_a_group_that_no_one_belongs_to_is_unknown_and_may_be_anything():
-    one = measure_proxies([1, 0], {"a": [0.0, 0.0], "b": [1.0, 1.0]}).rate("a")
+    one = measure([1, 0], {"a": [0.0, 0.0], "b": [1.0, 1.0]}).rate("a")
     assert (one.estimate.kind, one.low, one.high) == ("unknown", 0.0, 1.0)
 
 
@@ -127,8 +135,10 @@ def test_an_audit_never_shows_an_estimate_without_bounds_and_assumption(applican
     (found,) = result.groups.proxies
     assert (found.by, found.unknown, found.weighted) == ("race", 1, True)
     assert {one.metric for one in found.rates} == {"selection_rate", "true_positive_rate", "false_positive_rate"}
-    direct = measure_proxies(
-        applicants.selected, {group: applicants[column] for group, column in columns.items()}, weights=applicants.wt
+    direct = measure(
+        applicants.selected,
+        {group: applicants[column] for group, column in columns.items()},
+        weights=applicants.wt.to_numpy(),
     )
     assert direct.rate("black").estimate.value == pytest.approx(found.rate("black").estimate.value, abs=0.02)
     assert direct.rate("black").estimate.value != found.rate("black").estimate.value
@@ -156,7 +166,7 @@ def test_estimates_hold_where_decisions_depend_on_the_proxy_alone():
     a, b = (p * rate).sum() / p.sum(), ((1 - p) * rate).sum() / (1 - p).sum()
     for _ in range(runs):
         p, _, selected = draw(rng, 0.0)
-        found = measure_proxies(selected, {"a": p, "b": 1 - p})
+        found = measure(selected, {"a": p, "b": 1 - p})
         one = found.rate("a").estimate
         inside += one.low <= a <= one.high
         difference = found.difference().estimate
@@ -171,7 +181,7 @@ def test_bounds_hold_where_the_assumption_fails_and_the_estimate_does_not():
     a = (p * (0.6 - 0.3 * p - 0.2)).sum() / p.sum()
     for _ in range(runs):
         p, _, selected = draw(rng, 0.2)
-        one = measure_proxies(selected, {"a": p, "b": 1 - p}).rate("a")
+        one = measure(selected, {"a": p, "b": 1 - p}).rate("a")
         bounded += one.low <= a <= one.high
         inside += one.estimate.low <= a <= one.estimate.high
     assert bounded == runs

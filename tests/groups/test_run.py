@@ -9,6 +9,7 @@ import pytest
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.membership import number_combinations
 from evenhand.schema import People, Schema, encode, infer_schema
 from evenhand.stats import Unknown
@@ -64,7 +65,7 @@ def test_agrees_with_plain_arrays():
     people = applicants(500)
     by_model = groups.measure_groups(Threshold(), people, confidence=0.9, seed=7)
     merit, age, sex = people.individuals.T
-    by_arrays = groups.measure_decisions(
+    by_arrays = measure_decisions(
         3 * (1 - merit) / 4 < merit,
         people.labels == 0,
         {"age": age, "sex": np.array(["f", "m"])[sex.astype(int)]},

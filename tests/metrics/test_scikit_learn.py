@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evenhand.errors import OptionError
-from evenhand.groups import measure_decisions
+from evenhand.groups.analysis import measure_decisions
 from evenhand.metrics import BoundNotMetWarning, FairnessThreshold, make_fairness_scorer
 from support import scaled
 

@@ -188,7 +188,6 @@ def shift(values):
             lambda people: TRUTH, PEOPLE, DECISIONS, protected=["sex"], sample_weight=shift([1.0] * 100)
         ),
         lambda: evenhand.mitigate(lambda people: TRUTH, PEOPLE, shift(DECISIONS), protected=["sex"]),
-        lambda: evenhand.groups.measure_decisions(pd.Series(DECISIONS), shift(TRUTH), {"sex": SEX}),
         lambda: evenhand.metrics.FairnessThreshold().fit(PEOPLE[["skill"]], shift(TRUTH), sensitive_features=SEX),
         lambda: evenhand.metrics.FairnessThreshold().fit(PEOPLE[["skill"]], TRUTH, sensitive_features=shift(SEX)),
         lambda: GroupProbabilities.read("r", {"a": shift([0.5] * 100), "b": pd.Series([0.5] * 100)}),

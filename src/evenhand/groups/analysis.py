@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
-from evenhand.errors import DataError, OptionError
-from evenhand.groups.arrays import read_flags, read_numbers
-from evenhand.groups.breakdown import SMALL
+from evenhand.errors import OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import DecidedPeople, add_metrics
 from evenhand.groups.decisions import DecisionSample, tabulate
@@ -26,7 +24,6 @@ from evenhand.groups.thresholds import ScoredPeople, trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
-from evenhand.schema.arrays import check_index, check_rows, read_columns
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
@@ -136,51 +133,35 @@ def measure_recorded_decisions(
 
 
 def measure_decisions(
-    predicted_favourable: ArrayLike,
+    selected: ArrayLike,
     true_favourable: ArrayLike | None,
     protected: Mapping[str, ArrayLike],
     *,
-    scores: ArrayLike | None = None,
+    scores: Floats | None = None,
     favourable: str = "favourable",
-    confidence: float = 0.95,
-    min_group_size: int = SMALL,
-    seed: int = 0,
+    **settings: Any,
 ) -> GroupMetrics:
-    """Measure group metrics of recorded decisions in plain arrays.
+    """Measure group metrics of decisions in arrays, which the caller has checked.
 
     Args:
-        predicted_favourable: Whether each decision is favourable, as booleans or 0 and 1, shape (n,).
+        selected: Whether each decision is favourable, shape (n,).
         true_favourable: Whether each true label is favourable, shape (n,). None without true labels.
         protected: Values of each protected attribute, shape (n,). Integers with many values are cut into ranges.
         scores: Probabilities of the favourable label, shape (n,).
         favourable: Name of the favourable label.
-        confidence: Confidence level of all intervals.
-        min_group_size: Minimum denominator of a compared metric.
-        seed: Random seed, which is stored in the result.
+        settings: Fields of ``GroupConfig``.
 
     Raises:
-        DataError: Arrays are empty, have different lengths, or contain invalid values.
         OptionError: There is no protected attribute.
+        DataError: A protected attribute has numbers with a fraction.
     """
     started = time.perf_counter()
-    config = GroupConfig(confidence=confidence, min_group_size=min_group_size, seed=seed)
-    check_index(
-        predicted_favourable=predicted_favourable, true_favourable=true_favourable, protected=protected, scores=scores
-    )
-    selected = read_flags("predicted_favourable", predicted_favourable) == 1
-    true_labels = None
-    if true_favourable is not None:
-        true_labels = read_flags("true_favourable", true_favourable)
-    columns = read_columns("protected", protected)
-    if not columns:
+    config = GroupConfig.of(None, settings)
+    if not protected:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
-    probabilities = None if scores is None else read_numbers("scores", scores)
-    arrays = {"predicted_favourable": selected, "true_favourable": true_labels, "scores": probabilities}
-    arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}
-    if not check_rows({name: array for name, array in arrays.items() if array is not None}):
-        raise DataError("expected at least one person, got empty arrays")
-    memberships = tuple(group_by_values(name, column) for name, column in columns.items())
-    decisions = _Decisions(memberships, selected, true_labels, probabilities, NO_SCORES)
+    memberships = tuple(group_by_values(name, column) for name, column in protected.items())
+    true_labels = None if true_favourable is None else np.asarray(true_favourable).astype(np.int64)
+    decisions = _Decisions(memberships, np.asarray(selected) == 1, true_labels, scores, NO_SCORES)
     return decisions.measure(favourable, config, started)
 
 
@@ -199,7 +180,7 @@ def add_proxies(
         measure_proxies(
             people.decided,
             probabilities,
-            true_favourable=people.truth,
+            true_labels=people.truth,
             weights=people.weights,
             confidence=config.confidence,
             min_group_size=config.min_group_size,

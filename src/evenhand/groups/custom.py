@@ -16,7 +16,7 @@ from evenhand.groups.breakdown import Breakdown
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.estimators import Computed
 from evenhand.groups.gaps import GroupComparison, add_cautions, compare_groups
-from evenhand.groups.membership import Membership
+from evenhand.groups.membership import Membership, Partition
 from evenhand.groups.result import GroupMetrics
 from evenhand.models.importing import import_object
 from evenhand.stats.bootstrap import expanded_percentiles
@@ -124,8 +124,8 @@ def add_metrics(
     return result.model_copy(update={"overall": overall, "breakdowns": tuple(breakdowns)})
 
 
-def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> dict[str, Any]:
-    """Select the columns of a function by the names of its parameters.
+def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[Floats | Integers]:
+    """Select the first two columns of a function by the names of its parameters.
 
     Raises:
         OptionError: Labels or scores are unknown, or people have weights but the function has no parameter for them.
@@ -135,34 +135,29 @@ def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) < 2:
         raise OptionError(f"metric {name!r} must be a function of y_true and y_pred or y_score", location=LOCATION)
+    if people.weights is not None and "sample_weight" not in parameters:
+        raise OptionError(
+            f"people have weights, and metric {name!r} takes no sample_weight",
+            location=LOCATION,
+            hint="let it take sample_weight=, or leave the weights out",
+        )
     scored = any(parameter in SCORES for parameter in parameters[:2])
-    sources = {
-        "y_true": people.truth,
-        "y_score" if scored else "y_pred": people.scores if scored else people.decided,
-    }
-    columns: dict[str, Any] = {}
-    for parameter, (source, column) in zip(parameters[:2], sources.items(), strict=True):
+    sources = {"y_true": people.truth, **({"y_score": people.scores} if scored else {"y_pred": people.decided})}
+    columns: list[Floats | Integers] = []
+    for source, column in sources.items():
         if column is None:
             hint = "give `y_true=`" if source == "y_true" else "give `y_score=`, or a model that gives scores"
             raise OptionError(f"metric {name!r} needs {source}, which is not known here", location=LOCATION, hint=hint)
-        columns[parameter] = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
-    if people.weights is not None:
-        if "sample_weight" not in parameters:
-            raise OptionError(
-                f"people have weights, and metric {name!r} takes no sample_weight",
-                location=LOCATION,
-                hint="let it take sample_weight=, or leave the weights out",
-            )
-        columns["sample_weight"] = people.weights
+        columns.append(column.astype(np.float64 if column.dtype.kind == "f" else np.int64))
     return columns
 
 
 class _CustomMetric(NamedTuple):
-    """A custom metric with its columns, and the sample weights."""
+    """A custom metric with its first two columns, and the sample weights."""
 
     name: str
     function: Callable[..., Any]
-    columns: dict[str, Any]
+    columns: list[Floats | Integers]
     weights: Floats | None
 
     def effective_size(self, rows: Integers) -> float:
@@ -174,12 +169,8 @@ class _CustomMetric(NamedTuple):
 
     def value(self, rows: Integers) -> float:
         """Compute the metric of the given rows."""
-        values = {name: column[rows] for name, column in self.columns.items()}
-        first, second, *rest = values
-        parameter = inspect.signature(self.function).parameters[first]
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            return float(self.function(values[first], values[second], **{name: values[name] for name in rest}))
-        return float(self.function(**values))
+        weights = {} if self.weights is None else {"sample_weight": self.weights[rows]}
+        return float(self.function(*(column[rows] for column in self.columns), **weights))
 
     def measure(self, rows: Integers, config: GroupConfig, rng: np.random.Generator) -> Quantity:
         """Compute the metric of the given rows with its interval, or the reason why there is none."""
@@ -225,14 +216,16 @@ def _extend(
 ) -> Breakdown:
     """Add a metric of every group, and its gap, to a breakdown."""
     by_name = {membership.name: membership for membership in people.memberships}
-    groups, quantities, members = [], [], []
-    for group in breakdown.groups:
-        mask = people.labelled
-        for name, label in group.values.items():
-            mask &= by_name[name].codes == by_name[name].labels.index(label)
-        members.append(np.flatnonzero(mask))
-        quantities.append(metric.measure(members[-1], config, rng))
-        groups.append(group.model_copy(update={"metrics": group.metrics | {metric.name: quantities[-1]}}))
+    partition = Partition.of([by_name[name] for name in breakdown.by])
+    codes = np.full(len(partition.known), -1)
+    codes[partition.known] = partition.codes
+    codes[~people.labelled] = -1
+    members = [np.flatnonzero(codes == i) for i in range(len(breakdown.groups))]
+    quantities = [metric.measure(rows, config, rng) for rows in members]
+    groups = [
+        group.model_copy(update={"metrics": group.metrics | {metric.name: quantity}})
+        for group, quantity in zip(breakdown.groups, quantities, strict=True)
+    ]
 
     def compute(i: int, confidence: float) -> Quantity:
         quantity = quantities[i]

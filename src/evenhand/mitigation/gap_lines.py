@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from evenhand import groups
 from evenhand.core.typing import Booleans, Integers
+from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.membership import Membership, group_by_attribute, number_combinations
 from evenhand.mitigation.comparison_lines import ChangeAt, ComparisonSides, ModelDecisions, PendingComparison, pending
@@ -47,7 +47,7 @@ def compare_groups(
     original, new = (
         {
             (number.name, number.attribute): number.quantity
-            for number in groups.measure_decisions(
+            for number in measure_decisions(
                 side.favourable_decisions, side.people.favourable, values, confidence=sides.confidence
             ).numbers()
             if not number.group

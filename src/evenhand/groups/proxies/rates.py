@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.groups.arrays import read_flags, read_numbers
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.gaps import describe_simultaneity, largest_absolute
 from evenhand.groups.label_coverage import DECISIONS, count_labels, find_caution
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
-from evenhand.schema.arrays import check_index, check_rows
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.metric_specs import METRICS
@@ -34,11 +31,11 @@ METHOD = "Clopper-Pearson, of effective sample sizes (membership probabilities, 
 
 
 def measure_proxies(
-    selected: ArrayLike,
-    probabilities: GroupProbabilities | Any,
+    selected: Booleans,
+    probabilities: GroupProbabilities,
     *,
-    true_favourable: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    true_labels: Integers | None = None,
+    weights: Floats | None = None,
     confidence: float = 0.95,
     min_group_size: int = SMALL,
     seed: int = 0,
@@ -60,42 +57,24 @@ def measure_proxies(
     other, and vice versa. Any choice is valid, so there is no selection bias.
 
     Args:
-        selected: Whether each decision is favourable, as booleans or 0 and 1, shape (n,).
-        probabilities: Group -> probability of each person, shape (n,), as a mapping or a data frame. The probabilities
-            of a person sum to 1, or are all missing.
-        true_favourable: True labels, shape (n,): booleans, or 1 favourable, 0 unfavourable, -1 unknown. If None, no
-            error rates are estimated.
-        weights: Non-negative sample weights, shape (n,).
+        selected: Whether each decision is favourable, shape (n,).
+        probabilities: Probabilities of the groups of each person.
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,). If None, no error rates are estimated.
+        weights: Sample weights, shape (n,).
         confidence: Confidence level of all intervals.
         min_group_size: Minimum effective size of a compared group.
         seed: Random seed of the two halves.
 
     Raises:
-        DataError: Columns have different lengths, or contain values that are not probabilities.
-        OptionError: There are fewer than two groups.
-
-    Examples:
-        >>> groups = {"a": [0.8, 0.6, 0.4, 0.2] * 50, "b": [0.2, 0.4, 0.6, 0.8] * 50}
-        >>> proxies = measure_proxies([1, 1, 0, 0] * 50, groups)
-        >>> [(rate.group, round(rate.estimate.value, 2)) for rate in proxies.rates]
-        [('a', 0.7), ('b', 0.3)]
+        DataError: No person has known probabilities.
     """
-    check_index(selected=selected, membership=probabilities, true_favourable=true_favourable, weights=weights)
-    if not isinstance(probabilities, GroupProbabilities):
-        probabilities = GroupProbabilities.read("group", probabilities)
-    flags = read_flags("selected", selected)
-    weight = np.ones(len(flags)) if weights is None else read_numbers("weights", weights)
-    labels = None if true_favourable is None else read_flags("true_favourable", true_favourable, unknown=True)
-    arrays = {"membership": probabilities.values, "selected": flags, "true_favourable": labels, "weights": weight}
-    check_rows({name: array for name, array in arrays.items() if array is not None})
-    if (weight < 0).any():
-        raise DataError(f"expected weights of at least 0, got {weight.min():g}", location="weights")
     known = probabilities.known
     if not known.any():
         raise DataError(f"no person has known probabilities by {probabilities.name}")
     half = np.random.default_rng([seed, HALVES]).random(int(known.sum())) < 0.5
-    sample = _Sample(probabilities.values[known], weight[known], half)
-    decided, labels = flags[known] == 1, None if labels is None else labels[known]
+    weight = np.ones(len(half)) if weights is None else weights[known]
+    sample = _Sample(probabilities.values[known], weight, half)
+    decided, labels = selected[known], None if true_labels is None else true_labels[known]
     denominators = {"selection_rate": np.ones(len(decided), dtype=np.bool_)}
     if labels is not None:
         denominators |= {"true_positive_rate": labels == 1, "false_positive_rate": labels == 0}
