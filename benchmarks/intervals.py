@@ -32,7 +32,7 @@ from evenhand.core.typing import Booleans, Floats
 from evenhand.stats import student_interval
 from evenhand.stats.auc import auc
 from evenhand.stats.mean import SampleMoments, adjusted_mean_interval, welch_interval
-from evenhand.stats.proportion import largest_difference_of_means
+from evenhand.stats.proportion import mean_limits
 
 RESULTS = Path(__file__).parent / "results" / "intervals.json"
 BASE_RATES = (0.01, 0.05, 0.2, 0.5)
@@ -160,7 +160,7 @@ def simulate_differences(runs: int) -> Iterator[Cell]:
             )
             for i in range(runs):
                 mean, variance = ([column[i] for column in each] for each in (means, variances))
-                low, high = largest_difference_of_means(mean, variance, list(both), lower=-1)
+                low, high = mean_limits((mean, variance, list(both)), 0.95, lower=-1, upper=1).largest_difference()
                 now += low - 1e-12 <= truth <= high + 1e-12
             welch = welch_interval(
                 *(SampleMoments(*each) for each in zip(means, variances, both, strict=True)), lower=-1

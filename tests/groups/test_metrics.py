@@ -16,7 +16,7 @@ from evenhand.groups.analysis import measure_decisions
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.wording.rates import headline_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
-from evenhand.stats.metric_specs import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES
+from evenhand.stats.metric_specs import GAP_NAMES, METRIC_NAMES, names_of
 from evenhand.stats.quantity import quantity_value
 from support import scaled
 
@@ -424,7 +424,7 @@ class TestScores:
         assert quantity_value(women["calibration_gap"]) == pytest.approx(0.51 - 0.4)
         assert quantity_value(gap(result, "calibration_difference").value) == pytest.approx(0.11 - (0.59 - 0.6))
         assert "auc" in result.overall
-        assert set(result.overall) == set(OVERALL_NAMES)
+        assert set(result.overall) == set(names_of("group", "overall"))
         assert {one.name for one in result.breakdowns[0].gaps} == set(GAP_NAMES)
 
     def test_calibration_interval_is_close_to_welchs(self):

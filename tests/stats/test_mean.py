@@ -15,7 +15,7 @@ from evenhand.stats.mean import (
     observed_means,
     welch_interval,
 )
-from evenhand.stats.proportion import largest_difference_of_means
+from evenhand.stats.proportion import mean_limits
 
 LEVELS = (0.8, 0.95, 0.999)
 
@@ -141,9 +141,10 @@ def test_differences_of_means_with_rare_events_are_covered(n1, n2):
                 scores, mean, favourable = draw_scores(kind, base_rate, n, rng)
                 samples.append(scores - favourable)
                 means.append(mean - base_rate)
-            low, high = largest_difference_of_means(
-                [sample.mean() for sample in samples], [sample.var(ddof=1) for sample in samples], [n1, n2], lower=-1
-            )
+            means_of_samples = [sample.mean() for sample in samples]
+            variances = [sample.var(ddof=1) for sample in samples]
+            limits = mean_limits((means_of_samples, variances, [n1, n2]), 0.95, lower=-1, upper=1)
+            low, high = limits.largest_difference()
             covered += low <= abs(means[0] - means[1]) <= high
         assert covered / runs >= 0.94 - 3 * np.sqrt(0.94 * 0.06 / runs)
 

@@ -12,8 +12,8 @@ from evenhand.stats import bonferroni, difference_interval, ratio_interval
 from evenhand.stats.mean import adjusted_mean_interval
 from evenhand.stats.proportion import (
     count_pairs,
-    largest_difference_of_means,
     largest_difference_of_proportions,
+    mean_limits,
     smallest_ratio_of_proportions,
 )
 
@@ -24,6 +24,12 @@ groups = st.lists(
 
 def columns(rows):
     return tuple(np.array(column) for column in zip(*rows, strict=True))
+
+
+def largest_difference_of_means(mean, variance, n):
+    """Compute the simultaneous interval for the largest difference of means."""
+    level = bonferroni(0.95, count_pairs(len(n)))
+    return mean_limits((mean, variance, n), level, lower=0.0, upper=1.0).largest_difference()
 
 
 def test_two_groups_have_the_plain_interval_without_its_sign():

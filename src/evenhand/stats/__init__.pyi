@@ -4,10 +4,10 @@ from .distribution import quantile_interval
 from .level import bonferroni
 from .mean import student_interval
 from .paired import auc_difference, mcnemar, paired_difference
-from .permutation import benjamini_yekutieli, holm
+from .permutation import holm
 from .proportion import clopper_pearson, difference_interval, ratio_interval
 from .quantity import Estimated, Known, Observed, Proved, Quantity, Unknown, format_quantity
-from .score_difference import miettinen_nurminen
+from .score_difference import stratified_difference
 from .sequential.betting import betting_bounds, sequential_rate
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "StratifiedOdds",
     "Unknown",
     "auc_difference",
-    "benjamini_yekutieli",
     "betting_bounds",
     "bonferroni",
     "clopper_pearson",
@@ -30,10 +29,10 @@ __all__ = [
     "holm",
     "mantel_haenszel",
     "mcnemar",
-    "miettinen_nurminen",
     "paired_difference",
     "quantile_interval",
     "ratio_interval",
     "sequential_rate",
+    "stratified_difference",
     "student_interval",
 ]

@@ -313,16 +313,13 @@ def titles_of(*families: Family) -> dict[str, str]:
 
 
 METRIC_NAMES = names_of("group")
-OVERALL_NAMES = names_of("group", "overall")
 GAP_NAMES = names_of("gap")
 METRIC_TITLES = titles_of("group", "overall")
 GAP_TITLES = titles_of("gap")
 NUMBER_TITLES = titles_of("number")
 NUMBER_GAP_TITLES = titles_of("number gap")
 RATE_TITLES = titles_of("label rate")
-LABEL_TITLES = titles_of("label")
 LABEL_GAP_TITLES = titles_of("label gap")
-RANKING_GAP_TITLES = titles_of("ranking gap")
 
 LABEL_RATE_GAPS = {name: METRICS[name].compares for name in LABEL_GAP_TITLES if METRICS[name].compares in RATE_TITLES}
 """Gaps in the rates of one label, and the metric that each of them compares."""
@@ -346,8 +343,3 @@ LOWER_IS_WORSE = frozenset(name for name, spec in METRICS.items() if spec.worse 
 def unit_of(name: str) -> Unit:
     """Return the unit of a metric. The default is percent."""
     return METRICS[name].unit if name in METRICS else "percent"
-
-
-def unit_name(name: str) -> str:
-    """Return the name under which the unit of a metric or gap is registered."""
-    return name if name in METRIC_TITLES or name in GAP_TITLES else "own_metric"

@@ -121,31 +121,7 @@ def standardised_gap(k: ArrayLike, n: ArrayLike, successes: ArrayLike, people: A
         successes, people: Number of successes and of people in total. All arguments broadcast.
     """
     mean, deviation = permutation_moments(n, successes, people)
-    return _divide_or_zero(np.asarray(k, dtype=np.float64) - mean, deviation)
-
-
-def standardised_mean_gap(
-    total: ArrayLike, n: ArrayLike, mean: ArrayLike, variance: ArrayLike, people: ArrayLike
-) -> Floats:
-    """Compute the standardised gap between the mean score of a group and that of all other people.
-
-    Its unit is the standard deviation under permutation.
-
-    Args:
-        total, n: Sum of the scores in the group, and its size.
-        mean, variance, people: Mean and variance (divisor n - 1) of all scores, and their number. All arguments
-            broadcast.
-    """
-    total, n, mean, variance, people = (
-        np.asarray(array, dtype=np.float64) for array in (total, n, mean, variance, people)
-    )
-    deviation = np.sqrt(np.maximum(n * (people - n), 0.0) * variance / np.maximum(people, 1))
-    return _divide_or_zero(total - n * mean, deviation)
-
-
-def _divide_or_zero(excess: Floats, deviation: Floats) -> Floats:
-    """Divide by a deviation. The result is 0 if the deviation is 0."""
-    excess, deviation = np.broadcast_arrays(excess, deviation)
+    excess, deviation = np.broadcast_arrays(np.asarray(k, dtype=np.float64) - mean, deviation)
     return np.divide(excess, deviation, out=np.zeros(excess.shape), where=deviation > 0)
 
 
@@ -194,52 +170,6 @@ def holm(p: ArrayLike) -> Floats:
     return adjusted
 
 
-# The false discovery rate is the expected share of false rejections. Controlling it is weaker, but more powerful, than
-# controlling the probability of any false rejection.
-
-
-def benjamini_yekutieli(p: ArrayLike) -> Floats:
-    """Adjust p-values for the false discovery rate under any dependence, such as that of overlapping groups.
-
-    ``min over j >= i of p_(j) m c / j`` with ``c = 1 + 1/2 + ... + 1/m``, at most 1 (Benjamini & Yekutieli, "The
-    control of the false discovery rate in multiple testing under dependency", Annals of Statistics 2001, theorem 1.3).
-
-    Args:
-        p: p-values of all tests, shape (m,).
-    """
-    p = np.asarray(p, dtype=np.float64)
-    order = np.argsort(p)
-    scaled = p[order] * _harmonic_sum(len(p)) * len(p) / np.arange(1, len(p) + 1)
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
-    return adjusted
-
-
-def false_coverage_confidence(reported: int, tested: int, confidence: float = 0.95) -> float:
-    """Compute the confidence level of intervals for selected groups that controls the false coverage rate.
-
-    ``1 - (1 - confidence) R / (m c)`` for R of m groups selected by ``benjamini_yekutieli``, with the same c. The
-    expected share of intervals that do not contain the truth is then at most ``1 - confidence`` under any dependence
-    (Benjamini & Yekutieli, "False discovery rate-adjusted multiple confidence intervals for selected parameters", JASA
-    2005, theorem 4).
-
-    Args:
-        reported: Number of selected groups.
-        tested: Number of tested groups.
-        confidence: 1 minus the false coverage rate.
-
-    Raises:
-        OptionError: More groups were selected than tested, or no group was tested.
-    """
-    if not 0 <= reported <= tested or tested < 1:
-        raise OptionError(f"expected reported groups among at least one tested group, got {reported} of {tested}")
-    return 1 - 2 * tail_probability(confidence) * max(reported, 1) / (tested * _harmonic_sum(tested))
-
-
 def normal_p_value(z: ArrayLike) -> Floats:
     """Compute the two-sided p-value of a standard normal z."""
     return np.asarray(2 * normal_cdf(-np.abs(np.asarray(z, dtype=np.float64))))
-
-
-def _harmonic_sum(tests: int) -> float:
-    return float((1 / np.arange(1, tests + 1)).sum())

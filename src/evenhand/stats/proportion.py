@@ -404,30 +404,6 @@ def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     return value, max(0.0, value - below), min(1.0, value + above)
 
 
-def largest_difference_of_means(
-    mean: ArrayLike,
-    variance: ArrayLike,
-    n: ArrayLike,
-    confidence: float = 0.95,
-    *,
-    lower: float = 0.0,
-    upper: float = 1.0,
-) -> tuple[float, float]:
-    """Compute the interval for ``max(mean) - min(mean)`` over two or more independent groups.
-
-    It combines ``adjusted_mean_interval`` of both groups of every pair by ``square_and_add``. Unlike Welch's interval,
-    it has sufficient coverage for rare events and small groups.
-
-    Args:
-        mean, variance, n: Sample mean, variance (divisor n - 1) and size of each group, shape (groups,).
-        confidence: Confidence level.
-        lower, upper: Range of a single value.
-    """
-    means = np.asarray(mean, dtype=np.float64)
-    level = bonferroni(confidence, count_pairs(len(means)))
-    return mean_limits((means, variance, n), level, lower=lower, upper=upper).largest_difference()
-
-
 def mean_limits(
     moments: tuple[ArrayLike, ArrayLike, ArrayLike], confidence: float, *, lower: float, upper: float
 ) -> Limits:

@@ -12,36 +12,6 @@ HALVINGS = 45
 """Number of bisection steps. The ends of intervals are exact within 1e-13."""
 
 
-def miettinen_nurminen(
-    k1: ArrayLike,
-    n1: ArrayLike,
-    k2: ArrayLike,
-    n2: ArrayLike,
-    confidence: float = 0.95,
-    *,
-    z: float | Floats | None = None,
-) -> Interval:
-    """Compute the score interval for ``k1/n1 - k2/n2``: all differences that a score test does not reject.
-
-    The interval contains all d with ``|k1/n1 - k2/n2 - d| <= z sqrt(V(d))``, where V is the variance at the most likely
-    proportions that differ by d, times N/(N - 1) (Miettinen & Nurminen, "Comparative analysis of two rates", Statistics
-    in Medicine 1985). At d = 0 the statistic is the z of the permutation test (``standardised_gap``), so with a
-    critical z from permutations, the interval excludes 0 if and only if that test rejects. It assumes two independent
-    binomial counts.
-
-    Args:
-        k1, n1, k2, n2: Successes and trials, which broadcast. If an n is 0, the interval is (-1, 1).
-        confidence: Confidence level of each interval.
-        z: Number of standard deviations, such as a ``critical_value``, used instead of ``confidence``; a scalar, or one
-            value per interval.
-
-    Raises:
-        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
-    """
-    k1, n1, k2, n2 = np.broadcast_arrays(*as_counts(k1, n1), *as_counts(k2, n2))
-    return stratified_difference(k1[..., None], n1[..., None], k2[..., None], n2[..., None], confidence, z=z)
-
-
 def stratified_difference(
     k1: ArrayLike,
     n1: ArrayLike,
@@ -53,18 +23,27 @@ def stratified_difference(
 ) -> Interval:
     """Compute the score interval for the common difference of two proportions within strata.
 
-    This is the stratified version of ``miettinen_nurminen`` from the same source, with the Mantel-Haenszel weights
-    ``n1 n2 / (n1 + n2)`` of the strata. It contains Mantel and Haenszel's estimate of the risk difference, the weighted
-    mean of the differences (Greenland & Robins, "Estimation of a common effect parameter from sparse follow-up data",
-    Biometrics 1985). At d = 0, the square of the statistic is the Mantel-Haenszel statistic without continuity
-    correction (Mantel & Haenszel, "Statistical aspects of the analysis of data from retrospective studies of disease",
-    JNCI 1959).
+    In a single stratum, the interval contains all d with ``|k1/n1 - k2/n2 - d| <= z sqrt(V(d))``, where V is the
+    variance at the most likely proportions that differ by d, times N/(N - 1) (Miettinen & Nurminen, "Comparative
+    analysis of two rates", Statistics in Medicine 1985). At d = 0 the statistic is the z of the permutation test
+    (``standardised_gap``), so with a critical z from permutations, the interval excludes 0 if and only if that test
+    rejects. It assumes independent binomial counts.
+
+    Several strata have the Mantel-Haenszel weights ``n1 n2 / (n1 + n2)``, as in the same source. The interval contains
+    Mantel and Haenszel's estimate of the risk difference, the weighted mean of the differences (Greenland & Robins,
+    "Estimation of a common effect parameter from sparse follow-up data", Biometrics 1985). At d = 0, the square of the
+    statistic is the Mantel-Haenszel statistic without continuity correction (Mantel & Haenszel, "Statistical aspects
+    of the analysis of data from retrospective studies of disease", JNCI 1959).
 
     Args:
         k1, n1, k2, n2: Successes and trials, which broadcast, with strata along the last axis. Strata in which an n is
             0 are ignored; if none remains, the interval is (-1, 1).
         confidence: Confidence level of each interval.
-        z: Number of standard deviations, used instead of ``confidence``; a scalar, or one value per interval.
+        z: Number of standard deviations, such as a ``critical_value``, used instead of ``confidence``; a scalar, or one
+            value per interval.
+
+    Raises:
+        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
     reach = normal_quantile(confidence) if z is None else z
     (k1, n1), (k2, n2) = as_counts(k1, n1), as_counts(k2, n2)
