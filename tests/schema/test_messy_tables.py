@@ -71,93 +71,14 @@ PROPOSED = {
     "times of day": (with_column([dt.time(i % 24) for i in EACH]), "holds dates or times", "passthrough"),
     "durations": (with_column(pd.to_timedelta(list(EACH), unit="D")), "holds dates or times", "passthrough"),
     "periods": (with_column(pd.period_range("2020-01", periods=N, freq="M")), "holds Period values", "passthrough"),
-    "ISO dates as words": (
+    "dates as words": (
         with_column([f"2020-{i % 12 + 1:02}-{i % 28 + 1:02}" for i in EACH]),
-        "dates",
+        "60 different values",
         "passthrough",
     ),
-    "German dates": (with_column([f"{i % 28 + 1}.{i % 12 + 1}.2020" for i in EACH]), "dates", "passthrough"),
-    "American dates": (with_column([f"{i % 12 + 1}/{i % 28 + 1}/20" for i in EACH]), "dates", "passthrough"),
-    "dates with months in words": (
-        with_column([f"{i % 28 + 1} {['Jan', 'Feb', 'Mar'][i % 3]} 2020" for i in EACH]),
-        "dates",
-        "passthrough",
-    ),
-    "dates with times": (
-        with_column([f"2020-01-{i % 28 + 1:02}T{i % 24:02}:00:00Z" for i in EACH]),
-        "dates",
-        "passthrough",
-    ),
-    "dates as numbers": (
-        with_column([20200000 + (i % 12 + 1) * 100 + i % 28 + 1 for i in EACH]),
-        "dates written as numbers",
-        "passthrough",
-    ),
-    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "amounts of money", "passthrough"),
-    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts of money", "passthrough"),
-    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts of money", "passthrough"),
-    "several currencies": (with_column([f"{'$€'[i % 2]}{i}" for i in EACH]), "amounts of money", "passthrough"),
-    "amounts written in two ways": (
-        with_column([f"{1 + i},000.00 $" if i % 2 else f"{1 + i}000 $" for i in EACH]),
-        "amounts of money",
-        "passthrough",
-    ),
-    "negative amounts": (with_column([f"-£{i}.20" if i % 2 else f"£{i}.20" for i in EACH]), "money", "passthrough"),
-    "negatives in parentheses": (
-        with_column([f"({1000 + i:,}.50)" if i % 9 else f"{i}.50" for i in EACH]),
-        "commas",
-        "passthrough",
-    ),
-    "whole negatives in parentheses": (
-        with_column([f"({i})" if i % 9 else f"{i}" for i in EACH]),
-        "numbers written",
-        "passthrough",
-    ),
-    "accounts": (with_column([f"(${1000 + i:,}.50)" if i % 2 else f"${i}.50" for i in EACH]), "amounts", "passthrough"),
-    "accounts with the currency outside": (
-        with_column([f"$ ({1000 + i:,})" if i % 2 else f"$ {i}" for i in EACH]),
-        "amounts of money",
-        "passthrough",
-    ),
-    "minus behind": (with_column([f"{1 + i}.250,40-" if i % 2 else f"{i},00" for i in EACH]), "commas", "passthrough"),
-    "minus signs": (
-        with_column([f"\u2212{i},5 %" if i % 2 else f"{i},5 %" for i in EACH]),
-        "percentages",
-        "passthrough",
-    ),
-    "percentages in parentheses": (
-        with_column([f"({i}.5%)" if i % 2 else f"{i}.5%" for i in EACH]),
-        "perce",
-        "passthrough",
-    ),
-    "percent signs before": (with_column([f"%{i},5" for i in EACH]), "percentages", "passthrough"),
-    "percent in letters": (with_column([f"{i}.5 percent" for i in EACH]), "percentages", "passthrough"),
-    "lakhs": (with_column([f"\u20b9{1 + i % 9},{10 + i},500" for i in EACH]), "amounts of money", "passthrough"),
-    "rates of pay": (with_column([f"${i}.50 per hour" for i in EACH]), "amounts of money", "passthrough"),
-    "reais": (with_column([f"R$ {1 + i}.000,50" for i in EACH]), "amounts of money", "passthrough"),
-    "francs": (with_column([f"CHF {1 + i}'000.-" for i in EACH]), "amounts of money", "passthrough"),
-    "numbers in brackets all": (with_column([f"({i})" for i in EACH]), "numbers written", "passthrough"),
-    "percentages": (with_column([f"{i}.5 %" for i in EACH]), "percentages", "passthrough"),
-    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "numbers with commas", "passthrough"),
-    "decimal commas and thousands": (with_column([f"1.{i:03},5" for i in EACH]), "numbers with commas", "passthrough"),
-    "as many decimals as needed": (
-        with_column([f"{i / 8:g}".replace(".", ",") for i in EACH]),
-        "with commas",
-        "passthrough",
-    ),
-    "amounts, some unknown": (
-        with_column([f"${i + 0.25}" for i in range(N - 2)] + ["n/a"] * 2),
-        "amounts",
-        "passthrough",
-    ),
-    "whole amounts, some unknown": (
-        with_column([f"{i + 1},250 kr" for i in range(N - 2)] + ["unknown"] * 2),
-        "amounts",
-        "passthrough",
-    ),
-    "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "passthrough"),
-    "zip codes as words": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "zip codes", "passthrough"),
-    "zip codes as numbers": (with_column([10000 + i * 137 for i in EACH], "zip"), "zip codes", "passthrough"),
+    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "60 different values", "passthrough"),
+    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "60 different values", "passthrough"),
+    "zip codes": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "60 different values", "passthrough"),
     "free text": (with_column([text(i) for i in EACH]), "free text", "passthrough"),
     "text with line breaks": (with_column([f"{text(i)}\nand\r\nmore" for i in EACH]), "free text", "passthrough"),
     "text in another script": (
@@ -372,12 +293,12 @@ def test_all_columns_are_named_in_one_error():
         frame = frame.assign(**{f"{changed.columns[-1]} {number}": changed[changed.columns[-1]].to_numpy()})
     found = evenhand.schema.propose_columns(frame, target="hired", protected=["sex"])
     required = [one.column for one in found if one.required]
-    assert len(required) > 40
+    assert len(required) > 30
     with pytest.raises(EvenhandError) as caught:
         infer_schema(frame, target="hired", protected=["sex"])
     said = str(caught.value)
-    assert said.startswith(f"{len(required)} columns cannot be attributes as they are\n")
-    assert all(f"\n  {column}: " in said for column in required)
+    assert said.startswith("columns that cannot be attributes as they are:\n")
+    assert all(f"\n  {column!r} " in said for column in required)
     schema = infer_schema(frame, target="hired", protected=["sex"], accept_proposals=True)
     assert set(required) - set(schema.passthrough) == {name for name, kind in kinds.items() if kind != "passthrough"}
 

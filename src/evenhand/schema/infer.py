@@ -1,8 +1,8 @@
 """Schema inference: an entry for each column of a table, or a proposal that the user must confirm.
 
 The model must receive the cells it was trained on. Most proposals therefore pass a column to the model unchanged
-(``passthrough``), which suits identifiers, dates, amounts of money and texts. Decimals such as ``12.50`` become numbers
-that are written back as the same strings (``number_format``).
+(``passthrough``), which suits identifiers, dates and texts. Decimals such as ``12.50`` become numbers that are written
+back as the same strings (``number_format``).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ MAX_DISTINCT = 50
 """Maximum number of distinct strings that are categories regardless of the number of rows."""
 
 FEW_DISTINCT = 20
-"""Maximum number of distinct dates or amounts for a column to be categorical."""
+"""Maximum number of distinct decimals for a column to be categorical."""
 
 TYPICAL = 0.95
-"""Minimum share of the distinct strings with the same form, such as dates, for the column to have that form."""
+"""Minimum share of the distinct strings that are numbers for a column of decimals."""
 
 STRAY_WORDS, STRAY_SHARE = 3, 0.2
 """Maximum number of distinct strings in a numeric column, and maximum share of rows, to read them as "unknown"."""
@@ -70,40 +70,12 @@ COUNTED_ROWS = 20
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 LEADING_ZERO = re.compile(r"[+-]?0\d")
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([. ]\d{3})+(,\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
-COMMA_OR_NONE = re.compile(rf"{DECIMAL_COMMA.pattern}|[+-]?\d+(\.\d+)?")
-CURRENCY = r"([$€£¥₹₽₺₩₦₫฿₪₱₴]|[A-Z]{1,3}\$|[A-Z]{2,3}|Rs\.?|kr\.?|zł|Kč|Ft)"
-AMOUNT = r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*([kKmM]|mn|bn|Mio\.?)?"
-MONEY = re.compile(
-    rf"[+-]?({CURRENCY}[ \u00a0]?{AMOUNT}|{AMOUNT}[ \u00a0\u202f]?{CURRENCY})( ?(/|per )[A-Za-z]+| p\.a\.)?"
-)
-PERCENT = re.compile(
-    r"[+-]?(%[ \u00a0]?\d[\d.,]*|\d[\d.,]*[ \u00a0\u202f]?(%|pct\.?|percent|per cent|Prozent))", re.IGNORECASE
-)
-DATE = re.compile(
-    r"(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -,]+\d{2,4}"
-    r"|[A-Za-z]{3,9} \d{1,2}(, | )\d{4})([T ,]+\d{1,2}:\d{2}.*)?"
-)
-POSTAL_NAME = re.compile(r"(zip|postal|post)[ _-]?(code)?s?|plz|.*[ _](zip|postcode|plz)|zip[ _-].*|.*zipcode", re.I)
 IDENTIFIER_NAME = re.compile(
-    r"(.*[ _-])?(id|ids|uuid|guid|index|idx|key|nr|no|number|ssn|row)|.*[a-z](ID|Id|UUID)", re.A
+    r"(.*[ _-])?(id|ids|uuid|guid|index|idx|key|nr|no|number|ssn|row)|.*[a-z](ID|Id|UUID)|Unnamed: .*", re.A
 )
 
-
-GROUP_ZIP_CODES = "group it, for example by region"
 CONVERT_DATES = "convert it to a number, such as an age"
 LEAVE_OUT = "leave it out"
-
-SIGNS = re.compile(r"^\u2212|-$|[()]")
-"""Signs around a number that may mean that it is negative."""
-
-FORMS = (
-    (NUMBER, "numbers written as words"),
-    (DATE, "dates"),
-    (PERCENT, "percentages written as words"),
-    (COMMA_OR_NONE, "numbers with commas written as words"),
-    (MONEY, "amounts of money written as words"),
-)
 
 
 @dataclass(frozen=True)
@@ -250,16 +222,12 @@ def choose_entries(reviews: Sequence[Review], accept: bool) -> list[dict[str, An
             entries.append(entry)
     if not unresolved:
         return [entry for entry in entries if entry is not None]
-    hint = "leave columns out (`ignore=NAME`), or describe them in a schema"
-    acceptable = sum(proposal.entry is not None for proposal in unresolved)
-    if acceptable == len(unresolved):
-        hint = f"accept the proposals (`accept_proposals=True`), {hint}"
-    elif acceptable:
-        hint = f"correct the columns without a proposal, accept the others (`accept_proposals=True`), {hint}"
-    if len(unresolved) == 1:
-        raise DataError(f"column {unresolved[0].column!r} {unresolved[0].problem}: {unresolved[0].advice}", hint=hint)
-    lines = "".join(f"\n  {proposal.column}: {proposal.problem}: {proposal.advice}" for proposal in unresolved)
-    raise DataError(f"{len(unresolved)} columns cannot be attributes as they are{lines}", hint=hint)
+    accept_hint = "accept the proposals (`accept_proposals=True`), " * any(proposal.entry for proposal in unresolved)
+    lines = "".join(f"\n  {proposal.column!r} {proposal.problem}: {proposal.advice}" for proposal in unresolved)
+    raise DataError(
+        f"columns that cannot be attributes as they are:{lines}",
+        hint=f"{accept_hint}leave columns out (`ignore=NAME`), correct them, or describe them in a schema",
+    )
 
 
 class _ColumnReview:
@@ -334,16 +302,12 @@ class _ColumnReview:
             )
         low, high = float(min(numbers)), float(max(numbers))
         if all(float(value).is_integer() for value in numbers):
-            several, largest = len(numbers) > FEW_DISTINCT, max(abs(low), abs(high))
+            largest = max(abs(low), abs(high))
             if largest > LARGEST_INTEGER:
                 return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
             if self._enumerates_rows(low):
                 problem = f"has a different number in each of {self.rows:,} rows, like an identifier"
                 return self._passthrough(problem, LEAVE_OUT)
-            if several and POSTAL_NAME.fullmatch(self.name):
-                return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
-            if several and low >= 19_000_101 and high <= 21_001_231 and _are_dates(numbers):
-                return self._passthrough("has dates written as numbers", CONVERT_DATES)
             entry = {"kind": "integer", "lower": low, "upper": high}
         else:
             ranges = self._enter_numbers(numbers) if self.protected else None
@@ -407,7 +371,7 @@ class _ColumnReview:
         stripped = sorted({word.strip() for word in words})
         others = [value for value in self.values if not isinstance(value, str)]
         distinct = [*others, *stripped]
-        review = None if others else self._review_formatted(stripped)
+        review = None if others else self._review_decimals(stripped)
         if review is not None:
             return review
         if len(distinct) <= MAX_DISTINCT or MAX_CATEGORIES >= len(distinct) <= self.present / 2:
@@ -420,42 +384,34 @@ class _ColumnReview:
         problem = f"has {len(distinct):,} different values in {self.present:,} rows, {kind}"
         return self._passthrough(problem, "group its values, or leave it out")
 
-    def _review_formatted(self, words: Sequence[str]) -> Review | None:
-        """Review strings that are dates, amounts or decimals such as ``12.50``. Return None for categories.
+    def _review_decimals(self, words: Sequence[str]) -> Review | None:
+        """Review strings that are decimals such as ``12.50``. Return None for categories.
 
         Numbers with leading zeros are codes, and a few decimals that define groups are categories.
         """
-        if POSTAL_NAME.fullmatch(self.name) and len(words) > MAX_DISTINCT:
-            return self._passthrough(f"has {len(words):,} zip codes", GROUP_ZIP_CODES)
-        if any(LEADING_ZERO.match(word) for word in words) and all(NUMBER.fullmatch(word) for word in words):
+        decimals = [word for word in words if NUMBER.fullmatch(word)]
+        codes = len(decimals) == len(words) and any(LEADING_ZERO.match(word) for word in words)
+        several = len(words) > FEW_DISTINCT or not self.groups
+        if codes or not several or not decimals or len(decimals) < TYPICAL * len(words):
             return None
-        for pattern, plural in FORMS:
-            formatted = [word for word in words if pattern.fullmatch(SIGNS.sub("", word))]
-            plain = pattern is NUMBER and all(NUMBER.fullmatch(word) for word in formatted)
-            several = len(words) > FEW_DISTINCT or (plain and not self.groups)
-            typical = len(formatted) == len(words) or (several and len(formatted) >= TYPICAL * len(words))
-            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(SIGNS.sub("", word)) for word in words)
-            if not (formatted and several and typical and commas):
-                continue
-            number_format = guess_format(formatted) if pattern is NUMBER else None
-            if pattern is NUMBER and len(words) <= FEW_DISTINCT and number_format is None:
-                return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
-            strays = sorted(set(words).difference(formatted))
-            entry: Entry = None
-            if number_format is not None and (not strays or self._are_stray(strays, len(formatted))):
-                entry = self._enter_numbers([number_format.read(word) for word in formatted])
-            if entry is None or number_format is None:
-                problem = f"has {'numbers in several spellings' if plain else plural}, such as {formatted[0]!r}"
-                return self._passthrough(problem, CONVERT_DATES if pattern is DATE else "convert it to numbers")
-            entry["number_format"] = number_format.model_dump(exclude_defaults=True)
-            return self._propose(
-                f"has {len(formatted):,} {plural}, such as {formatted[0]!r}",
-                entry | ({"unknown": strays} if strays else {}),
-                f"a number, `number_format: {{decimals: {number_format.decimals}}}`"
-                + (f", unknown: {list_values(strays)}" if strays else ""),
-                required=self.groups or not all(means_unknown(word) for word in strays),
-            )
-        return None
+        number_format = guess_format(decimals)
+        if number_format is None and len(words) <= FEW_DISTINCT:
+            return None  # few decimals in several spellings are categories, such as versions 3.9 and 3.10
+        strays = sorted(set(words).difference(decimals))
+        entry: Entry = None
+        if number_format is not None and (not strays or self._are_stray(strays, len(decimals))):
+            entry = self._enter_numbers([number_format.read(word) for word in decimals])
+        if entry is None or number_format is None:
+            problem = f"has numbers in several spellings, such as {decimals[0]!r}"
+            return self._passthrough(problem, "convert it to numbers")
+        entry["number_format"] = number_format.model_dump(exclude_defaults=True)
+        return self._propose(
+            f"has {len(decimals):,} numbers written as words, such as {decimals[0]!r}",
+            entry | ({"unknown": strays} if strays else {}),
+            f"a number, `number_format: {{decimals: {number_format.decimals}}}`"
+            + (f", unknown: {list_values(strays)}" if strays else ""),
+            required=self.groups or not all(means_unknown(word) for word in strays),
+        )
 
     def _check_entry(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
         """Review a column that can be an attribute, with a proposal if another entry is better."""
@@ -528,10 +484,9 @@ class _ColumnReview:
         """Check whether a column of integers is a row ID, judged by its name or by consecutive values."""
         if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
             return False
-        if IDENTIFIER_NAME.fullmatch(self.name) or self.name.startswith("Unnamed: "):
-            return True
         numbers = np.asarray(self.values, dtype=np.float64)[self.coded.codes]
-        return low in (0, 1) and bool((np.diff(numbers) == 1).all())
+        consecutive = low in (0, 1) and bool((np.diff(numbers) == 1).all())
+        return consecutive or IDENTIFIER_NAME.fullmatch(self.name) is not None
 
     def _repeats_target(self) -> bool:
         """Check whether the column and the target determine each other."""
@@ -541,9 +496,3 @@ class _ColumnReview:
             return False
         pairs = set(zip(self.coded.codes.tolist(), self.target.codes.tolist(), strict=True))
         return len(pairs) == len(self.values)
-
-
-def _are_dates(numbers: Sequence[float]) -> bool:
-    """Check whether all integers can be read as year, month and day."""
-    parts = [divmod(int(number) % 10_000, 100) for number in numbers]
-    return all(1 <= month <= 12 and 1 <= day <= 31 for month, day in parts)
