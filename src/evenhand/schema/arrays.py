@@ -110,8 +110,8 @@ def check_rows(columns: Mapping[str, Any]) -> int:
 def check_index(**arguments: Any) -> None:
     """Check that all pandas arguments have the same index.
 
-    Rows are matched by position. Two different indices are an error: the caller has shuffled, filtered or reset one of
-    the arguments. Lists, arrays and the tables of other libraries have no index. Different lengths are not reported
+    Rows are matched by position. Different indices are rejected, because the caller has shuffled, filtered or reset one
+    of the arguments. Lists, arrays and the tables of other libraries have no index. Different lengths are not reported
     here.
 
     Args:

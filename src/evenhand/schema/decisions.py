@@ -378,7 +378,7 @@ class DecisionRoles:
     def _read_outcomes(
         self, table: CodedTable, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
-        """Read decisions and true labels. Without decisions, they are based on a score."""
+        """Read decisions and true labels. Without decisions, people are selected by their score."""
         truth = None if self.target is None else OutcomeColumn.read(table[self.target], self.target_name)
         favourable, favourable_target, basis = self.favourable, self.favourable_target, "stated"
         if decision is None:

@@ -80,7 +80,7 @@ LEAVE_OUT = "leave it out"
 
 @dataclass(frozen=True)
 class ColumnProposal:
-    """Problem with using a column as an attribute, and a proposed schema entry.
+    """Proposed schema entry of a column that cannot, or need not, be an attribute as it is.
 
     Attributes:
         column: Name of the column.
@@ -147,9 +147,7 @@ def infer_schema(
         for name in names:
             require_column(name, table.names, argument)
     described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
-    names = [name for name in table.names if name not in (target, *ignore)]
-    reviews = [_ColumnReview(table, name, protected, compared, table[target]).review() for name in names]
-    attributes = choose_entries(reviews, accept_proposals)
+    attributes = choose_entries(_review_columns(table, target, protected, ignore, compared), accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
         raise DataError("no column can be an attribute", hint=hint)
@@ -173,10 +171,17 @@ def propose_columns(
         born holds dates or times, such as 1970-01-01 00:00:00: passthrough
     """
     table = CodedTable.of(frame)
-    names = [name for name in table.names if name not in (target, *ignore)]
-    decided = table[target] if target in table.names else None
-    reviews = [_ColumnReview(table, name, protected, (), decided).review() for name in names]
+    reviews = _review_columns(table, target, protected, ignore)
     return tuple(proposal for _, proposal in reviews if proposal is not None)
+
+
+def _review_columns(
+    table: CodedTable, target: str, protected: Sequence[str], ignore: Sequence[str], compared: Sequence[str] = ()
+) -> list[Review]:
+    """Review all columns except the target and the ignored ones."""
+    labels = table[target] if target in table.names else None
+    names = [name for name in table.names if name not in (target, *ignore)]
+    return [_ColumnReview(table, name, protected, compared, labels).review() for name in names]
 
 
 def describe_groups(
@@ -421,9 +426,9 @@ class _ColumnReview:
         if self.groups:
             return self._check_groups(entry, values)
         if len(values) == 1:
-            return self._pass_on(f"has the same value in all rows: {values[0]!r}", entry)
+            return self._passthrough(f"has the same value in all rows: {values[0]!r}", LEAVE_OUT, entry)
         if self._repeats_target():
-            return self._pass_on("repeats the target under another name, row by row")
+            return self._passthrough("repeats the target under another name, row by row", LEAVE_OUT)
         return entry, None
 
     def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> Review:
@@ -450,15 +455,13 @@ class _ColumnReview:
             return self._propose(problem, declared, advice, required=False, entry=entry)
         return entry, None
 
-    def _passthrough(self, problem: str, remedy: str) -> Review:
-        """Propose to pass the column to the model unchanged, unless it defines groups."""
-        if not self.groups:
-            return self._pass_on(problem)
-        role = "protected" if self.protected else "it defines groups"
-        return self._propose(problem, None, f"{role}: {remedy}")
+    def _passthrough(self, problem: str, remedy: str, entry: Entry = None) -> Review:
+        """Propose to pass the column to the model unchanged, or the remedy if it defines groups.
 
-    def _pass_on(self, problem: str, entry: Entry = None) -> Review:
-        """Propose to pass the column to the model unchanged, which is required if there is no other entry."""
+        The proposal is optional if there is another entry.
+        """
+        if self.groups:
+            return self._propose(problem, None, f"{'protected' if self.protected else 'it defines groups'}: {remedy}")
         proposed = {"name": self.name, "kind": PASSTHROUGH}
         return entry, ColumnProposal(self.name, problem, proposed, PASSTHROUGH, entry is None)
 

@@ -345,10 +345,11 @@ def read_labels(
     if favourable is None:
         favourable, basis = propose_favourable(column.name, column.known_words()), "proposed"
     # If all labels are true, or all are false, the other label is known although it does not occur.
-    if basis == "stated" and not are_plain([favourable, *column.words]):
+    match = find_value(favourable, column.words)
+    if match is None and basis == "stated" and not are_plain([favourable, *column.words]):
         column.require([favourable], "favourable")
-    favourable = match_label(favourable, column.words)
-    losing = column.require(unfavourable, "unfavourable")
+    favourable = favourable if match is None else match
+    losing = column.require(unfavourable, "unfavourable") if unfavourable else []
     known = column.known_words([favourable, *losing])
     left = [word for word in known if word not in (favourable, *losing)]
     if (left and losing) or (len(left) > 1 and not complete):

@@ -571,11 +571,6 @@ class ColumnRoles:
     accept_proposals: bool = False
     sample: SampleRoles | None = None
 
-    def __post_init__(self) -> None:
-        check_type("target", self.target, str, "the name of a column")
-        check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
-        check_type("favourable", self.favourable, SCALARS, "a label")
-
     def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
         """Encode the people in a data frame.
 
@@ -587,6 +582,9 @@ class ColumnRoles:
         Raises:
             EvenhandError: The target or the protected attributes are unknown, or the data do not match the schema.
         """
+        check_type("target", self.target, str, "the name of a column")
+        check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
+        check_type("favourable", self.favourable, SCALARS, "a label")
         columns = list_columns(frame)
         target = self.target or (None if self.schema is None else self.schema.target.name)
         if isinstance(self.y, str):

@@ -316,7 +316,7 @@ class CodedColumn:
 
     def each(self, predicate: Callable[[Any], bool]) -> Booleans:
         """Evaluate a predicate on the value of each row, shape (n,)."""
-        return np.array([predicate(value) for value in self.values], dtype=bool)[self.codes]
+        return self.look_up(predicate).astype(np.bool_)
 
     def missing(self) -> Booleans:
         """Mark missing values, shape (n,)."""
@@ -513,7 +513,7 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
     import narwhals as nw
 
     if frame is None:
-        raise DataError("expected a data frame, got none", hint="data=, one row per person")
+        raise DataError("expected a data frame, got none", hint="pass `data=`, one row per person")
     try:
         table = nw.from_native(frame)
     except nw.exceptions.DuplicateError:
