@@ -92,20 +92,17 @@ def test_rejects_invalid_targets(target, field):
         Schema.parse({"target": target, "attributes": [{"name": "x", "kind": "integer", "lower": 0, "upper": 1}]})
 
 
-def test_what_is_said_stands_above_a_schema():
-    labels = infer_schema(PRICES, target="price", favourable=10.5, outcome=OutcomeRole(kind="label"))
-    read = ColumnRoles(protected=["sex"], schema=labels, favourable="lower", outcome=OutcomeRole(kind="number")).read
-    assert (read(PRICES).schema.target.kind, read(PRICES).schema.target.favourable) == ("number", "lower")
+def test_an_argument_replaces_the_favourable_label_of_a_schema_but_not_its_kind():
     number = infer_schema(PRICES, target="price")
     turned = ColumnRoles(protected=["sex"], schema=number, favourable="higher").read(PRICES).schema.target
     assert turned == Target(name="price", kind="number", favourable="higher")
     with pytest.raises(SchemaError, match="'cheap'"):
         ColumnRoles(protected=["sex"], schema=number, favourable="cheap").read(PRICES)
-    with pytest.raises(SchemaError, match="favourable"):
-        ColumnRoles(protected=["sex"], schema=number, outcome=OutcomeRole(kind="label")).read(PRICES)
     words = infer_schema(GRADES, target="grade", favourable="high", unfavourable=["low", "medium"])
-    ordered = ColumnRoles(protected=["sex"], schema=words, outcome=OutcomeRole(order=["low", "medium", "high"]))
-    assert ordered.read(GRADES).schema.target.values == ("low", "medium", "high")
+    assert ColumnRoles(protected=["sex"], schema=words, favourable="low").read(GRADES).schema.target.favourable == "low"
+    for outcome in (OutcomeRole(kind="labels"), OutcomeRole(order=["low", "medium", "high"]), OutcomeRole(unit="EUR")):
+        with pytest.raises(OptionError, match="'grade'"):
+            ColumnRoles(protected=["sex"], schema=words, outcome=outcome).read(GRADES)
 
 
 def test_what_makes_no_outcome_is_refused():

@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 
 from evenhand.core.reading import TableReading
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, add_columns, check_index, read_column
 from evenhand.schema.attribute import Attribute, Value, match_label
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import (
     INFERRED,
-    NEITHER,
     OutcomeColumn,
     OutcomeRole,
     Target,
     check_number_of_labels,
-    order_labels,
 )
 from evenhand.schema.probabilities import GroupProbabilities, name_sample_columns
 from evenhand.schema.schema import Schema
@@ -591,7 +589,7 @@ class ColumnRoles:
             raise OptionError(f"expected labels as `y=`, got {self.y!r}", hint=f"to name a column: target={self.y!r}")
         if self.y is not None:
             labels = read_column("y", self.y)
-            target = self._name_labels(frame, columns, target, labels)
+            target = self._name_labels(columns, target)
             check_index(data=frame, y=self.y)
             frame = add_columns(frame, {target: labels}, {target: "y"})
         if target is None:
@@ -605,20 +603,16 @@ class ColumnRoles:
         proposed = people.schema.target.describe().model_copy(update={"how": "proposed"})
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
-    def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
-        """Choose a new name for labels that are not a column of the data.
+    def _name_labels(self, columns: Sequence[str], target: str | None) -> str:
+        """Choose the name of labels that are not a column of the data.
 
         Raises:
-            OptionError: The data already contain the labels as a column.
+            OptionError: The data already have a column of this name.
         """
-        import narwhals as nw
-
         name = str(target or getattr(self.y, "name", None) or "label")
-        while name in columns:
-            if target is not None or nw.from_native(frame, eager_only=True)[name].to_list() == labels.tolist():
-                hint = "omit y=, or drop the column from the data"
-                raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
-            name += " (y)"
+        if name in columns:
+            hint = "omit y=, or drop or rename the column of the data"
+            raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
         return name
 
     def _resolve(self, table: CodedTable, target: str, varied: bool) -> Schema:
@@ -678,33 +672,26 @@ def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tu
 def change_target(
     schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole = INFERRED
 ) -> Schema:
-    """Change the favourable label or the kind of a schema's target.
+    """Change the favourable label of a schema's target, or the direction of its number.
 
     Raises:
-        OptionError: The schema has another target.
-        SchemaError: The target cannot have this kind, or lacks the label.
+        OptionError: The schema has another target, or a target of another kind.
+        SchemaError: The target lacks the label.
     """
     current = schema.target
     if target is not None and target != current.name:
         raise OptionError(f"expected the target of the schema, {current.name!r}, got {target!r}")
-    if favourable is None and outcome == INFERRED:
+    kind = outcome.kind or (current.kind if outcome.order is None else "ordinal")
+    stated = (kind, outcome.order or current.values, outcome.unit or current.unit)
+    if stated != (current.kind, current.values, current.unit):
+        raise OptionError(
+            f"expected the kind, the order and the unit of {current.name!r} in the schema, got another one",
+            hint="change the target of the schema, or leave `kind=`, `order=` and `unit=` out",
+        )
+    if favourable is None:
         return schema
-    kind = outcome.kind or ("ordinal" if outcome.order is not None else current.kind)
-    values = current.values
-    if favourable is None and kind == current.kind:
-        favourable = current.favourable
-    if favourable is None and kind == "label":
-        hint = "state it: `favourable=VALUE`"
-        raise SchemaError(f"the schema does not state the favourable label of {current.name!r}", hint=hint)
-    changed: dict[str, Any] = {"name": current.name, "kind": kind, "values": values, "unit": outcome.unit}
-    if kind == "ordinal":
-        order = outcome.order or (values if current.kind == "ordinal" else None)
-        changed |= order_labels(current.name, values or order or (), favourable, order)
-    else:
-        changed["favourable"] = NEITHER if favourable is None else match_label(favourable, values or ())
-    if kind == "number":
-        changed |= {"values": None, "unit": outcome.unit or current.unit}
-    return Schema.parse(schema.model_dump() | {"target": changed})
+    label = match_label(favourable, current.values or ())
+    return Schema.parse(schema.model_dump() | {"target": current.model_dump() | {"favourable": label}})
 
 
 def add_sample_columns(
