@@ -34,13 +34,11 @@ class ColumnInput:
         type: Type of its values. ``categories`` is pandas' categorical type.
         values: Values in the training data, without missing ones. None if unknown.
         missing: Whether the model was trained with missing values or imputes them.
-        closed: Whether the model rejects values absent from training.
     """
 
     type: ColumnType
     values: tuple[Any, ...] | None = None
     missing: bool = False
-    closed: bool = False
 
 
 @dataclass(frozen=True)
@@ -263,25 +261,6 @@ def read_truth(value: Any) -> bool:
     if word is None and value not in (0, 1):
         raise ValueError
     return bool(value) if word is None else word
-
-
-def find_unseen(inputs: Mapping[str, ColumnInput], frame: Any) -> tuple[str, int, Any] | None:
-    """Find the first value of a frame that an encoder rejects as unseen.
-
-    Returns:
-        Column, row (counted from 0) and value; None if there is none.
-    """
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
-    for name, learnt in inputs.items():
-        if not learnt.closed or learnt.values is None or name not in table.columns:
-            continue
-        values = set(learnt.values)
-        for row, value in enumerate(table[name].to_list()):
-            if not (learnt.missing if is_missing(value) else value in values):
-                return name, row, value
-    return None
 
 
 def _is_truth_word(value: Any) -> bool:

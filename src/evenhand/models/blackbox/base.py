@@ -205,10 +205,6 @@ class RowModel(ABC):
             ModelError: The model fails, or its answers cannot be read.
         """
 
-    def explain(self, error: ModelError) -> ModelError:
-        """Return an error that describes the cause in the data, if known."""
-        return error
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowLabelModel(RowModel, LabelModel):
@@ -406,7 +402,7 @@ def settle_input(
                     candidate = search_types(candidate, inputs, frame, people, compare=form == "frame")
             candidate = candidate.probe(people)
         except ModelError as error:
-            refused.append(candidate.explain(error))
+            refused.append(error)
             continue
         if form == "frame" and model.like is not None:
             _check_same_people(candidate)

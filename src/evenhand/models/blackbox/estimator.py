@@ -15,17 +15,11 @@ from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, settle_input
 from evenhand.models.blackbox.learnt_types import learnt_inputs
-from evenhand.models.column_types import find_unseen
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, match_labels
 from evenhand.models.scorer import check_numbers, check_scores
 from evenhand.schema.attribute import Attribute, Value
-from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
-from evenhand.schema.table import list_values
-
-MAX_DOMAIN = 10_000
-"""Maximum number of attribute values compared with a model's training categories."""
 
 REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 """Libraries whose fitted models are deterministic."""
@@ -94,36 +88,6 @@ class EstimatorModel(RowModel, ReplyingScorer):
         if self.label_only:
             return replies.label_reply(labels, len(self.classes))
         return Reply(self._score(rows, n), labels, False)
-
-    def explain(self, error: ModelError) -> ModelError:
-        """Return an error that names the unseen category."""
-        if not re.search(r"unknown categor|unseen label", error.message, re.IGNORECASE):
-            return error
-        schema, like = self.schema, self.like
-        inputs = learnt_inputs(self.model, self.columns or schema.names)
-        unseen = None if like is None else find_unseen(inputs, self.types.convert(like, self.name))
-        if unseen is not None:
-            column, row, value = unseen
-            message = f"column {column!r}, row {row + 1}: the model was not trained with the category {value!r}"
-            hint = f"remove this row, or train the model with this category of {column!r}"
-            return ModelError(message, location=self.name, hint=hint)
-        for attribute in schema.attributes:
-            learnt = inputs.get(attribute.name)
-            if learnt is None or attribute.size is None or attribute.size > MAX_DOMAIN:
-                continue
-            single = Schema(target=schema.target, attributes=(attribute,))
-            domain = self.types.convert(decode(single, attribute.domain()[:, None]), self.name)
-            unseen = find_unseen({attribute.name: learnt}, domain)
-            if unseen is not None:
-                return ModelError(
-                    f"attribute {attribute.name!r}: the model was not trained with the category {unseen[2]!r}, which "
-                    "is in "
-                    "the domain of the schema",
-                    location=self.name,
-                    hint=f"list only the training categories in the schema: {attribute.name!r} as categorical "
-                    f"with values {list_values(learnt.values)}",
-                )
-        return error
 
     def probe(self, people: Floats) -> Self:
         """Query the labels and scores of people. Return the model without decision values if these contradict the

@@ -134,8 +134,7 @@ class _Walk:
 
     def _visit_encoder(self, step: Any, columns: Columns) -> Columns:
         if columns.aligned and len(step.categories_) == len(columns.names):
-            closed = getattr(step, "handle_unknown", "ignore") == "error"
-            learnt = [_classify(np.asarray(values, dtype=object).tolist(), closed) for values in step.categories_]
+            learnt = [_classify(np.asarray(values, dtype=object).tolist()) for values in step.categories_]
             self._state(
                 columns,
                 [
@@ -174,16 +173,16 @@ def _inner_estimator(step: Any) -> Any:
     return None
 
 
-def _classify(values: Sequence[Any], closed: bool) -> ColumnInput | None:
+def _classify(values: Sequence[Any]) -> ColumnInput | None:
     """Return the type of an encoder's categories. None for mixed types."""
     present = tuple(value for value in values if not is_missing(value))
     missing = len(present) < len(values)
     if all(isinstance(value, str) for value in present):
-        return ColumnInput("words", present, missing, closed) if present else None
+        return ColumnInput("words", present, missing) if present else None
     if all(isinstance(value, bool) for value in present):
-        return ColumnInput("booleans", present, missing, closed)
+        return ColumnInput("booleans", present, missing)
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in present):
-        return ColumnInput("numbers", present, missing, closed)
+        return ColumnInput("numbers", present, missing)
     return None
 
 
