@@ -20,34 +20,6 @@ from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_labels
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
 
-LINEAR_MODELS = frozenset(
-    {
-        "ARDRegression",
-        "BayesianRidge",
-        "ElasticNet",
-        "ElasticNetCV",
-        "HuberRegressor",
-        "Lars",
-        "Lasso",
-        "LassoCV",
-        "LassoLars",
-        "LinearRegression",
-        "LinearSVC",
-        "LinearSVR",
-        "LogisticRegression",
-        "LogisticRegressionCV",
-        "PassiveAggressiveClassifier",
-        "Perceptron",
-        "QuantileRegressor",
-        "Ridge",
-        "RidgeCV",
-        "RidgeClassifier",
-        "RidgeClassifierCV",
-        "SGDClassifier",
-        "SGDRegressor",
-        "TheilSenRegressor",
-    }
-)
 NETWORK_TOLERANCE = 1e-6
 TREE_TOLERANCE = 1e-5
 """Maximum difference from the estimator's scores, or relative difference from its numbers. XGBoost sums in float32."""
@@ -96,7 +68,7 @@ def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
     kind = type(model).__name__
     with locate_errors(f"the estimator {kind}", location=name):
         refuse_passthrough(columns)
-        if is_kind(model, LINEAR_MODELS):
+        if type(model).__module__.startswith("sklearn.") and hasattr(model, "coef_"):  # its answers are compared below
             return affine(input_units(columns), np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_))
         if is_kind(model, {"MLPClassifier", "MLPRegressor"}) and model.activation in ("relu", "identity"):
             outputs = affine(input_units(columns), model.coefs_[0], model.intercepts_[0])
