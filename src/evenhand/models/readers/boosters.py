@@ -42,7 +42,7 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
                 hint="train it with missing=nan",
             )
         booster = _fitted_booster(model, "get_booster", "save_raw", name)
-        return parse_xgboost(bytes(booster.save_raw("ubj")), schema, location=name, stop_early=booster is not model)
+        return parse_xgboost(bytes(booster.save_raw("json")), schema, location=name, stop_early=booster is not model)
     if library == "lightgbm":
         answers = getattr(model, "classes_", None)
         text = _fitted_booster(model, "booster_", "model_to_string", name).model_to_string()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -17,7 +15,7 @@ import numpy as np
 from evenhand.core.typing import Integers
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.readers import catboost_json
-from evenhand.models.readers.reading import Fields, choose_link, read_file
+from evenhand.models.readers.reading import Fields, choose_link, convert_file, read_file
 from evenhand.models.trees.columns import category_codes, category_texts, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
@@ -27,9 +25,6 @@ SAVE_AGAIN_HINT = "save the model again with save_model('model.cbm')"
 
 MAX_DEPTH = 16
 """Maximum depth of a symmetric tree in CatBoost."""
-
-MAX_CONVERSION_SECONDS = 300
-"""Time limit for CatBoost per file, since it may hang on a damaged one."""
 
 LINKS: dict[str, Link] = {
     "Logloss": "logistic",
@@ -91,32 +86,14 @@ def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeE
 
 
 def _convert_file(path: Path, schema: Schema) -> bytes:
-    """Convert a file to JSON with its category strings. CatBoost runs in a separate process, since its loader can crash
-    on damaged files.
-    """
+    """Convert a file to JSON with its category strings."""
     installed = False
     with suppress(ImportError):
         installed = find_spec("catboost") is not None
     if not installed:
         raise MissingExtraError("catboost", extra="catboost", purpose="to read a .cbm file")
-    with TemporaryDirectory() as folder:
-        target = Path(folder, "model.json")
-        command = [sys.executable, "-P", catboost_json.__file__, str(path), str(target)]
-        words = json.dumps(_list_words(schema))
-        try:
-            run = subprocess.run(
-                command, input=words, capture_output=True, text=True, check=False, timeout=MAX_CONVERSION_SECONDS
-            )
-            reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
-        except subprocess.TimeoutExpired:
-            reason = f"no result after {MAX_CONVERSION_SECONDS} seconds"
-        if not target.exists() or run.returncode:
-            raise ModelError(
-                f"the file is damaged or not a CatBoost model: CatBoost cannot read it ({reason})",
-                location=path.name,
-                hint=SAVE_AGAIN_HINT,
-            )
-        return target.read_bytes()
+    words = json.dumps(_list_words(schema))
+    return convert_file(path, [catboost_json.__file__], words=words, hint=SAVE_AGAIN_HINT)
 
 
 def _list_words(schema: Schema) -> list[str]:

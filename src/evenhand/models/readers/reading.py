@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +24,10 @@ BLACK_BOX_HINT = (
     "as a black box it can still be audited and searched. Certification requires preprocessing of one attribute at "
     "a time, then affine and ReLU layers"
 )
+
+
+MAX_CONVERSION_SECONDS = 300
+"""Time limit for the library that converts a file, since it may hang on a damaged one."""
 
 
 @contextmanager
@@ -54,6 +61,39 @@ def read_file(path: Path) -> bytes:
     if not content:
         raise ModelError("the file is empty", location=path.name)
     return content
+
+
+def convert_file(path: Path, command: Sequence[str], *, words: str = "", hint: str) -> bytes:
+    """Convert a model file to JSON with the library that wrote it, and return the JSON.
+
+    The library runs in a separate process, since it can crash on damaged files.
+
+    Args:
+        path: The file.
+        command: Python script, and arguments before the names of the file and of the JSON.
+        words: Standard input of the script.
+        hint: Instruction for a damaged file.
+
+    Raises:
+        ModelError: The library cannot read the file.
+    """
+    with TemporaryDirectory() as folder:
+        target = Path(folder, "model.json")
+        command = [sys.executable, "-P", *command, str(path), str(target)]
+        try:
+            run = subprocess.run(
+                command, input=words, capture_output=True, text=True, check=False, timeout=MAX_CONVERSION_SECONDS
+            )
+            reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
+        except subprocess.TimeoutExpired:
+            reason = f"no result after {MAX_CONVERSION_SECONDS} seconds"
+        if not target.exists() or run.returncode:
+            raise ModelError(
+                f"the file is damaged or of another type: its library cannot read it ({reason})",
+                location=path.name,
+                hint=hint,
+            )
+        return target.read_bytes()
 
 
 def choose_link(

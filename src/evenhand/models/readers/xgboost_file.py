@@ -1,4 +1,4 @@
-"""XGBoost files (.json and .ubj), read without the library."""
+"""XGBoost files, read without the library if they are JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,15 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.models.readers.reading import Fields, choose_link, read_file
-from evenhand.models.readers.ubjson import decode_ubjson
+from evenhand.models.readers.reading import Fields, choose_link, convert_file, read_file
 from evenhand.models.trees.columns import FeatureColumns, match_features
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, strictly_below_float32
 from evenhand.schema.schema import Schema
 
-SAVE_AGAIN_HINT = "save the model again with save_model('model.json') or save_model('model.ubj')"
+SAVE_AGAIN_HINT = "save the model again with save_model('model.json')"
+
+TO_JSON = "import sys, xgboost; xgboost.Booster(model_file=sys.argv[1]).save_model(sys.argv[2])"
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -41,7 +44,7 @@ MAX_CLASSES = 100_000
 
 
 def read_xgboost(path: str | Path, schema: Schema) -> TreeEnsemble:
-    """Read a model saved by XGBoost 1.0 or later (``save_model``), gbtree or dart.
+    """Read a model saved by XGBoost 1.0 or later (``save_model``) with the booster ``gbtree``.
 
     XGBoost compares in float32 (``x < threshold`` goes left); the ensemble's float64 thresholds select the same branch
     for every input. XGBoost also sums in float32, so its probabilities differ by rounding, below 1e-5. The predicted
@@ -49,24 +52,34 @@ def read_xgboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     saved after early stopping ends at its best iteration.
 
     Args:
-        path: A ``.json`` or ``.ubj`` file.
+        path: A ``.json`` or ``.ubj`` file. XGBoost itself converts the latter to JSON, in a separate process.
         schema: Schema of the inputs. A model with feature names is matched by name. Unless the labels are numbers,
             outputs 0 and 1 are the unfavourable and favourable label, and k classes follow the order of the target's
             ``values``. Files from before XGBoost 3.1 have no category names: codes are positions in an attribute's
             ``values``.
 
     Raises:
-        ModelError: the file is damaged, is not a tree classifier or regressor, or does not fit the schema.
+        ModelError: the file is damaged, is not a tree classifier or regressor, or does not fit the schema; or XGBoost
+            is required and not installed.
     """
     path = Path(path)
-    return parse_xgboost(read_file(path), schema, location=path.name, stop_early=None)
+    content = read_file(path)
+    if re.match(rb"\{[iUIlL$#]", content):  # UBJSON, a binary form of JSON
+        if find_spec("xgboost") is None:
+            raise ModelError(
+                "XGBoost, which is not installed, is needed to read its binary files",
+                location=path.name,
+                hint="install xgboost, or save the model with save_model('model.json')",
+            )
+        content = convert_file(path, ["-c", TO_JSON], hint=SAVE_AGAIN_HINT)
+    return parse_xgboost(content, schema, location=path.name, stop_early=None)
 
 
 def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: bool | None) -> TreeEnsemble:
     """Parse the bytes of a file.
 
     Args:
-        data: JSON or UBJSON.
+        data: The JSON.
         schema: Schema of the inputs.
         location: Name of the model.
         stop_early: Whether to drop trees after the best iteration. If None, drop them if a classifier saved the file.
@@ -75,8 +88,7 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
         ModelError: as ``read_xgboost``.
     """
     try:
-        binary = data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L", b"$", b"#")
-        decoded = decode_ubjson(data) if binary else json.loads(data)
+        decoded = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ModelError(
             f"the file is not an XGBoost model, or it is damaged ({error})", location=location, hint=SAVE_AGAIN_HINT
@@ -85,23 +97,20 @@ def parse_xgboost(data: bytes, schema: Schema, *, location: str, stop_early: boo
     learner = document.part("learner")
     booster = learner.part("gradient_booster")
     kind = booster.text("name")
-    if kind not in ("gbtree", "dart"):
+    if kind != "gbtree":
         raise ModelError(
-            f"the booster {kind!r} does not consist of trees",
+            f"expected trees of equal weight (the booster 'gbtree'), got the booster {kind!r}",
             location=location,
-            hint="train scikit-learn's LogisticRegression instead of gblinear, or wrap the model as module:function",
+            hint="train with booster='gbtree', or wrap the model as module:function",
         )
     parameters = learner.part("learner_model_param")
     link, outputs = _read_objective(learner, parameters, schema)
-    # DART assigns a weight to each tree.
-    model = (booster.part("gbtree") if kind == "dart" else booster).part("model")
+    model = booster.part("model")
     names = [str(name) for name in learner.items("feature_names")] if "feature_names" in learner else []
     columns = match_features(
         schema, parameters.integer("num_feature"), names, _read_categories(model), location=location
     )
     trees = _read_trees(model, columns)
-    if kind == "dart":
-        trees = _weight_trees(trees, booster)
     attributes = learner.fields.get("attributes") or {}
     from_classifier = "scikit_learn" in attributes
     if "best_iteration" in attributes and (from_classifier if stop_early is None else stop_early):
@@ -196,19 +205,6 @@ def _read_trees(model: Fields, columns: FeatureColumns) -> list[DecisionTree]:
     if expected != len(parts):
         raise model.error(f"expected {expected} trees in the file, got {len(parts)}")
     return [_read_tree(part, columns, int(output[i])) for i, part in enumerate(parts)]
-
-
-def _weight_trees(trees: Sequence[DecisionTree], booster: Fields) -> list[DecisionTree]:
-    weights = booster.numbers("weight_drop", len(trees))
-    if not ((weights >= 0) & (weights <= 1e6)).all():
-        raise booster.error("'weight_drop' contains an implausible weight")
-    # A weight is a float32, written to JSON as the shortest decimal number.
-    return [
-        dataclasses.replace(tree, values=tree.values * np.float64(np.float32(weight)))
-        if np.isfinite(tree.values).all()
-        else tree
-        for tree, weight in zip(trees, weights, strict=True)
-    ]
 
 
 def _read_tree(part: Fields, columns: FeatureColumns, output: int) -> DecisionTree:
