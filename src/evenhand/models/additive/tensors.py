@@ -7,18 +7,41 @@ axis is the rows, which its units do not have. Weights are plain arrays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeGuard
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive import answer as answers
 from evenhand.models.additive import linear as lin
-from evenhand.models.additive.answer import OutputTensor
 from evenhand.models.additive.cells import Values
 from evenhand.models.additive.linear import LinearTensor, require_units
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.replies import labels_of_outputs
+from evenhand.schema.schema import Schema
+
+OutputForm: TypeAlias = Literal["second", "first", "probabilities", "position"]
+
+
+@dataclass(frozen=True, eq=False)
+class OutputTensor:
+    """Tensor that is a function of the logits.
+
+    Attributes:
+        logits: One unit (the second class wins if it is > 0) or one per class (the largest wins).
+        form: ``second`` or ``first``, the probability of that class (two classes), (n, 1); ``probabilities``, (n,
+            classes), or their logarithms; ``position`` of the winner.
+    """
+
+    logits: LinearTensor
+    form: OutputForm
+
 
 Tensor: TypeAlias = LinearTensor | OutputTensor
+
+
+COMPLEMENTS: dict[OutputForm, OutputForm] = {"second": "first", "first": "second"}
+"""Form of 1 minus the probability of a label."""
 
 
 def is_weights(value: Any) -> TypeGuard[Values]:
@@ -33,8 +56,13 @@ def _require_columns(axis: int | None) -> None:
 
 def apply_arithmetic(name: str, left: Any, right: Any) -> Tensor:
     """Compute ``Add``, ``Sub``, ``Mul`` or ``Div``."""
-    if isinstance(right, OutputTensor) and name == "Sub" and is_weights(left) and left.size == 1 and left.item() == 1:
-        return answers.complement(right)
+    if (
+        isinstance(right, OutputTensor)
+        and right.form in COMPLEMENTS
+        and name == "Sub"
+        and np.ravel(left).tolist() == [1]
+    ):
+        return replace(right, form=COMPLEMENTS[right.form])
     weights = next((side for side in (left, right) if is_weights(side)), None)
     if weights is None:
         if name not in ("Add", "Sub"):
@@ -109,25 +137,35 @@ def require_single(value: Tensor) -> Tensor:
 def concatenate(values: Sequence[Any], axis: int) -> Tensor:
     """Concatenate columns."""
     _require_columns(axis)
-    if all(isinstance(value, OutputTensor) for value in values):
-        return answers.pair_columns(values)
+    forms = [value.form for value in values if isinstance(value, OutputTensor)]
+    if forms == ["first", "second"] and len(values) == 2 and values[0].logits is values[1].logits:
+        return OutputTensor(values[0].logits, "probabilities")
     return lin.join_tensors([require_units(value) for value in values])
 
 
 def select_columns(value: Tensor, axis: int, places: Values) -> Tensor:
     """Select columns."""
     _require_columns(axis)
+    columns = [int(place) for place in places.reshape(-1)]
     if not isinstance(value, OutputTensor):
-        return lin.select_units(value, [int(place) for place in places.reshape(-1)])
-    if places.size != 1:
-        raise NotAdditiveError("it rearranges the model's answers")
-    return answers.select_column(value, int(places.item()))
+        return lin.select_units(value, columns)
+    logits = value.logits
+    if value.form != "probabilities" or logits.units > 2 or columns not in ([0], [1], [-1], [-2]):
+        raise NotAdditiveError("it selects some of several outputs")
+    if logits.units == 2:
+        logits = lin.add_tensors(lin.select_units(logits, [1]), lin.scale_units(lin.select_units(logits, [0]), -1.0))
+    return OutputTensor(logits, "second" if columns[0] in (1, -1) else "first")
 
 
 def argmax(value: Tensor, axis: int) -> OutputTensor:
     """Find the position of the largest score, or of the first if there are ties."""
     _require_columns(axis)
-    return answers.argmax_output(value)
+    if isinstance(value, OutputTensor) and value.form == "probabilities":
+        return replace(value, form="position")
+    logits = require_units(value)
+    if logits.units < 2:
+        raise NotAdditiveError("the largest of a single score is always the same")
+    return OutputTensor(logits, "position")
 
 
 def sigmoid(value: Any) -> OutputTensor:
@@ -148,3 +186,56 @@ def softmax(value: Any, axis: int) -> OutputTensor:
     if logits.units < 2:
         raise NotAdditiveError("a softmax over a single output is always 1")
     return OutputTensor(logits, "probabilities")
+
+
+def check_ending(output: Tensor, kind: str, *, name: str) -> None:
+    """Check that a single output ends in a sigmoid if and only if it is interpreted as a probability.
+
+    A network's decision uses its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
+
+    Raises:
+        NotAdditiveError: the interpretation does not match.
+    """
+    single = output.units == 1 if isinstance(output, LinearTensor) else output.form in ("second", "first")
+    if not single or isinstance(output, OutputTensor) == (kind in ("probability", "labels")):
+        return
+    ends = "a sigmoid" if isinstance(output, OutputTensor) else "no sigmoid"
+    raise NotAdditiveError(
+        f"its output is computed by {ends}, and it is read as {'labels' if kind == 'labels' else f'a {kind}'}",
+        location=name,
+    )
+
+
+def network_from_outputs(
+    outputs: Sequence[Tensor],
+    schema: Schema,
+    *,
+    name: str,
+    kind: str | None = None,
+) -> AdditiveNetwork:
+    """Build the additive network of a model's outputs, which must all depend on the same logits.
+
+    Args:
+        outputs: Logits, probabilities or positions of labels.
+        schema: Schema of the inputs.
+        name: Name in reports.
+        kind: Meaning of the outputs, as in ``evenhand.models.outputs``. If None, it is inferred from the last
+            operation.
+
+    Raises:
+        ModelError: the number of outputs does not fit the schema's target.
+        NotAdditiveError: the outputs depend on different logits, or a single output is not computed as interpreted.
+    """
+    answers = [out for out in outputs if isinstance(out, OutputTensor)]
+    if kind is not None and len(outputs) == 1:
+        check_ending(outputs[0], kind, name=name)
+    logits = answers[0].logits if answers else outputs[0]
+    if not isinstance(logits, LinearTensor):
+        raise NotAdditiveError("the model returns no scores", location=name)
+    for out in outputs:
+        if (out.logits if isinstance(out, OutputTensor) else out) is not logits:
+            raise NotAdditiveError("the model's outputs do not depend on the same logits", location=name)
+    if len(outputs) == 1 and any(answer.form == "first" for answer in answers):
+        logits = lin.scale_units(logits, -1.0)
+    classes, favourable = labels_of_outputs(schema, logits.units, location=name)
+    return lin.build_network(schema, logits, classes, favourable, name=name)

@@ -21,10 +21,9 @@ import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models.additive import linear, tensors
-from evenhand.models.additive.answer import OutputTensor, check_ending, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.network import AdditiveNetwork, check_width
-from evenhand.models.additive.tensors import Tensor
+from evenhand.models.additive.tensors import OutputTensor, Tensor, check_ending, network_from_outputs
 from evenhand.models.outputs import OutputKind, read_outputs, reference_people
 from evenhand.models.readers.onnx_signature import attribute_for_input, require_attribute
 from evenhand.models.readers.reading import locate_errors

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
-from evenhand.models.additive.answer import OutputTensor, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.linear import LinearTensor, input_units
 from evenhand.models.additive.network import AdditiveNetwork, check_width
-from evenhand.models.additive.tensors import Tensor, is_weights
+from evenhand.models.additive.tensors import OutputTensor, Tensor, is_weights, network_from_outputs
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
 from evenhand.models.readers.onnx_signature import input_layout
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors

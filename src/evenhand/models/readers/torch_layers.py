@@ -9,10 +9,9 @@ import numpy as np
 
 from evenhand.errors import MissingExtraError, NotAdditiveError
 from evenhand.models.additive import linear, tensors
-from evenhand.models.additive.answer import network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.network import AdditiveNetwork, check_width
-from evenhand.models.additive.tensors import Tensor
+from evenhand.models.additive.tensors import Tensor, network_from_outputs
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.schema.schema import Schema
 
