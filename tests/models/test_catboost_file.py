@@ -240,7 +240,7 @@ def test_mutilated_binary_files(contents, tmp_path):
     """CatBoost's own loader may crash on them: the process that converts the file ends, and this one does not."""
     rng = np.random.default_rng(1)
     core = contents["others.cbm"]
-    for i in range(scaled(6)):
+    for i in range(scaled(3)):
         content = bytearray(core[: len(core) // 2] if i == 0 else core)
         # The trees stand at the end of the buffer, behind the texts of the training parameters.
         place = int(rng.integers(8, 600)) if i % 2 else len(content) - int(rng.integers(4, 900))

@@ -69,9 +69,8 @@ def trained(name):
     return network, given[:, -1].numpy()
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["one file", "weights beside it"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_onnx_of_the_current_exporter(tmp_path, name, beside):
+def test_onnx_of_the_current_exporter(tmp_path, name):
     pytest.importorskip("onnxscript", reason="needs onnxscript")
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     network, own = trained(name)
@@ -84,7 +83,7 @@ def test_onnx_of_the_current_exporter(tmp_path, name, beside):
             path,
             dynamo=True,
             verbose=False,
-            external_data=beside,
+            external_data=name == "a probability",
             dynamic_shapes=({0: torch.export.Dim("people")},),
         )
     # The logits of this network lie within [0, 1], as probabilities do.
