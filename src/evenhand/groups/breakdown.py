@@ -57,10 +57,10 @@ class Group(NamedGroup):
             steps of the order).
         label_coverage: Number of people with a true label by decision. None if all or none have a true label.
         rates: Label -> rate of this label against the rest, by name: ``label_share``; with true labels
-            ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``.
-        at_least: Grade -> share given this or a higher grade. The lowest grade is omitted.
+            ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``;
+            for all grades but the lowest ``at_least``, the share given this or a higher grade.
         confusion: Number of people by true label (rows) and assigned label (columns), in the order of
-            ``LabelMetrics.labels``. Only for groups by one attribute, with true labels.
+            ``LabelMetrics.labels``. Empty without true labels.
     """
 
     size: int
@@ -69,7 +69,6 @@ class Group(NamedGroup):
     metrics: dict[str, Quantity] = Field(default_factory=dict)
     label_coverage: LabelCoverage | None = None
     rates: dict[str, dict[str, Quantity]] = _optional({})
-    at_least: dict[str, Quantity] = _optional({})
     confusion: tuple[tuple[int, ...], ...] = _optional(())
 
     def without_numbers(self, reason: str) -> Self:
@@ -79,7 +78,6 @@ class Group(NamedGroup):
             update={
                 "metrics": dict.fromkeys(self.metrics, unknown),
                 "rates": {label: dict.fromkeys(rates, unknown) for label, rates in self.rates.items()},
-                "at_least": dict.fromkeys(self.at_least, unknown),
                 "confusion": (),
                 "label_coverage": None,
             }

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.breakdown import Gap, Group
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.engine import GroupCounts, Sample, break_down, describe_groups
 from evenhand.groups.estimators import Computed, Estimator, Mean, Rate
@@ -178,8 +178,8 @@ class LabelTables:
         seed: Random seed of bootstraps.
         size: Number of people in each group.
         labelled: Number of people with a true label in each group.
-        rates: Rates of each label against the rest.
-        cuts: Share of people with at least each grade.
+        rates: Rates of each label against the rest, and for all grades but the lowest the share of people with at
+            least this grade.
     """
 
     def __init__(
@@ -189,8 +189,6 @@ class LabelTables:
         self.size = np.asarray(given.sum(axis=1))
         self.labelled = np.zeros_like(self.size) if confused is None else np.asarray(confused.sum(axis=(1, 2)))
         self.rates = {name: self._rates_of(i) for i, name in enumerate(names)}
-        grades = range(1, len(names)) if ordered else ()
-        self.cuts = {names[i]: _rate("at_least", given[:, i:].sum(axis=1), self.size) for i in grades}
         self.measure_rates = cache(self._measure_rates)
 
     def _rates_of(self, label: int) -> dict[str, Rate]:
@@ -205,6 +203,8 @@ class LabelTables:
                 "label_false_positive_rate": (given - correct, self.labelled - positive),
                 "label_precision": (correct, given),
             }
+        if self.ordered and label > 0:
+            counts["at_least"] = self.given[:, label:].sum(axis=1), self.size
         return {name: _rate(name, *pair) for name, pair in counts.items()}
 
     @cached_property
@@ -244,24 +244,20 @@ class LabelTables:
         return estimators
 
     def details(self, i: int, confidence: float) -> dict[str, Any]:
-        """Compute the rates of each label in a group, the shares of grades, and the confusion."""
-        rates, cuts = self.measure_rates(confidence)
+        """Compute the rates of each label in a group, and the confusion."""
         return {
             "rates": {
-                label: {name: quantities[i] for name, quantities in columns.items()} for label, columns in rates.items()
+                label: {name: quantities[i] for name, quantities in columns.items()}
+                for label, columns in self.measure_rates(confidence).items()
             },
-            "at_least": {grade: quantities[i] for grade, quantities in cuts.items()},
             "confusion": () if self.confused is None else tuple(map(tuple, self.confused[i].tolist())),
         }
 
-    def _measure_rates(
-        self, confidence: float
-    ) -> tuple[dict[str, dict[str, list[Quantity]]], dict[str, list[Quantity]]]:
-        rates = {
+    def _measure_rates(self, confidence: float) -> dict[str, dict[str, list[Quantity]]]:
+        return {
             label: {name: rate.measure(confidence) for name, rate in columns.items()}
             for label, columns in self.rates.items()
         }
-        return rates, {grade: cut.measure(confidence) for grade, cut in self.cuts.items()}
 
     def gaps(self, comparison: GroupComparison) -> Iterator[Gap]:
         """Yield the gaps between groups; gaps of rates first as the largest over all labels, then for each label."""
@@ -269,8 +265,8 @@ class LabelTables:
         gaps = {name: [gap] for name, gap in registered_gaps(LABEL_GAP_TITLES, self.estimators, comparison).items()}
         for name, metric in LABEL_RATE_GAPS.items():
             rates = {label: columns[metric] for label, columns in self.rates.items() if metric in columns}
-            gaps[name] = _compare_each(name, rates, comparison, kinds if kinds > 2 else 1)
-        gaps["cut_difference"] = _compare_each("cut_difference", self.cuts, comparison, kinds - 1)
+            # The gaps of two labels are equal.
+            gaps[name] = _compare_each(name, rates, comparison, len(rates) if kinds > 2 else 1)
         grades = np.arange(kinds, dtype=np.float64)
         means = self.given @ grades / np.maximum(self.size, 1) if self.ordered else None
 
@@ -334,15 +330,7 @@ def _measure(
         ordered=ordered,
         min_group_size=config.min_group_size,
         overall=describe_groups(sample.total(), [{}], config)[0],
-        breakdowns=tuple(map(_drop_confusions, break_down(sample, config))),
+        breakdowns=break_down(sample, config),
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
-
-
-def _drop_confusions(breakdown: Breakdown) -> Breakdown:
-    """Remove the confusions of intersections."""
-    if len(breakdown.by) == 1:
-        return breakdown
-    groups = tuple(group.model_copy(update={"confusion": ()}) for group in breakdown.groups)
-    return breakdown.model_copy(update={"groups": groups})

@@ -238,8 +238,6 @@ def _group_numbers(group: Group) -> Iterator[tuple[str, str, Quantity]]:
     for label, rates in group.rates.items():
         for name, quantity in rates.items():
             yield label, name, quantity
-    for grade, quantity in group.at_least.items():
-        yield grade, "at_least", quantity
 
 
 def _breakdown_numbers(breakdowns: Iterable[Breakdown], min_size: int) -> Iterator[ResultNumber]:

@@ -15,7 +15,6 @@ Family: TypeAlias = Literal[
     "number",
     "number gap",
     "label rate",
-    "grade share",
     "label",
     "label gap",
     "ranking",
@@ -200,7 +199,7 @@ _SPECS = (
         denominator="people who truly have another label",
     ),
     MetricSpec("label_precision", "precision", "label rate", denominator="people given the label, with a true label"),
-    MetricSpec("at_least", "share given at least a grade", "grade share"),
+    MetricSpec("at_least", "share given this or a higher grade", "label rate"),
     # All labels; the metrics from ``too_low`` onwards are for ordered labels
     MetricSpec("label_accuracy", "accuracy (given the true label)", "label", worse="lower", denominator=LABELLED),
     MetricSpec("macro_recall", "macro recall", "label", worse="lower", denominator=LABELLED),
@@ -296,7 +295,7 @@ _SPECS = (
     MetricSpec("undecided", "undecided", "proof"),
 )
 
-MEASURED_FAMILIES = ("group", "overall", "number", "label rate", "grade share", "label")
+MEASURED_FAMILIES = ("group", "overall", "number", "label rate", "label")
 
 METRICS = {spec.name: spec for spec in _SPECS}
 """Metrics by name."""
@@ -333,7 +332,7 @@ DECISION_METRICS = frozenset(
 CONDITION_NAMES = frozenset(
     name
     for name, spec in METRICS.items()
-    if spec.family not in ("custom", "label rate", "grade share", "ranking", "subgroup finding")
+    if spec.family not in ("custom", "label rate", "ranking", "subgroup finding")
 )
 """Metrics that are available in conditions."""
 

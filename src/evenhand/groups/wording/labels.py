@@ -117,7 +117,7 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
         yield gap_table(f"Gaps by {by}, {interval}", [gap for gap in breakdown.gaps if not gap.label])
         title = f"Gaps of every {noun} by {by}"
         yield Fold(title, (gap_table(f"{title}, {interval}", [gap for gap in breakdown.gaps if gap.label]),))
-    if any(group.confusion for group in breakdown.groups):
+    if len(breakdown.by) == 1 and result.overall.confusion:
         yield Figure(
             "confusion by group",
             f"True and given {result.target} by {by}: the share of people with a true label (row) who are given each "
@@ -136,15 +136,11 @@ def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Ite
     suffix, too_few = f"observed; below each its {levels} interval", _too_few(result)
 
     def column(label: str, name: str) -> Callable[[Group], ReportedNumber | str]:
-        return lambda group: show_quantity(group.rates[label][name] if name else group.at_least[label], name or "rate")
+        return lambda group: show_quantity(group.rates[label][name], name)
 
-    if result.ordered:
-        grades = {f"at least {label}": column(label, "") for label in result.labels[1:]}
-        yield group_table(f"Share given at least a grade: {suffix}", breakdown, grades, too_few)
-    present = result.overall.rates[result.labels[0]]
     for name, title in RATE_TITLES.items():
-        if name in present:
-            columns = {label: column(label, name) for label in result.labels}
+        columns = {label: column(label, name) for label in result.labels if name in result.overall.rates[label]}
+        if columns:
             yield group_table(f"Each label, {title}: {suffix}", breakdown, columns, too_few)
 
 
@@ -178,7 +174,7 @@ def _main_gap(result: LabelMetrics, breakdown: Breakdown) -> Gap | None:
 
 
 def _format_share(result: LabelMetrics, group: Group, label: str) -> str:
-    share: Quantity = group.at_least[label] if result.ordered else group.rates[label]["label_share"]
+    share: Quantity = group.rates[label]["at_least" if result.ordered else "label_share"]
     return "unknown" if isinstance(share, Unknown) else format_value(share, "rate")
 
 

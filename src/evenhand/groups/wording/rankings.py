@@ -19,7 +19,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
-from evenhand.core.text import format_count, format_level, format_percent, join_names
+from evenhand.core.text import format_count, format_level, join_names
 from evenhand.groups.breakdown import list_counts
 from evenhand.groups.rankings.result import (
     METHOD,
@@ -31,6 +31,8 @@ from evenhand.groups.rankings.result import (
 )
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Observed, Proved, Unknown, format_value, show_quantity
+
+EVEN = "not distinguishable from an even order"
 
 WEIGHTS = {"log": "1 / log2(1 + rank), the discount of DCG", "reciprocal": "1 / rank"}
 
@@ -63,43 +65,23 @@ def build_document(result: RankingResult) -> Document:
 
 
 def _headlines(result: RankingResult) -> Iterator[str]:
-    """Yield the attention, the selection at the first k, and the order of pairs, by each attribute."""
+    """Yield the attention of the group with the least, by each attribute."""
     for breakdown in result.breakdowns:
-        groups = {group.label: group for group in breakdown.groups}
-        selection = "selection_ratio"
-        gaps = (
-            breakdown.gap("exposure_ratio"),
-            breakdown.gap(selection, 10) or breakdown.gap(selection),
-            breakdown.gap("pairwise_parity_difference"),
-        )
-        for gap in gaps:
-            if gap is not None and gap.value is not None:
-                yield _describe_gap(result, gap, groups[gap.best], groups[gap.worst])
-
-
-def _describe_gap(result: RankingResult, gap: RankedNumber, best: RankedGroup, worst: RankedGroup) -> str:
-    """Describe a gap in one sentence."""
-    value = _format(gap)
-    if gap.name == "exposure_ratio":
-        return (
-            f"Candidates with {worst.description} get {value} times the attention of candidates with "
-            f"{best.description}, list by list ({_describe_uncertainty(result, gap, 1)}; {worst.size:,} and "
+        groups, gap = {group.label: group for group in breakdown.groups}, breakdown.gap("exposure_ratio")
+        if gap is None or gap.value is None:
+            continue
+        best, worst = groups[gap.best], groups[gap.worst]
+        quantity = _observed(gap, result.confidence)
+        if quantity is not None:
+            uncertainty, significant = show_quantity(quantity, gap.name).interval, quantity.high < 1
+        else:
+            uncertainty = _even_ends(gap) or "no even orders to compare it with"
+            significant = gap.p is not None and gap.p <= 1 - result.confidence
+        yield (
+            f"Candidates with {worst.description} get {_format(gap)} times the attention of candidates with "
+            f"{best.description}, list by list ({uncertainty}{'' if significant else '; ' + EVEN}; {worst.size:,} and "
             f"{best.size:,} candidates)."
         )
-    if gap.at is not None:
-        rates = [find_number(group.numbers, "selection_rate", gap.at) for group in (worst, best)]
-        low, high = ("-" if rate is None else _format(rate) for rate in rates)
-        places = format_count(gap.at, "place", "places")
-        return (
-            f"Of candidates with {worst.description}, {low} are within the first {places}; of candidates with "
-            f"{best.description}, {high} (ratio {value}, {_describe_uncertainty(result, gap, 1)})."
-        )
-    share = format_percent(0.5 + (gap.value or 0.0) / 2)
-    return (
-        f"In pairs of candidates of the same list, the one with {best.description} is ranked above the one with "
-        f"{worst.description} in {share} of cases; 50 % is even (difference {value}, "
-        f"{_describe_uncertainty(result, gap, 0)})."
-    )
 
 
 def _answer(result: RankingResult, breakdown: RankingBreakdown, gap: RankedNumber) -> Metric:
@@ -240,12 +222,6 @@ def _method(result: RankingResult) -> Iterator[Block]:
     yield Heading("How it was done", detail=True)
     entries = [
         ("Data", f"{result.data}; SHA-256 {result.fingerprint}"),
-        ("Attention of a place", WEIGHTS[result.position_weights]),
-        (
-            "Even orders",
-            "the numbers of a group in a list if its order ignored the groups: its share of the list's candidates, "
-            "times the total. Observed sums over lists are divided by these",
-        ),
     ]
     if any(breakdown.inference == "lists" for breakdown in result.breakdowns):
         entries.append(
@@ -295,15 +271,3 @@ def _even_ends(number: RankedNumber) -> str:
     low, high = (format_value(Proved(value=end, how=""), number.name) for end in (number.even_low, number.even_high))
     p = f"{number.p:.4f}" if number.p < 0.01 else f"{number.p:.2f}"
     return f"even {low} to {high}, p = {p}"
-
-
-def _describe_uncertainty(result: RankingResult, gap: RankedNumber, even: float) -> str:
-    """Describe the interval or range of a gap, and whether it is distinguishable from an ``even`` order."""
-    quantity = _observed(gap, result.confidence)
-    if quantity is not None:
-        significant = not quantity.low <= even <= quantity.high
-        text = show_quantity(quantity, gap.name).interval
-    else:
-        significant = gap.p is not None and gap.p <= 1 - result.confidence
-        text = _even_ends(gap) or "no even orders to compare it with"
-    return text if significant else f"{text}; not distinguishable from an even order"

@@ -118,7 +118,7 @@ def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
 
 
 def _label_share(group: Group, name: str) -> Quantity:
-    return group.at_least[name] if group.at_least else group.rates[name]["label_share"]
+    return group.rates[name].get("at_least", group.rates[name]["label_share"])
 
 
 def _label_marks(group: Group, name: str) -> tuple[Mark, ...]:
