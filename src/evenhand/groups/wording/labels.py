@@ -21,14 +21,13 @@ from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import LabelMetrics
 from evenhand.groups.wording.tables import (
-    CHANCE,
+    advise,
     confidence_levels,
     describe_left_out,
     gap_answer,
     gap_sentences,
     gap_table,
     group_table,
-    is_distinguishable,
     label_notes,
     metric_columns,
     overall_table,
@@ -36,6 +35,13 @@ from evenhand.groups.wording.tables import (
 )
 from evenhand.stats.metric_specs import RATE_TITLES
 from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
+
+ADVICE = (
+    "bring the true labels to see whether they have the same gap",
+    "one group is given its true label less often too; the confusions show the labels given instead",
+    "ask whether the true labels carry past discrimination",
+)
+"""Next step if the errors are unknown, differ, or do not differ between the groups."""
 
 
 def build_document(result: LabelMetrics) -> Document:
@@ -147,26 +153,16 @@ def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Ite
 def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
     gap = _main_gap(result, breakdown)
     name = f"largest gap in the share given {'at least one grade' if result.ordered else 'one label'}"
-    notes, next_step = [], ""
+    notes = []
     if gap is not None:
         label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
-        notes, next_step = [f"{label}; highest: {gap.best}; lowest: {gap.worst}"], _next_step(breakdown, gap)
+        notes = [f"{label}; highest: {gap.best}; lowest: {gap.worst}"]
     other = breakdown.gap("total_variation_distance")
     if other is not None and isinstance(other.value, Observed):
         ends = format_ends(other.value, other.name)
         notes.append(f"total variation distance: {format_value(other.value, other.name)} ({ends})")
+    next_step = advise(gap, breakdown.gap("label_accuracy_difference"), ADVICE)
     return gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
-
-
-def _next_step(breakdown: Breakdown, gap: Gap) -> str:
-    if not is_distinguishable(gap):
-        return CHANCE
-    accuracy = breakdown.gap("label_accuracy_difference")
-    if accuracy is None:
-        return "bring the true labels to see whether they have the same gap"
-    if is_distinguishable(accuracy):
-        return "one group is given its true label less often too; the confusions show the labels given instead"
-    return "ask whether the true labels carry past discrimination"
 
 
 def _main_gap(result: LabelMetrics, breakdown: Breakdown) -> Gap | None:

@@ -19,7 +19,7 @@ from evenhand.core.document import (
 from evenhand.core.text import format_against, format_count, format_percent, join_names
 from evenhand.groups.breakdown import Breakdown, Gap, list_counts
 from evenhand.groups.label_coverage import find_caution
-from evenhand.groups.result import GroupMetrics
+from evenhand.groups.result import CalibrationBin, GroupMetrics
 from evenhand.groups.wording.proxies import proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.wording.tables import (
     CHANCE,
@@ -34,8 +34,10 @@ from evenhand.groups.wording.tables import (
     label_notes,
     metric_columns,
     overall_table,
+    plain_number,
     reference_table,
     small_group_notes,
+    unit_and_weights,
     weighted_by,
 )
 from evenhand.groups.wording.thresholds import describe_rule, threshold_blocks
@@ -130,7 +132,7 @@ def four_fifths_sentence(gap: Gap) -> str:
 
 def rate_table(result: GroupMetrics) -> Table:
     """Build the table of the metrics of all people."""
-    return overall_table(result.overall, weighted_by(result), confidence_levels(result), result.label_caution)
+    return overall_table(result.overall, unit_and_weights(result), confidence_levels(result), result.label_caution)
 
 
 def small_notes(result: GroupMetrics) -> Iterator[Note]:
@@ -147,24 +149,16 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
 
 def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int = 2) -> Iterator[Block]:
     """Yield the figure, the gaps and all metrics by the given attributes."""
-    by, levels, weighted = join_names(breakdown.by), confidence_levels(result), weighted_by(result)
+    by, levels, suffix = join_names(breakdown.by), confidence_levels(result), unit_and_weights(result)
     yield Heading(f"By {by}", level, detail=True)
     if breakdown.unknown:
         yield Note(f"{describe_left_out(breakdown.unknown, breakdown.by).capitalize()}.")
-    text = DOTS + (BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else "") + DASHED
-    text += "" if result.weights is None else f" Weighted by {result.weights}."
-    if len(breakdown.groups) > DRAWN:
-        text += (
-            f" Only {DRAWN} of {len(breakdown.groups)} groups are drawn: those with the highest and the lowest "
-            "selection rates; the JSON has all."
-        )
-    yield Figure("group rates", text, breakdown)
+    yield from _breakdown_figure(result, breakdown)
     if breakdown.gaps:
-        caption = f"Gaps by {by}, observed{weighted}; below each its {levels} interval"
-        yield gap_table(caption, breakdown.gaps)
-    yield from reference_table(breakdown, levels, weighted)
+        yield gap_table(f"Gaps by {by}, observed{suffix}; below each its {levels} interval", breakdown.gaps)
+    yield from reference_table(breakdown, levels, suffix)
     table = group_table(
-        f"Metrics by {by}: observed{weighted}; below each its {levels} interval",
+        f"Metrics by {by}: observed{suffix}; below each its {levels} interval",
         breakdown,
         metric_columns(breakdown),
         result.too_few,
@@ -173,30 +167,62 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
     yield Fold(f"All numbers by {by}", (table,))
 
 
+def _breakdown_figure(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Figure]:
+    """Yield the rates of the groups; of numeric decisions, the quantile curves by a single attribute."""
+    if result.outcome is not None:
+        if len(breakdown.by) == 1:
+            text = (
+                f"Quantile curves of {result.outcome.name} by {breakdown.by[0]}{unit_and_weights(result)}: the highest "
+                f"number among a share of the people. Groups of fewer than {result.min_group_size} people are not "
+                "drawn, of many the five largest."
+            )
+            yield Figure("number quantiles", text, result, breakdown.by)
+        return
+    text = DOTS + (BASE_RATES if any("base_rate" in group.metrics for group in breakdown.groups) else "") + DASHED
+    text += "" if result.weights is None else f" Weighted by {result.weights}."
+    if len(breakdown.groups) > DRAWN:
+        text += (
+            f" Only {DRAWN} of {len(breakdown.groups)} groups are drawn: those with the highest and the lowest "
+            "selection rates; the JSON has all."
+        )
+    yield Figure("group rates", text, breakdown)
+
+
 def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
-    """Yield the calibration by each attribute; nothing without scores."""
+    """Yield the calibration by each attribute; nothing without scores or true numbers."""
     if not result.calibration:
         return
+    is_number = result.outcome is not None
+    columns = ("mean decided", "mean true") if is_number else ("mean score", "observed rate")
+    name = "true_mean" if is_number else "rate"
+
+    def show(part: CalibrationBin) -> tuple[ReportedNumber, ReportedNumber]:
+        return plain_number(part.mean_score, part.base_rate, name), show_quantity(part.base_rate, name)
+
     yield Heading("Calibration by group", level, detail=True)
-    yield from label_notes(result.label_coverage, result.breakdowns)
-    for by in dict.fromkeys(part.by for part in result.calibration):
-        yield Figure(
-            "calibration",
-            f"Calibration by {by}: the observed rate of the favourable label among people with similar scores, with "
-            f"its interval. On the dashed line, scores equal observed rates. Grey: fewer than {result.min_group_size} "
-            "people.",
-            result,
-            (by,),
+    if result.outcome is None:
+        yield from label_notes(result.label_coverage, result.breakdowns)
+    else:
+        yield Text(
+            f"Among people with a similar {result.outcome.name}, the true one should be equally high in every group. "
+            f"People are grouped by the tenths of the {result.outcome.name} of all people."
         )
+    for by in dict.fromkeys(part.by for part in result.calibration):
+        if not is_number:
+            yield Figure(
+                "calibration",
+                f"Calibration by {by}: the observed rate of the favourable label among people with similar scores, "
+                "with its interval. On the dashed line, scores equal observed rates. Grey: fewer than "
+                f"{result.min_group_size} people.",
+                result,
+                (by,),
+            )
         table = calibration_table(
-            f"Calibration by {by}: observed{weighted_by(result)}; below each rate its {confidence_levels(result)} "
+            f"Calibration by {by}: observed{unit_and_weights(result)}; below each its {confidence_levels(result)} "
             "interval",
             [part for part in result.calibration if part.by == by],
-            ("mean score", "observed rate"),
-            lambda part: (
-                ReportedNumber(format_percent(part.mean_score), part.mean_score, "observed"),
-                show_quantity(part.base_rate, "rate"),
-            ),
+            columns,
+            show,
             result.min_group_size,
         )
         yield Fold(f"Calibration by {by} in numbers", (table,))

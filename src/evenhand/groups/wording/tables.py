@@ -30,6 +30,12 @@ def weighted_by(result: GroupMetrics) -> str:
     return "" if result.weights is None else f", weighted by {result.weights}"
 
 
+def unit_and_weights(result: GroupMetrics) -> str:
+    """Describe the unit of numeric decisions and the source of the weights as a suffix of captions."""
+    unit = None if result.outcome is None else result.outcome.unit
+    return ("" if unit is None else f", in {unit}") + weighted_by(result)
+
+
 def describe_weights(result: GroupMetrics) -> tuple[str, str]:
     """Describe the sample weights as a fact with its name."""
     effective = f"{result.effective_size or 0:,.0f}"
@@ -59,6 +65,19 @@ def is_distinguishable(gap: Gap | None) -> bool:
     if gap is None or isinstance(gap.value, Unknown):
         return False
     return isinstance(gap.value, Proved) or gap.value.low > 0
+
+
+def advise(gap: Gap | None, errors: Gap | None, advice: tuple[str, str, str]) -> str:
+    """Select the next step after a gap.
+
+    Args:
+        gap: Main gap.
+        errors: Gap in the errors; None if the truth is unknown.
+        advice: Next step if the errors are unknown, differ between groups, or do not differ.
+    """
+    if not is_distinguishable(gap):
+        return CHANCE
+    return advice[0] if errors is None else advice[1] if is_distinguishable(errors) else advice[2]
 
 
 def gap_sentences(
