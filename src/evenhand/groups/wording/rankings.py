@@ -30,7 +30,7 @@ from evenhand.groups.rankings.result import (
     find_number,
 )
 from evenhand.stats.metric_specs import METRICS
-from evenhand.stats.quantity import Observed, Proved, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import Known, Proved, Unknown, format_value, show_quantity
 
 EVEN = "not distinguishable from an even order"
 
@@ -70,16 +70,12 @@ def _headlines(result: RankingResult) -> Iterator[str]:
         groups, gap = {group.label: group for group in breakdown.groups}, breakdown.gap("exposure_ratio")
         if gap is None or gap.value is None:
             continue
-        best, worst = groups[gap.best], groups[gap.worst]
-        quantity = _observed(gap, result.confidence)
-        if quantity is not None:
-            uncertainty, significant = show_quantity(quantity, gap.name).interval, quantity.high < 1
-        else:
-            uncertainty = _even_ends(gap) or "no even orders to compare it with"
-            significant = gap.p is not None and gap.p <= 1 - result.confidence
+        best, worst, shown = groups[gap.best], groups[gap.worst], _show(result, breakdown, gap)
+        uncertainty = shown.interval or "no even orders to compare it with"
+        chance = gap.high is None or gap.high >= 1 if gap.p is None else gap.p > 1 - result.confidence
         yield (
-            f"Candidates with {worst.description} get {_format(gap)} times the attention of candidates with "
-            f"{best.description}, list by list ({uncertainty}{'' if significant else '; ' + EVEN}; {worst.size:,} and "
+            f"Candidates with {worst.description} get {shown.text} times the attention of candidates with "
+            f"{best.description}, list by list ({uncertainty}{'; ' + EVEN if chance else ''}; {worst.size:,} and "
             f"{best.size:,} candidates)."
         )
 
@@ -245,29 +241,18 @@ def _method(result: RankingResult) -> Iterator[Block]:
 def _show(result: RankingResult, breakdown: RankingBreakdown, number: RankedNumber) -> ReportedNumber:
     """Format a number with its interval, or with the range of even orders."""
     quantity = result.quantity(breakdown, number)
+    if isinstance(quantity, Unknown):
+        return show_quantity(quantity, number.name)
     basis = f"on {format_count(breakdown.lists, 'list', 'lists')}"
-    if isinstance(quantity, Observed | Unknown):
-        return show_quantity(quantity, number.name, basis=basis if isinstance(quantity, Observed) else None)
-    return ReportedNumber(_format(number), number.value, kind="observed", ends=_even_ends(number), basis=basis)
+    if isinstance(quantity, Known):
+        return show_quantity(quantity, number.name, basis=basis)
+    ends = ""
+    if number.even_low is not None and number.even_high is not None and number.p is not None:
+        low, high = (_format(end, number.name) for end in (number.even_low, number.even_high))
+        ends = f"even {low} to {high}, p = {number.p:.{4 if number.p < 0.01 else 2}f}"
+    return ReportedNumber(_format(quantity, number.name), quantity, kind="observed", ends=ends, basis=basis)
 
 
-def _observed(number: RankedNumber, confidence: float = 0.95) -> Observed | None:
-    if number.value is None or number.low is None or number.high is None:
-        return None
-    ends = {"low": number.low, "high": number.high}
-    return Observed(value=number.value, n=1, confidence=confidence, method="", **ends)
-
-
-def _format(number: RankedNumber) -> str:
-    """Format the value of a number."""
-    if number.value is None:
-        return "-"
-    return format_value(_observed(number) or Proved(value=number.value, how=""), number.name)
-
-
-def _even_ends(number: RankedNumber) -> str:
-    if number.even_low is None or number.even_high is None or number.p is None:
-        return ""
-    low, high = (format_value(Proved(value=end, how=""), number.name) for end in (number.even_low, number.even_high))
-    p = f"{number.p:.4f}" if number.p < 0.01 else f"{number.p:.2f}"
-    return f"even {low} to {high}, p = {p}"
+def _format(value: float, name: str) -> str:
+    """Format a number without an interval."""
+    return format_value(Proved(value=value, how=""), name)
