@@ -1,4 +1,4 @@
-"""The default method and what it stands on: moves that stay possible, the surrogate; and the genetic search."""
+"""The default method and what it stands on: moves that stay possible, and the surrogate."""
 
 import itertools
 import json
@@ -13,7 +13,6 @@ from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network,
 from evenhand.individual import search
 from evenhand.individual.search.confirmation import confirm_findings
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
-from evenhand.individual.search.methods import genetic
 from evenhand.individual.search.methods.frontier import Surrogate
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
@@ -304,26 +303,6 @@ def test_what_two_assignments_say_moves_the_others():
     assert every == pytest.approx(np.array([[1.0, 2.5, 4.0, 4.5, 5.5, 6.5]]))
 
 
-def test_fitness_by_hand():
-    scores = np.array([[[0.9, 0.1], [0.6, 0.4]], [[0.6, 0.4], [0.45, 0.55]]])
-    labels = scores.argmax(axis=2)
-    said = ModelAnswers(scores, labels, labels[:, 0] != labels[:, 1])
-    assert genetic.score_fitness(said) == pytest.approx([0.3, 1.15])
-
-
-def test_children_inherit_from_the_fitter():
-    space = ProfileSpace(people(40, 0))
-    moves = Moves.of(space)
-    codes = moves.codes(space.people)
-    fit = np.zeros(len(codes))
-    fit[0] = 1.0
-    rng = np.random.default_rng(0)
-    children = genetic.breed_children(moves, codes, fit, 4000, rng)
-    assert (moves.part[children] == np.arange(len(moves.start))).all()
-    alike = (children == codes[0]).mean()
-    assert alike > (genetic.breed_children(moves, codes, np.zeros(len(codes)), 4000, rng) == codes[0]).mean() + 0.01
-
-
 def published(name, column):
     described = json.loads(shared("data", "testing", "models.json").read_text())[name]
     domain = json.loads(shared("data", "testing", "domains.json").read_text())[described["dataset"]]
@@ -355,6 +334,6 @@ def test_more_than_others_on_retrained_networks(name, column):
     model, data = published(name, column)
     found = {
         method: search.search(model, data, method=method, budget=8000, samples=0).valid
-        for method in ("frontier", "genetic", "neighbours")
+        for method in ("frontier", "aequitas", "neighbours")
     }
     assert found["frontier"] > 1.2 * max(found[method] for method in found if method != "frontier")

@@ -94,7 +94,7 @@ def test_a_model_that_repeats_itself_is_searched_as_before():
     assert checked.profiles > 0
 
 
-@pytest.mark.parametrize("method", ["frontier", "aequitas", "sg", "random", "genetic"])
+@pytest.mark.parametrize("method", ["frontier", "aequitas", "sg", "random"])
 @pytest.mark.parametrize("chance", [0.003, 0.01, 0.5])
 def test_rare_noise_is_no_finding(method, chance):
     for seed in range(3):

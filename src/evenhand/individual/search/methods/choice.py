@@ -21,7 +21,6 @@ METHODS = {
     "eidig": "gradient:eidig",
     "eidig-inf": "gradient:eidig_inf",
     "frontier": "frontier:search",
-    "genetic": "genetic:search",
     "maft": "gradient:maft",
     "maft-inf": "gradient:maft_inf",
     "neighbours": "undirected:ask_neighbours",
