@@ -541,7 +541,7 @@ COUNTED = (
     "profile counts once"
 )
 OTHER_SEEDS = "seeds are drawn from other clusters, and the last global move is asked about here"
-OWN_METHODS = ("frontier", "neighbours", "random")
+OWN_METHODS = ("frontier", "random")
 """Methods that no paper published."""
 
 

@@ -196,7 +196,7 @@ def test_long_counts_are_compared_with_the_log():
 def test_equal_budgets_name_the_best_published_method():
     piece = {
         "budget": 100,
-        "plausible": {"maft": [10, 12], "aequitas": [20, 22], "neighbours": [90, 90], "frontier": [42, 42]},
+        "plausible": {"maft": [10, 12], "aequitas": [20, 22], "random": [90, 90], "frontier": [42, 42]},
     }
     figures = {one.row: one for one in maft.compare_budgets({"budgets-C-a": piece})}
     assert figures["C-a, frontier"].verdict == "better"

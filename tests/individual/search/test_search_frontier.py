@@ -15,7 +15,7 @@ from evenhand.individual.search.confirmation import confirm_findings
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.methods.frontier import Surrogate
 from evenhand.individual.search.moves import Moves
-from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
+from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import QuestionLedger
 from evenhand.models.additive.network import network_from_dense
@@ -334,6 +334,6 @@ def test_more_than_others_on_retrained_networks(name, column):
     model, data = published(name, column)
     found = {
         method: search.search(model, data, method=method, budget=8000, samples=0).valid
-        for method in ("frontier", "aequitas", "neighbours")
+        for method in ("frontier", "aequitas")
     }
-    assert found["frontier"] > 1.2 * max(found[method] for method in found if method != "frontier")
+    assert found["frontier"] > 1.2 * found["aequitas"]

@@ -94,20 +94,6 @@ def test_an_even_handed_model_gives_nothing(name):
     assert "evenhand certify" in result.summary()
 
 
-@settings(max_examples=scaled(15))
-@given(st.integers(0, 10**6), st.booleans())
-def test_neighbours_finds_exactly_the_neighbours_that_flip(seed, allow_infeasible):
-    model, data = network(seed), people(5, seed)
-    result = search.search(model, data, method="neighbours", allow_infeasible=allow_infeasible, samples=0)
-    space = ProfileSpace(data, allow_infeasible=allow_infeasible)
-    near = {
-        tuple(profile)
-        for profile in DOMAIN[space.is_admissible(DOMAIN)].tolist()
-        if ((np.array(profile) != space.people).sum(axis=1) == 1).any()
-    }
-    assert profiles(result) == near & flipping_by_enumeration(model, space)
-
-
 def test_methods_with_gradients_refuse_models_without():
     for name in GRADIENTS:
         with pytest.raises(OptionError, match=r"has no gradients") as caught:

@@ -88,7 +88,7 @@ def test_the_result_travels_as_json():
 
 def test_tables_are_in_the_data_s_own_words():
     model = network(3)
-    result = search.search(model, people(60, 1), method="neighbours")
+    result = search.search(model, people(60, 1), method="random")
     frame = result.to_frame()
     assert set(frame["job"]) <= {"cook", "clerk", "driver"}
     assert set(frame["level"]) <= {"low", "mid", "high"}
@@ -231,12 +231,11 @@ def test_intersections_and_several_labels():
         ({"constraints": ["grade > 7"]}, "found no individual that satisfies the constraints"),
         ({"seeds": np.zeros((3, 2))}, "are not individuals"),
         ({"seeds": np.full((3, 5), 9.0)}, "seed 1 is outside the domain"),
-        ({"method": "neighbours"}, "neighbours are people in the data, and there is no data"),
         ({"protected": ["height"]}, "there is no attribute 'height'"),
     ],
 )
 def test_bad_options_are_refused(more, message):
-    source = SCHEMA if more.get("method") == "neighbours" else people(20, 0)
+    source = people(20, 0)
     with (
         pytest.raises(OptionError, match=message)
         if "height" not in message

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.individual.search.plausibility import DISTINCT, ValuePairs
+from evenhand.individual.search.plausibility import ValuePairs
 from evenhand.population.independent import Marginal, UniformMarginal, product_of_marginals
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.constraint import Constraint, parse_constraint
@@ -450,36 +450,6 @@ class ProfileSpace:
             target[:, group] = value[:, None] == np.arange(len(group))
         return target
 
-    def neighbours(self, unprotected: Floats) -> Floats:
-        """Return the distinct admissible profiles one change away from profiles (n, U), (m, U).
-
-        An attribute or one-hot group changes to any other value, a number with more than 64 values by one step.
-        """
-        changes = [rows for columns in self.parts for rows in self._single_changes(unprotected, columns)]
-        if not changes:
-            return np.empty((0, self.width))
-        rows = np.concatenate(changes)
-        _, positions = np.unique(self.keys(rows), return_index=True)
-        rows = rows[np.sort(positions)]
-        return rows[self.is_admissible(rows)]
-
-    def _single_changes(self, rows: Floats, columns: Integers) -> list[Floats]:
-        if len(columns) > 1:
-            shifts = [np.roll(rows[:, columns], shift, axis=1) for shift in range(1, len(columns))]
-            return [_replace_columns(rows, columns, values) for values in shifts]
-        column = int(columns[0])
-        attribute, lower, upper = self.attributes[column], self.lower[column], self.upper[column]
-        if attribute.size is not None and attribute.size <= DISTINCT:
-            size, places = attribute.size, rows[:, columns] - lower
-            shifts = [lower + np.mod(places + shift, size) for shift in range(1, size)]
-            return [_replace_columns(rows, columns, values) for values in shifts]
-        changes = []
-        for sign in (-1.0, 1.0):
-            values = np.clip(rows[:, columns] + sign * self.step[column], lower, upper)
-            changed = values[:, 0] != rows[:, column]
-            changes.append(_replace_columns(rows[changed], columns, values[changed]))
-        return changes
-
     def _check_admissible(self, inside: Floats) -> Booleans:
         """Check which profiles inside the domain (n, U) are admissible, shape (n,)."""
         if self.constraints or self.schema.constrains_people:
@@ -546,12 +516,6 @@ class ProfileSpace:
         if self.people is None:
             raise OptionError("there are no data to draw near", hint="provide the people, or search uniformly")
         return self.people
-
-
-def _replace_columns(rows: Floats, columns: Integers, values: Floats) -> Floats:
-    changed = rows.copy()
-    changed[:, columns] = values
-    return changed
 
 
 def _step_size(attribute: Attribute) -> float:

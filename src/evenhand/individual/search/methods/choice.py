@@ -23,7 +23,6 @@ METHODS = {
     "frontier": "frontier:search",
     "maft": "gradient:maft",
     "maft-inf": "gradient:maft_inf",
-    "neighbours": "undirected:ask_neighbours",
     "random": "undirected:sample_uniformly",
     "sg": "symbolic:search",
     "themis": "undirected:sample_until_known",

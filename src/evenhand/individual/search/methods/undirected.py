@@ -1,4 +1,4 @@
-"""Methods that do not learn from the answers: random sampling, THEMIS, and neighbours of people in the data."""
+"""Methods that do not learn from the answers: random sampling and THEMIS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from evenhand.core.typing import Floats
-from evenhand.errors import OptionError
 from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
 
@@ -25,9 +24,6 @@ THEMIS_BATCH = 256
 
 MIN_SAMPLE = 512
 """Minimum sample size of THEMIS."""
-
-PEOPLE_BATCH = 1024
-"""Number of people whose neighbours are queried at a time."""
 
 
 def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
@@ -55,20 +51,3 @@ def sample_until_known(oracle: Oracle, seeds: Floats, rng: np.random.Generator, 
         share = flips / max(n, 1)
         if len(rows) == 0 or (n >= MIN_SAMPLE and QUANTILE * math.sqrt(share * (1 - share) / n) <= MARGIN):
             return
-
-
-def ask_neighbours(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> bool:
-    """Query every admissible neighbour (see ``ProfileSpace.neighbours``) of all people in the data, in random order.
-
-    Raises:
-        OptionError: There are no data.
-    """
-    space = oracle.space
-    if space.people is None:
-        raise OptionError(
-            "neighbours are people in the data, and there is no data", location="`method=`", hint="give the people"
-        )
-    people = space.people[rng.permutation(len(space.people))]
-    for i in range(0, len(people), PEOPLE_BATCH):
-        oracle.ask(space.neighbours(people[i : i + PEOPLE_BATCH]))
-    return False
