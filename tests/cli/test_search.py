@@ -36,7 +36,6 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
         "counterfactual flip rate",
         "estimated",
         "distinct profiles",
-        "Kinds of people",
         "Attributes that matter",
         "sex = f",
     ):

@@ -400,7 +400,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "mitigation": (mitigation, {"candidates", "before and after"}),
     "subgroups": (examples.subgroups, {"subgroup gaps"}),
-    "search": (profiles, {"gaps of profiles", "attributes of profiles"}),
+    "search": (profiles, {"gaps of profiles"}),
     "texts": (texts, {"flip rates of texts"}),
     "assessment": (assessment, {"appearances", "coverage", "items", "prompts"}),
     "confusion": (confusion, {"counts of labels"}),

@@ -14,7 +14,6 @@ from evenhand.core.document import (
     Column,
     Document,
     Facts,
-    Figure,
     Fold,
     Heading,
     Metric,
@@ -254,7 +253,7 @@ def _answers(audit: AuditResult) -> list[Metric]:
         *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
         *(() if audit.groups.labels is None else label_answers(audit.groups.labels)),
         *(() if audit.individual is None else flip_answers(audit.individual, searched=searched)),
-        *(search_answer(search, audit.model.favourable) for search in audit.searches),
+        *(search_answer(search) for search in audit.searches),
         *(metric for certificate in audit.certificates for metric in proof_answers(certificate)),
     ]
     order = dict.fromkeys([*audit.protected, *(metric.about for metric in metrics)])
@@ -396,7 +395,7 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
 
 def _search(search: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
     queries = format_count(search.queries, "query", "queries")
-    if search.reading is None:
+    if not search.profiles:
         yield Text(f"A search among plausible profiles found no differing decision in {queries}. This is not a proof.")
         return
     profiles = format_count(search.profiles, "profile", "profiles")
@@ -405,15 +404,10 @@ def _search(search: SearchResult, favourable: str | None, *, scores: bool) -> It
         f"{'is' if search.profiles == 1 else 'are'} decided differently, in {queries}. They are not a random sample; "
         "the flip rates are given above."
     )
-    table, *pairs = search_blocks(search, favourable=favourable, scores=scores)
-    yield table
-    figure = Figure(
-        "attributes of profiles",
-        "Share of each value in the most important attributes. Filled diamond: profiles. Hollow circle: people in the "
-        "data.",
-        search,
+    yield Fold(
+        "The pairs with the widest gaps, and the attributes that matter",
+        tuple(search_blocks(search, favourable=favourable, scores=scores)),
     )
-    yield Fold("One profile of each kind, and differences from the people in the data", (*pairs[1:], figure))
 
 
 def _proof(audit: AuditResult) -> Iterator[Block]:

@@ -316,10 +316,10 @@ def profile_source(profile: Profile) -> str:
     return "a person in the data" if profile.source == "data" else f"an invented profile, from {SIMULATED}"
 
 
-def build_pair(title: str, profile: PairedProfile, favourable: str | None, *, scores: bool, note: str = "") -> Pair:
+def build_pair(title: str, profile: PairedProfile, favourable: str | None, *, scores: bool) -> Pair:
     """Build the block of a pair."""
     worse, better = (_show_side(side, favourable, scores=scores) for side in (profile.worse, profile.better))
-    return Pair(title, worse, better, profile.unprotected, note)
+    return Pair(title, worse, better, profile.unprotected)
 
 
 def _show_side(side: Assignment, favourable: str | None, *, scores: bool) -> Side:

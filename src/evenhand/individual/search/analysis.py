@@ -22,13 +22,12 @@ from evenhand.individual.search.confirmation import (
     confirm_findings,
     reserve_answers,
 )
-from evenhand.individual.search.distance import score_severity
 from evenhand.individual.search.findings import DiscriminatoryProfiles, FindingCollector, ProfileTable
 from evenhand.individual.search.methods.choice import MethodOptions, load_method
 from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
-from evenhand.individual.search.reading import MAX_TRIED, RankedReading, read_profiles
-from evenhand.individual.search.result import Example, SearchResult, build_examples
+from evenhand.individual.search.result import SearchResult, build_examples
+from evenhand.individual.search.sensitivity import MAX_TRIED, AttributeSensitivity, measure_sensitivity
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import compare_scores
 from evenhand.models.additive.network import AdditiveNetwork
@@ -56,6 +55,9 @@ COMPARED = 50
 
 MAX_VARIANTS = 1_000_000
 """Maximum number of variants of profiles that are compared with the data at a time."""
+
+GAP_BINS = 20
+"""Number of bins of the distribution of gaps."""
 
 MAX_IDLE_ROUNDS = 5
 """Number of consecutive rounds without new queries that end the search."""
@@ -138,7 +140,7 @@ class _Search:
         self.memory = None if config.resume is None else CachedScorer(scorer, config.resume, self.ledger)
         self.scorer: Scorer = self.memory or scorer
         streams = np.random.default_rng(config.seed).spawn(5)
-        self.rng, self.rate_rng, self.reading_rng, compared_rng, self.noise_rng = streams
+        self.rng, self.rate_rng, self.sensitivity_rng, compared_rng, self.noise_rng = streams
         self.compared: Floats | None = None
         with suppress(LimitError), self.limit.enforced():
             self.compared = _some_variants(space, compared_rng)
@@ -164,7 +166,7 @@ class _Search:
     def run(self) -> SearchResult:
         """Run all phases of the search."""
         config, varies = self.config, can_vary(self.scorer)
-        ranking: RankedReading | None = None
+        sensitivities: tuple[AttributeSensitivity, ...] = ()
         test: RepeatCheck | None = None
         with self.account.within(config.budget):
             if self.noise is None and self.front is None:
@@ -194,12 +196,13 @@ class _Search:
                 stopped_by = "interrupt"
             table = self._build_table(findings)
             try:
-                ranking = self._read(table, may_query=not noisy and stopped_by in ("plan", "budget"))
+                if not noisy and stopped_by in ("plan", "budget"):
+                    sensitivities = self._measure_sensitivity(table)
             except KeyboardInterrupt:
                 stopped_by = "interrupt"
         if self.memory is not None:
             self.memory.close()
-        return self._build_result(table, ranking, test, stopped_by)
+        return self._build_result(table, sensitivities, test, stopped_by)
 
     def _explore(self, limit: TimeLimit) -> StoppedBy:
         """Estimate the flip rates and run the method in rounds. Return the reason why the search ended."""
@@ -289,25 +292,27 @@ class _Search:
             carried=source.first_carried() if isinstance(source, People) else {},
         )
 
-    def _read(self, table: ProfileTable, *, may_query: bool) -> RankedReading | None:
-        """Read the findings. The model is queried only if the budget covers every attribute."""
-        may_query = may_query and self.account.left >= 2 * MAX_TRIED * self.space.width
+    def _measure_sensitivity(self, table: ProfileTable) -> tuple[AttributeSensitivity, ...]:
+        """Measure the sensitivity of the attributes, if there are data and the budget covers every attribute."""
+        too_expensive = self.account.left < 2 * MAX_TRIED * self.space.width
+        if len(table) == 0 or self.space.people is None or too_expensive:
+            return ()
 
         def predict(individuals: Floats) -> Integers:
             if find_ledger(self.queried) is None:
                 self.account.charge(len(individuals))
             return models.predict_labels(self.queried, individuals)
 
-        return read_profiles(table, self.space, predict if may_query else None, self.reading_rng)
+        return measure_sensitivity(table, self.space, predict, self.sensitivity_rng)
 
     def _build_result(
-        self, table: ProfileTable, ranking: RankedReading | None, test: RepeatCheck | None, stopped_by: StoppedBy
+        self,
+        table: ProfileTable,
+        sensitivities: tuple[AttributeSensitivity, ...],
+        test: RepeatCheck | None,
+        stopped_by: StoppedBy,
     ) -> SearchResult:
         config, space, source, seeds = self.config, self.space, self.source, self.config.seeds
-        representatives: tuple[Example, ...] = ()
-        if ranking is not None:
-            ranked = score_severity(table, space, ranking.representatives)
-            representatives = build_examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
         return SearchResult(
             caution=" ".join(filter(None, [find_caution(self.scorer), _describe_passthrough(space.schema)])),
             method=config.method,
@@ -318,9 +323,10 @@ class _Search:
             given=int(table.profiles.given.sum()),
             queries=self.account.settle(),
             rates=self.rates,
-            examples=_example_profiles(table, ranking, config.most_examples),
-            reading=None if ranking is None else ranking.reading,
-            representatives=representatives,
+            examples=build_examples(table, table.by_gap[: config.most_examples]),
+            gaps=tuple(np.histogram(np.clip(table.gap, 0, 1), GAP_BINS, (0, 1))[0].tolist()) if len(table) else (),
+            favoured=table.favoured,
+            sensitivities=sensitivities,
             interrupted=stopped_by == "interrupt",
             stopped_by=stopped_by,
             remembered=0 if self.memory is None else self.memory.remembered,
@@ -385,14 +391,6 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
     count = seeds if isinstance(seeds, int) else SEEDS if seeds is None else len(np.asarray(seeds))
     plan = count * (1 + config.local) * assignments
     return FIRST_QUESTIONS + 3 * config.samples * assignments + 2 * plan + 2 * MAX_TRIED * len(people.schema.attributes)
-
-
-def _example_profiles(table: ProfileTable, ranking: RankedReading | None, max_examples: int) -> tuple[Example, ...]:
-    if ranking is None:  # there are no findings, or an interrupt came before the ranking
-        rows = np.lexsort((-table.gap, ~table.profiles.valid))[:max_examples]
-        return build_examples(table, rows, table.gap[rows])
-    ranked = ranking.ranked[:max_examples]
-    return build_examples(table, ranked.rows, ranked.severity, ranked.distance, ranked.nearest)
 
 
 def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:

@@ -187,6 +187,23 @@ class ProfileTable:
         return self.pairs.gaps
 
     @cached_property
+    def by_gap(self) -> Integers:
+        """Positions of the profiles, plausible ones first, each in descending order of the gap, shape (n,)."""
+        return np.lexsort((-self.gap, ~self.profiles.valid))
+
+    @property
+    def favoured(self) -> dict[str, int]:
+        """Number of profiles by protected value of the best treated assignment, if its label is favourable."""
+        labels = self.profiles.labels[np.arange(len(self)), self.better]
+        values = self.assignments[self.better[labels == self.favourable]]
+        counts: dict[str, int] = {}
+        for i, name in enumerate(self.protected):
+            entries, sizes = np.unique(values[:, i], return_counts=True)
+            names = (f"{name} {self.schema[name].text(entry)}" for entry in entries)
+            counts |= dict(zip(names, sizes.tolist(), strict=True))
+        return counts
+
+    @cached_property
     def moved(self) -> tuple[str, ...]:
         """Names of unprotected attributes that are linked to protected ones."""
         return tuple(self.schema.names[i] for i in counterparts_of(self.schema, self.protected).moved)

@@ -9,18 +9,15 @@ from pydantic import Field
 
 from evenhand.core.document import Document, SubjectCard
 from evenhand.core.result import Result
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Integers
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.result import Assignment, PairedProfile
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.reading import SearchReading
+from evenhand.individual.search.sensitivity import AttributeSensitivity
 from evenhand.models.noise import NoiseCheck, RepeatCheck
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MIN_SHOWN_CLUSTER = 10
-"""Minimum size of a kind of people that is shown if records of real people are left out."""
 
 
 class Example(PairedProfile):
@@ -28,31 +25,15 @@ class Example(PairedProfile):
 
     Attributes:
         outcomes: Decisions under every assignment that gives a plausible person, in the order of the schema.
-        severity: Rank of the example: the gap times 1 minus ``distance``. Without data, the gap.
-        distance: Gower's distance of the unprotected part to the nearest person in the data. None without data.
-        changes: Different values of that person, by attribute.
         valid: Whether every pair of its values occurs together in the data. None without data.
         given: Whether the profile was a seed.
         real: Whether the profile reveals a person in the data (see ``find_real``). All others are synthetic.
     """
 
     outcomes: tuple[Assignment, ...]
-    severity: float
-    distance: float | None = None
-    changes: dict[str, str] = Field(default_factory=dict)
     valid: bool | None
     given: bool
     real: bool = False
-
-    def hide_nearest(self) -> Example:
-        """Remove the nearest person, and the profile's own attributes if it is a record of the data."""
-        if not self.real:
-            return self.model_copy(update={"changes": {}})
-        worse, better, *outcomes = (
-            side.model_copy(update={"moved": {}}) for side in (self.worse, self.better, *self.outcomes)
-        )
-        sides = {"worse": worse, "better": better, "outcomes": tuple(outcomes)}
-        return self.model_copy(update={**sides, "unprotected": {}, "changes": {}})
 
 
 class SearchResult(Result):
@@ -67,9 +48,12 @@ class SearchResult(Result):
         given: Number of profiles that were seeds.
         queries: Number of individuals queried in total: during loading, for rates, in the search and for confirmation.
         rates: Counterfactual flip rates, the population first. Empty if a tenth of the budget covers no sample.
-        examples: Most severe profiles, in order.
-        reading: Attributes that matter, and kinds of people. None without findings.
-        representatives: One profile of each kind of ``reading.kinds``.
+        examples: Profiles with the widest gaps between scores, plausible ones first.
+        gaps: Number of profiles by gap between scores, in 20 equal bins from 0 to 1. Empty without findings.
+        favoured: Number of profiles by protected value of the best treated assignment, such as ``sex Male``, if its
+            label is favourable.
+        sensitivities: Flips that another value of each unprotected attribute undoes. Empty if the model was not
+            queried for them.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         stopped_by: Reason for the end of the search: its plan was complete, a limit, or an interrupt.
         remembered: Number of answers read from the file of answers.
@@ -82,7 +66,7 @@ class SearchResult(Result):
         table: All profiles. Not part of the JSON.
     """
 
-    chart = "search.plot_search"
+    chart = "search.draw_gaps"
     kind: Literal["individual"] = "individual"
     method: str
     protected: tuple[str, ...]
@@ -93,8 +77,9 @@ class SearchResult(Result):
     queries: int
     rates: tuple[FlipRate, ...]
     examples: tuple[Example, ...]
-    reading: SearchReading | None = None
-    representatives: tuple[Example, ...] = ()
+    gaps: tuple[int, ...] = ()
+    favoured: dict[str, int] = Field(default_factory=dict)
+    sensitivities: tuple[AttributeSensitivity, ...] = ()
     interrupted: bool = False
     stopped_by: Literal["plan", "budget", "time", "interrupt"]
     remembered: int = 0
@@ -123,19 +108,10 @@ class SearchResult(Result):
         return f"{rules}any two of their values occur together in the data"
 
     def _records_hidden(self) -> dict[str, Any]:
-        reading = self.reading
-        if reading is not None and any(example.distance is not None for example in self.representatives):
-            kinds = tuple(kind for kind in reading.kinds if kind.size >= MIN_SHOWN_CLUSTER)
-            reading = reading.model_copy(update={"kinds": kinds})
-        return {
-            "examples": tuple(example.hide_nearest() for example in self.examples if not example.real),
-            "representatives": tuple(example.hide_nearest() for example in self.representatives),
-            "reading": reading,
-        }
+        return {"examples": tuple(example for example in self.examples if not example.real)}
 
     def _small_groups_hidden(self) -> dict[str, Any]:
-        from_data = any(example.distance is not None for example in (*self.examples, *self.representatives))
-        return {"table": None, **({"examples": (), "representatives": ()} if from_data else {})}
+        return {"table": None, **({} if self.valid is None else {"examples": ()})}
 
     def document(self, subject: SubjectCard | None = None) -> Document:
         """Build the document of the rates, the findings, and the attributes that matter.
@@ -168,22 +144,8 @@ class SearchResult(Result):
         )
 
 
-def build_examples(
-    table: ProfileTable,
-    rows: Integers,
-    severity: Floats,
-    distance: Floats | None = None,
-    nearest: Floats | None = None,
-) -> tuple[Example, ...]:
-    """Build examples from profiles of a table.
-
-    Args:
-        table: The table.
-        rows: Positions of the profiles, shape (n,).
-        severity: Severity of each profile, shape (n,).
-        distance: Distance to the nearest person in the data, shape (n,).
-        nearest: Unprotected part of that person, shape (n, U).
-    """
+def build_examples(table: ProfileTable, rows: Integers) -> tuple[Example, ...]:
+    """Build examples from the profiles at some positions (n,) of a table."""
     profiles, schema, names = table.profiles, table.schema, table.unprotected_names
     people = [table.people(rows, np.full(len(rows), which)) for which in range(len(table.assignments))]
 
@@ -205,16 +167,12 @@ def build_examples(
             )
 
         own = dict(zip(names, profiles.unprotected[row], strict=True))
-        real = own if nearest is None else dict(zip(names, nearest[k], strict=True))
         return Example(
             unprotected={name: text(name, entry) for name, entry in own.items() if name not in moved},
             worse=assignment(worse),
             better=assignment(better),
             outcomes=tuple(map(assignment, np.flatnonzero(table.compared[row]).tolist())),
             gap=float(table.gap[row]),
-            severity=float(severity[k]),
-            distance=None if distance is None else float(distance[k]),
-            changes={name: text(name, entry) for name, entry in real.items() if own[name] != entry},
             valid=bool(profiles.valid[row]) if table.with_data else None,
             given=bool(profiles.given[row]),
             real=bool(table.real[row]),

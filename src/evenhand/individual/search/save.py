@@ -100,7 +100,7 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
     if len(table) == 0:
         hint = "set `show_people=` to write records of real people too" if result.profiles else None
         raise OptionError("no profile was found that can be written as a test", location="save_tests", hint=hint)
-    order = np.lexsort((-table.gap, ~table.profiles.valid))[:most]
+    order = table.by_gap[:most]
     carried = {name: _require_literal(name, value) for name, value in table.carried.items()}
     profiles = [profile | carried for profile in _profile_values(table, order)]
     protected = " x ".join(result.protected)

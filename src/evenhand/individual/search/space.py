@@ -142,24 +142,6 @@ class ProfileSpace:
         return len(self.columns)
 
     @cached_property
-    def shown_attributes(self) -> tuple[Attribute, ...]:
-        """Unprotected attributes as displayed. Values that represent the same people share a name: Wife or Husband."""
-        attributes = list(self.attributes)
-        for i in self.moved:
-            attribute = self.attributes[i]
-            if attribute.values is None:
-                continue
-            profiles = np.tile(self.lower, (len(attribute.values), 1))
-            profiles[:, i] = attribute.domain()
-            people, plausible = self._counterparts.assign(self._individuals(profiles))
-            texts = (
-                dict.fromkeys(attribute.text(entry) for entry in entries[kept])
-                for entries, kept in zip(people[:, :, self.columns[i]], plausible, strict=True)
-            )
-            attributes[i] = attribute.model_copy(update={"values": tuple(" or ".join(names) for names in texts)})
-        return tuple(attributes)
-
-    @cached_property
     def pairs(self) -> ValuePairs | None:
         """Values of individuals that occur together in the data. None without data."""
         if self.people is None:

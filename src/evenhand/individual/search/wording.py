@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import (
@@ -15,7 +14,6 @@ from evenhand.core.document import (
     Metric,
     NextStep,
     Note,
-    Pair,
     ReportedNumber,
     SubjectCard,
     Table,
@@ -23,9 +21,8 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.result import PEOPLE_HIDDEN
-from evenhand.core.text import SIMULATED, format_count, format_decimal, format_level, format_percent, join_names
+from evenhand.core.text import SIMULATED, format_count, format_level, format_percent, join_names
 from evenhand.individual.flips import FlipRate
-from evenhand.individual.search.reading import AttributeReading, PeopleCluster
 from evenhand.individual.search.result import Example, SearchResult
 from evenhand.individual.wording import PEOPLE_SHOWN, SCORES_SHOWN, build_pair, fold_pairs, rate_notes
 from evenhand.stats.quantity import Estimated
@@ -50,6 +47,9 @@ UNFOLDED_PAIRS = 4
 LISTED_ATTRIBUTES = 6
 """Number of attributes that a terminal lists."""
 
+SHORT_PAIRS = 4
+"""Number of pairs of a search that an audit shows."""
+
 
 def build_document(result: SearchResult, subject: SubjectCard | None) -> Document:
     """Build the document of the rates, the findings, and the attributes that matter."""
@@ -68,7 +68,7 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
     linked = ""
     if result.counterparts:
         linked = "Linked attributes change too, and people who break a rule of the schema are not compared. "
-    answer = search_answer(result, favourable)
+    answer = search_answer(result)
     blocks: list[Block] = [
         *_cautions(result),
         Text(_finding(result), role="finding"),
@@ -82,13 +82,11 @@ def build_document(result: SearchResult, subject: SubjectCard | None) -> Documen
             role="small",
         ),
     ]
-    if result.reading is not None:
+    if result.profiles:
         if scores:
             caption = "Gap between the scores of the worst and the best treated value, for all profiles."
             blocks.append(Figure("gaps of profiles", caption, result))
         blocks += [
-            Heading("Kinds of people", anchor="kinds"),
-            *search_blocks(result, favourable=favourable, scores=scores),
             *_pair_section(result, favourable, scores=scores),
             *_attribute_section(result),
         ]
@@ -107,20 +105,14 @@ def _cautions(result: SearchResult) -> Iterator[Block]:
         yield Note("This search was interrupted. Its results are incomplete.", "caution")
 
 
-def search_answer(result: SearchResult, favourable: str | None = None) -> Metric:
+def search_answer(result: SearchResult) -> Metric:
     """Build the answer: the number of profiles, the queries used, and the protected value most often favoured."""
     test = result.noise_test
     notes = [test.sentence] if test is not None and test.repeated < test.differed else []
     notes.append(_describe_cost(result))
-    favoured = Counter(
-        f"{name} {value}"
-        for example in result.representatives
-        for name, value in example.better.values.items()
-        if favourable is None or example.better.label == favourable
-    )
-    if favoured:
-        kinds = format_count(len(result.representatives), "kind", "kinds")
-        notes.append(f"{kinds} of people; most often favoured: {favoured.most_common(1)[0][0]}")
+    if result.favoured:
+        value, count = max(result.favoured.items(), key=lambda item: item[1])
+        notes.append(f"most often favoured: {value} ({count:,} of {result.profiles:,})")
     basis = f"distinct profile{'s' * (result.profiles != 1)} that flip{_validity(result)}"
     step = "see the profiles under Individuals; continue with evenhand search"
     if not result.profiles:
@@ -144,38 +136,11 @@ def _describe_cost(result: SearchResult) -> str:
 
 
 def search_blocks(result: SearchResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
-    """Yield a table of the kinds of people, and one pair of each."""
-    if result.reading is None:
-        return
-    yield _kinds_table(result, result.reading.kinds)
-    if not result.representatives:
-        return
-    yield Heading("One of each kind", level=3, detail=True)
-    for i, example in enumerate(result.representatives, 1):
-        yield _build_pair(f"Kind {i}. {_describe_source(example)}", example, favourable, scores=scores)
-
-
-def _kinds_table(result: SearchResult, kinds: tuple[PeopleCluster, ...]) -> Table:
-    columns = (
-        Column("kind"),
-        Column("profiles", numeric=True),
-        Column("share", numeric=True),
-        Column("values that at least two in three share, and fewer people in the data"),
-    )
-    rows = tuple(
-        TableRow(
-            (str(i), kind.size, ReportedNumber(format_percent(kind.share), kind.share, "observed"), describe_kind(kind))
-        )
-        for i, kind in enumerate(kinds, 1)
-    )
-    count = format_count(result.profiles, "profile", "profiles")
-    return Table(f"Kinds of people, observed on the {count} found", columns, rows, usual="observed")
-
-
-def describe_kind(kind: PeopleCluster) -> str:
-    """Describe the common values of a kind."""
-    common = ", ".join(f"{name} {value}" for name, value in kind.common.items())
-    return f"{common or 'no common values'}; median gap {format_decimal(kind.gap)}"
+    """Yield the pairs with the widest gaps and the sensitivity of the attributes, for an audit."""
+    for example in result.examples[:SHORT_PAIRS]:
+        yield build_pair(_describe_source(example), example, favourable, scores=scores)
+    if result.sensitivities:
+        yield _sensitivity_table(result)
 
 
 def _finding(result: SearchResult) -> str:
@@ -225,17 +190,12 @@ def _next_step(result: SearchResult) -> NextStep:
 
 
 def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
-    yield Heading("The most severe pairs", anchor="pairs")
+    yield Heading("The pairs with the widest gaps", anchor="pairs")
     if result.people_left_out:
         yield Note(PEOPLE_HIDDEN)
     if not result.examples:
         return
-    yield Text(
-        "Pairs with a wide gap between scores that resemble a person in the data come first."
-        if scores
-        else "Pairs that resemble a person in the data come first."
-    )
-    pairs = [_build_pair(_describe_source(example), example, favourable, scores=scores) for example in result.examples]
+    pairs = [build_pair(_describe_source(example), example, favourable, scores=scores) for example in result.examples]
     yield from fold_pairs(pairs, UNFOLDED_PAIRS)
     notes = ["Invented profiles are made by the search and are not records of the data."]
     if any(example.real for example in result.examples):
@@ -245,41 +205,30 @@ def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool)
 
 def _describe_source(example: Example) -> str:
     if example.real:
-        return "A person in the data" if example.distance == 0 else "A profile with values of persons in the data"
+        return "A profile that reveals a person in the data"
     return "An invented profile, plausible" if example.valid else "An invented profile"
 
 
-def _build_pair(title: str, example: Example, favourable: str | None, *, scores: bool) -> Pair:
-    note = ""
-    if example.distance is not None and example.changes:
-        real = ", ".join(f"{name} {value}" for name, value in example.changes.items())
-        note = f"nearest real person: {real}, the rest the same"
-    return build_pair(title, example, favourable, scores=scores, note=note)
-
-
 def _attribute_section(result: SearchResult) -> Iterator[Block]:
-    assert result.reading is not None
-    yield Heading("Attributes that matter", anchor="attributes")
-    yield Figure(
-        "attributes of profiles",
-        "Share of each value. Filled diamond: among the profiles found. Hollow circle: among the people in the data.",
-        result,
+    if result.sensitivities:
+        yield Heading("Attributes that matter", anchor="attributes")
+        yield _sensitivity_table(result)
+
+
+def _sensitivity_table(result: SearchResult) -> Table:
+    columns = (Column("attribute"), Column("flips undone", numeric=True), Column("of", numeric=True))
+    rows = tuple(
+        TableRow(
+            (
+                sensitivity.name,
+                ReportedNumber(format_percent(sensitivity.share), sensitivity.share, "observed"),
+                sensitivity.tried,
+            )
+        )
+        for sensitivity in result.sensitivities
     )
-    columns = (Column("attribute"), Column("relation to the flips"))
-    rows = tuple(TableRow((reading.name, describe_attribute(reading))) for reading in result.reading.attributes)
-    yield Table("Unprotected attributes, observed on the profiles found", columns, rows, listed=LISTED_ATTRIBUTES)
-
-
-def describe_attribute(reading: AttributeReading) -> str:
-    """Describe the relation of an attribute to the findings."""
-    parts = []
-    if reading.sensitive is not None:
-        flips = format_count(reading.tried, "flip", "flips")
-        parts.append(f"another value undoes {format_percent(reading.sensitive)} of {flips}")
-    share = max(reading.shares, key=lambda share: share.found - (share.data or 0.0))
-    if share.data is not None:
-        parts.append(f"{share.value}: {format_percent(share.found)} here, {format_percent(share.data)} in the data")
-    return "; ".join(parts) or "the same as in the data"
+    caption = "Flips that disappear if one attribute has the value of another person in the data, observed"
+    return Table(caption, columns, rows, usual="observed", listed=LISTED_ATTRIBUTES)
 
 
 def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
@@ -290,10 +239,3 @@ def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
         if value:
             listed = isinstance(value, Sequence) and not isinstance(value, str)
             yield key.replace("_", " "), "; ".join(map(str, value)) if listed else str(value)
-    reading = result.reading
-    if reading is not None and reading.distance is not None:
-        distance = f"{format_decimal(reading.distance)} to the nearest person in the data (Gower\u2019s distance)"
-        yield (
-            "distance to people",
-            f"{distance}, the median of {format_count(reading.looked_at, 'profile', 'profiles')}",
-        )

@@ -54,7 +54,6 @@ class FigureSource(NamedTuple):
 FIGURES: dict[str, FigureSource] = {
     "alternatives": FigureSource("mitigation", "draw_alternatives", "svg"),
     "appearances": FigureSource("assessment", "draw_timeline", "svg"),
-    "attributes of profiles": FigureSource("search", "draw_attributes", "rows"),
     "actions by counters": FigureSource("evenhand.view.charts.shields.inspection", "draw_action_maps", "svg"),
     "before and after": FigureSource("mitigation", "draw_candidate", "svg"),
     "bias at the end": FigureSource("evenhand.view.charts.shields.simulation", "draw_normalised", "svg"),
