@@ -9,7 +9,6 @@ import pytest
 
 from evenhand import individual, population
 from evenhand.individual.flips import confirm_flips, first_difference
-from evenhand.individual.noise import compare_directions
 from evenhand.individual.wording import noise_notes, noise_sentences
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
@@ -66,20 +65,18 @@ def test_a_fair_coin_is_noise():
         assert one.noise.people == 300
     # Among six variants nearly everybody has two that differ, as among six answers about the same person.
     assert result.rate(("sex", "origin"), "data").noise.own.value > 0.9
-    assert rate.noise.p > 0.05
     assert result.examples == ()
     first = result.document().blocks[0]
     assert first.tone == "caution"
     assert first.text.startswith("The model answers differently each time")
     (sentence, _) = noise_sentences(result)
     assert "not significantly more often than in repeated queries about the same person" in sentence
-    assert "No value of sex is significantly favoured" in sentence
     assert individual.IndividualResult.from_json(result.to_json()) == result
 
 
 @pytest.mark.full
 def test_coverage_and_false_claims_from_end_to_end():
-    """The excess holds 0 in 95 % of runs of an unbiased model, and its direction is clear in at most 5 %."""
+    """The excess holds 0 in 95 % of runs of an unbiased model."""
     runs = scaled(100)
     them = people(200)
     rates = [
@@ -89,41 +86,23 @@ def test_coverage_and_false_claims_from_end_to_end():
         for seed in range(runs)
     ]
     held = sum(one.excess.low <= 0 <= one.excess.high for one in rates)
-    clear = sum(one.p < 0.05 for one in rates)
     slack = 3 * math.sqrt(0.05 * 0.95 * runs)
     assert held >= 0.95 * runs - slack
-    assert clear <= 0.05 * runs + slack
 
 
 def test_a_planted_bias_is_found_behind_the_noise():
-    """Women get yes with 10 %, men with 70 %: the excess is 0.6 squared, and the direction is theirs."""
+    """Women get yes with 10 %, men with 70 %: the excess is 0.6 squared."""
     model = noisy(lambda frame: np.where(frame["sex"] == "f", 0.1, 0.7))
     result = measure(model, people(1000))
     noise = result.rate(("sex",), "data").noise
     assert noise.excess.low <= 0.36 <= noise.excess.high
     assert noise.excess.low > 0
-    women, men = noise.directions
-    assert (women.value, men.value) == ("f", "m")
-    assert women.rate.low <= 0.1 <= women.rate.high
-    assert men.rate.low <= 0.7 <= men.rate.high
-    assert men.low > 0 > women.high
-    assert men.low <= 0.3 <= men.high
-    assert noise.p < 0.001
     (sentence,) = noise_sentences(result)
     assert "people, more often than in repeated queries about the same person" in sentence
-    assert "as m and to" in sentence
     assert result.examples
     for profile in result.examples:
         assert (profile.worse.values, profile.better.values) == ({"sex": "f"}, {"sex": "m"})
         assert profile.gap > 0.3  # scores are shares of fresh answers
-
-
-def test_a_small_bias_shows_in_the_direction_before_it_shows_in_the_excess():
-    model = noisy(lambda frame: np.where(frame["sex"] == "f", 0.45, 0.55), seed=1)
-    noise = measure(model, people(5000), samples=1).rate(("sex",), "data").noise
-    assert noise.excess.low <= 0.01 <= noise.excess.high
-    assert noise.excess.high - noise.excess.low > 0.1  # far more than the excess, the square of the bias
-    assert noise.p < 0.001
 
 
 def test_the_majority_of_several_answers_is_less_noisy():
@@ -247,21 +226,6 @@ def test_noise_behind_an_endpoint_is_measured_with_new_answers():
 
 
 # The parts
-
-
-def test_directions_by_hand():
-    """Forty people: all get yes under a, 16 under b, and c is compared for 20, of whom none gets it."""
-    favourable = np.full((40, 3), np.nan)
-    favourable[:, 0], favourable[:, 1] = 1, [1] * 16 + [0] * 24
-    favourable[20:, 2] = 0
-    rates, p = compare_directions(favourable, ["a", "b", "c"], 0.95)
-    assert [one.rate.value for one in rates] == [1.0, 0.4, 0.0]
-    assert [one.rate.n for one in rates] == [40, 40, 20]
-    # Means of each person: 1 for 16 people, 1/2 for 4, 1/3 for 20.
-    assert rates[0].difference == pytest.approx((4 * 0.5 + 20 * 2 / 3) / 40)
-    assert rates[2].difference == pytest.approx(-1 / 3)
-    assert all(one.low < one.difference < one.high for one in rates)
-    assert 0 < p < 0.05
 
 
 def test_only_flips_beyond_noise_are_confirmed():

@@ -348,7 +348,6 @@ def test_noise_of_a_model_of_texts_is_no_finding():
     assert count.noise.single.value == pytest.approx(0.5, abs=0.08)
     assert count.noise.own.value == pytest.approx(0.5, abs=0.12)
     assert count.noise.excess.low < 0 < count.noise.excess.high
-    assert count.noise.p > 0.01
     assert result.document().blocks[0].tone == "caution"
     summary = result.summary()
     assert "asked twice about the same 300 texts" in summary
@@ -365,9 +364,6 @@ def test_a_bias_behind_the_noise_of_a_model_of_texts():
     assert count.noise.own.value == pytest.approx(0.3, abs=0.1)
     assert count.noise.excess.low < 0.36 < count.noise.excess.high
     assert count.noise.excess.low > 0.2
-    rates = {one.value: one.rate.value for one in count.noise.directions}
-    assert rates == pytest.approx({"male": 0.9, "female": 0.3}, abs=0.07)
-    assert count.noise.p < 1e-10
 
 
 @pytest.mark.parametrize("budget", [100, 1000, 1400])

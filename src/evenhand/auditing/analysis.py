@@ -21,7 +21,6 @@ from evenhand.auditing.labels import (
     list_skipped,
     measure_labels,
     measure_without_favourable,
-    remove_directions,
     select_any_favourable,
 )
 from evenhand.auditing.numbers import MIN_SECONDS, SUBGROUP_SHARE, SUBGROUPS, audit_number_model
@@ -236,7 +235,7 @@ def _audit_labels(
             network, wider, config, parts, progress, drawn={} if flips is None else _find_draws(flips, wider)
         )
     if flips is not None:
-        flips = _combine_with_proofs(remove_directions(flips) if several else flips, certificates)
+        flips = _combine_with_proofs(flips, certificates)
     joint = None if flips is None else flips.rate(schema.protected, "data")
     progress("done", 1.0)
     settings: dict[str, Any] = {

@@ -9,7 +9,6 @@ from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.result import SkippedAnalysis
 from evenhand.groups.labels import size_groups
 from evenhand.groups.result import GroupMetrics
-from evenhand.individual.result import IndividualResult
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
@@ -70,14 +69,3 @@ def list_skipped(scorer: Scorer) -> list[SkippedAnalysis]:
             reason=f"no label is favourable; the scores of pairs in the JSON are those of {label!r}",
         ),
     ]
-
-
-def remove_directions(flips: IndividualResult) -> IndividualResult:
-    """Remove the rates of the favourable label by protected value, for models without a favourable label."""
-    rates = tuple(
-        rate
-        if rate.noise is None
-        else rate.model_copy(update={"noise": rate.noise.model_copy(update={"directions": (), "p": None})})
-        for rate in flips.rates
-    )
-    return flips.model_copy(update={"rates": rates})

@@ -372,7 +372,7 @@ class _FlipMeter:
                 breaking=breaking,
                 implausible=int(totals.implausible),
             )
-        noise = None if recorder is None else recorder.result(schema, protected, self.config.confidence, sampled_from)
+        noise = None if recorder is None else recorder.result(self.config.confidence, sampled_from)
         rate = measure(0, reached, queries=queries, noise=noise, counterfactual=counterfactual)
         return _Count(rate, distinct.individuals[PersonFlips(*flags.T).flips], interrupted)
 
@@ -393,7 +393,7 @@ class _FlipMeter:
             labels[variants.plausible] = recorder.scorer.predict(variants.counterparts[variants.plausible])
             recorder.add(variants.counterparts, labels, variants.plausible, find_flips(labels, variants.plausible))
         sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
-        return recorder.result(schema, rate.protected, self.config.confidence, sampled_from)
+        return recorder.result(self.config.confidence, sampled_from)
 
     def clearest(self, violators: Floats, protected: Sequence[str], source: Source, max_examples: int) -> list[Profile]:
         """Select examples among individuals (n, attributes) that flip, with scores of the model itself."""

@@ -1,4 +1,4 @@
-"""Flips in excess of a model's own noise, and the group that they favour.
+"""Flips in excess of a model's own noise.
 
 A person queried under m protected values gets m answers, which may differ by chance alone. Some people are therefore
 also queried m times under one of their values. Let p(a, k) be the probability of label k under value a. Answers to all
@@ -7,24 +7,17 @@ values agree with probability ``sum_k prod_a p(a, k)``. Answers to one value, dr
 if all values have the same probabilities. The excess of flips over self-disagreement is therefore 0 without bias, and
 positive with any bias.
 
-The excess grows with the square of the bias: with two values and two labels, it is the mean of ``(p(1) - p(2))^2``. A
-small bias appears sooner in the favourable rate under each value, for the same people.
+The excess grows with the square of the bias: with two values and two labels, it is the mean of ``(p(1) - p(2))^2``.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.noise import FreshScorer
-from evenhand.schema.schema import Schema
 from evenhand.stats.excess import FlipCounts, excess_over_noise
-from evenhand.stats.level import bonferroni, normal_quantile
-from evenhand.stats.mean import clustered_means
-from evenhand.stats.permutation import normal_p_value
 from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Estimated, Observed, Quantity
 
@@ -42,24 +35,6 @@ def rate_of(k: int, n: int, confidence: float, population: str | None) -> Quanti
     return estimated_rate(k, n, population, confidence)
 
 
-class AssignmentRate(ResultPart):
-    """Favourable rate of the people compared under one protected value.
-
-    Attributes:
-        value: Protected value.
-        rate: Share of favourable decisions.
-        difference: Mean difference from each person's average over all values.
-        low: Lower end of the interval of the difference, simultaneous over all values.
-        high: Upper end of the interval.
-    """
-
-    value: str
-    rate: Quantity
-    difference: float
-    low: float
-    high: float
-
-
 class FlipNoise(ResultPart):
     """Differences between single answers, compared with the model's noise.
 
@@ -69,8 +44,6 @@ class FlipNoise(ResultPart):
         excess: ``single`` minus ``own``.
         people: Number of people in repeated queries.
         queries: Number of repeated queries.
-        directions: Favourable rate under each value. Empty for several attributes together.
-        p: P-value of equal favourable rates, adjusted for their number. None without directions.
     """
 
     single: Quantity
@@ -78,20 +51,10 @@ class FlipNoise(ResultPart):
     excess: Quantity
     people: int
     queries: int
-    directions: tuple[AssignmentRate, ...] = ()
-    p: float | None = None
 
     @classmethod
     def of(
-        cls,
-        flips: Booleans,
-        own: Booleans,
-        queries: int,
-        *,
-        favourable: Floats | None,
-        values: Sequence[str],
-        confidence: float,
-        population: str | None = None,
+        cls, flips: Booleans, own: Booleans, queries: int, *, confidence: float, population: str | None = None
     ) -> FlipNoise:
         """Compare flips between values with differing answers to the same row.
 
@@ -99,19 +62,12 @@ class FlipNoise(ResultPart):
             flips: Whether single answers about each person differ between values, shape (n,).
             own: Whether answers to the same row differ, for the first m people, shape (m,).
             queries: Number of repeated queries.
-            favourable: 1 for favourable answers, 0 for others, NaN without a plausible counterpart, shape (n, values).
-                None for several attributes together.
-            values: Names of the values.
             confidence: Confidence level of all intervals.
             population: Population that the people were drawn from. None for the people in the data.
         """
         value, (low, high) = excess_over_noise(FlipCounts.of(flips, own), confidence)
         limits = (float(value), float(low), float(high), len(own), confidence)
         fields = dict(zip(("value", "low", "high", "n", "confidence"), limits, strict=True)) | {"method": METHOD}
-        directions: tuple[AssignmentRate, ...] = ()
-        p = None
-        if favourable is not None:
-            directions, p = compare_directions(favourable, values, confidence, population)
         return cls(
             single=rate_of(int(flips.sum()), len(flips), confidence, population),
             own=rate_of(int(own.sum()), len(own), confidence, population),
@@ -120,8 +76,6 @@ class FlipNoise(ResultPart):
             else Estimated.model_validate(fields | {"population": population}),
             people=len(own),
             queries=queries,
-            directions=directions,
-            p=p,
         )
 
 
@@ -138,7 +92,6 @@ class NoiseRecorder:
         self.queries = 0
         self._flips = [np.zeros(0, dtype=np.bool_)]
         self._own = [np.zeros(0, dtype=np.bool_)]
-        self._favourable: list[Floats] = []
 
     def add(self, variants: Floats, labels: Integers, plausible: Booleans, flips: Booleans) -> None:
         """Record people in random order, each with a plausible counterpart.
@@ -152,7 +105,6 @@ class NoiseRecorder:
         n = max(0, MAX_REPEATED - sum(map(len, self._own)))
         self._own.append(self._repeat_queries(variants[:n], labels[:n], plausible[:n]))
         self._flips.append(flips)
-        self._favourable.append(np.where(plausible, labels == self.scorer.favourable, np.nan))
 
     def _repeat_queries(self, variants: Floats, labels: Integers, plausible: Booleans) -> Booleans:
         """Query one random variant of each person once per plausible variant. Return whether the answers differ.
@@ -169,61 +121,16 @@ class NoiseRecorder:
         changed = again != labels[person, chosen[person]]
         return np.asarray(np.bincount(person, weights=changed, minlength=n) > 0)
 
-    def result(
-        self, schema: Schema, protected: tuple[str, ...], confidence: float, population: str | None
-    ) -> FlipNoise | None:
+    def result(self, confidence: float, population: str | None) -> FlipNoise | None:
         """Compare the recorded answers with the noise. None if no person was compared.
 
         Args:
-            schema: Schema of the people.
-            protected: Attributes that varied.
             confidence: Confidence level of all intervals.
             population: Population that the people were drawn from. None for the people in the data.
         """
         own = np.concatenate(self._own)
         if len(own) == 0:
             return None
-        is_single = len(protected) == 1
         return FlipNoise.of(
-            np.concatenate(self._flips),
-            own,
-            self.queries,
-            favourable=np.concatenate(self._favourable) if is_single else None,
-            values=[schema[protected[0]].text(row[0]) for row in schema.assignments(protected)] if is_single else (),
-            confidence=confidence,
-            population=population,
+            np.concatenate(self._flips), own, self.queries, confidence=confidence, population=population
         )
-
-
-def compare_directions(
-    favourable: Floats, values: Sequence[str], confidence: float, population: str | None = None
-) -> tuple[tuple[AssignmentRate, ...], float]:
-    """Compare the favourable rates of the same people under every protected value.
-
-    Each answer is measured as its difference from the person's mean answer, which has mean 0 under every value if the
-    value makes no difference. People are independent. Intervals and the p-value are adjusted by Bonferroni over the
-    values (two values are one comparison).
-
-    Args:
-        favourable: 1 or 0, NaN where a value has no plausible counterpart, shape (n, m).
-        values: Names of the m values.
-        confidence: Confidence level of all intervals together.
-        population: Population that the people were drawn from. None for the people in the data.
-    """
-    tests = len(values) if len(values) > 2 else 1
-    z = float(normal_quantile(bonferroni(confidence, tests)))
-    centred = favourable - np.nanmean(favourable, axis=1, keepdims=True)
-    means = clustered_means(centred, np.arange(len(centred)), 1.0, z=z)
-    low, high = means.interval(z)
-    selected, compared = np.nansum(favourable, axis=0), (~np.isnan(favourable)).sum(axis=0)
-    rates = tuple(
-        AssignmentRate(
-            value=value,
-            rate=rate_of(int(selected[i]), int(compared[i]), confidence, population),
-            difference=float(means.mean[i]),
-            low=float(low[i]),
-            high=float(high[i]),
-        )
-        for i, value in enumerate(values)
-    )
-    return rates, float(min(1.0, tests * normal_p_value(means.z).min()))

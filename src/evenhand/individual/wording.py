@@ -27,7 +27,6 @@ from evenhand.core.text import (
     format_level,
     format_percent,
     join_names,
-    list_some,
 )
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.noise import FlipNoise
@@ -90,7 +89,7 @@ def noise_sentences(result: IndividualResult) -> Iterator[str]:
 
 
 def noise_sentence(noise: FlipNoise, name: str) -> str:
-    """State whether single answers differ more often than noise explains, and which value is favoured.
+    """State whether single answers differ more often than noise explains.
 
     Args:
         noise: The comparison with the noise.
@@ -103,24 +102,14 @@ def noise_sentence(noise: FlipNoise, name: str) -> str:
     excess = f"excess {100 * noise.excess.value:+.1f} points, {format_level(noise.excess.confidence)} interval "
     excess += f"{low:+.1f} to {high:+.1f}"
     clearly = "more often" if low > 0 else "not significantly more often"
-    sentence = (
+    return (
         f"Single answers differ with {name} for {format_value(noise.single, 'rate')} of people, {clearly} than in "
         f"repeated queries about the same person ({format_value(noise.own, 'rate')}; {excess})."
-    )
-    if noise.p is None:
-        return sentence
-    best, worst = (pick(noise.directions, key=lambda rate: rate.difference) for pick in (max, min))
-    if noise.p > 1 - noise.excess.confidence:
-        return f"{sentence} No value of {name} is significantly favoured (p = {noise.p:.2g})."
-    rates = [format_percent(side.rate.value) for side in (best, worst) if not isinstance(side.rate, Unknown)]
-    return (
-        f"{sentence} The favourable decision is given to {rates[0]} as {best.value} and to {rates[1]} as "
-        f"{worst.value} (p = {noise.p:.2g}): noise does not explain that."
     )
 
 
 def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people")) -> Iterator[str]:
-    """Yield the model's noise, and the favourable rate under each value.
+    """Yield the rate of differing single answers, the model's noise, and the excess.
 
     Args:
         noise: The comparison with the noise.
@@ -135,9 +124,6 @@ def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people
         f"{again} queried again)"
     )
     yield f"excess over its own noise: {format_value(noise.excess, 'rate')}, {format_interval(noise.excess, 'rate')}"
-    if noise.p is not None:
-        rates = [f"{side.value} {show_quantity(side.rate, 'rate').text}" for side in noise.directions]
-        yield f"favourable decision under each value: {list_some(rates)}; p = {noise.p:.2g} that all are the same"
 
 
 def repeat_notes(repeats: RepeatCheck | None) -> list[str]:

@@ -134,7 +134,7 @@ def _estimate_rate(
         n=len(flips),
         without=sample_size - len(flips),
         repeats=check,
-        noise=None if recorder is None else recorder.result(space.schema, space.protected, confidence, population.name),
+        noise=None if recorder is None else recorder.result(confidence, population.name),
     )
 
 

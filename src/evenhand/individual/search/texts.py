@@ -331,19 +331,13 @@ def _measure_noise(
         positions = answers.ask_again(repeated)
         if positions.min(initial=0) < 0:
             break  # a limit was reached
-        reply, _, favourable_label = answers.answers()
+        reply = answers.answers()[0]
         labels = [[reply.labels[answers.positions(slot.variants)] for slot in slots] for slots in texts]
         changed = reply.labels[positions] != reply.labels[answers.positions(repeated)]
-        groups = list(dict.fromkeys(group for slots in texts for group in slots[0].swapped))
-        favourable = np.full((len(texts), len(groups)), np.nan)
-        for k, (slots, slot_labels) in enumerate(zip(texts, labels, strict=True)):
-            favourable[k, [groups.index(group) for group in slots[0].swapped]] = slot_labels[0] == favourable_label
         noises[category] = FlipNoise.of(
             np.array([any(np.ptp(slot) > 0 for slot in slots) for slots in labels]),
             np.bincount(numbers, weights=changed, minlength=min(len(texts), MAX_REPEATED)) > 0,
             len(repeated),
-            favourable=favourable,
-            values=groups,
             confidence=confidence,
         )
     return noises
