@@ -345,25 +345,17 @@ def test_noise_of_a_model_of_texts_is_no_finding():
     assert result.queries == model.asked
     assert count.rate.value < 0.02
     assert count.repeats.differed - count.repeats.repeated == count.repeats.noise
-    assert count.noise.single.value == pytest.approx(0.5, abs=0.08)
-    assert count.noise.own.value == pytest.approx(0.5, abs=0.12)
-    assert count.noise.excess.low < 0 < count.noise.excess.high
     assert result.document().blocks[0].tone == "caution"
     summary = result.summary()
     assert "asked twice about the same 300 texts" in summary
-    assert "(the same 300 texts queried again)" in summary
     assert search.TextSearchResult.from_json(result.to_json()) == result
 
 
 def test_a_bias_behind_the_noise_of_a_model_of_texts():
-    """Probabilities p = 0.9 and q = 0.3: answers differ with p(1-q)+q(1-p) = 0.66, themselves with 0.3; excess 0.36."""
+    """Probabilities p = 0.9 and q = 0.3: single answers differ with p(1-q)+q(1-p) = 0.66, but not all repeat."""
     model = NoisyModel(lambda one: 0.3 if "woman" in one else 0.9)
     (count,) = search.search_texts(model, SENTENCES, protected=["gender"]).rates
     assert 0.2 < count.rate.value < 0.66
-    assert count.noise.single.value == pytest.approx(0.66, abs=0.07)
-    assert count.noise.own.value == pytest.approx(0.3, abs=0.1)
-    assert count.noise.excess.low < 0.36 < count.noise.excess.high
-    assert count.noise.excess.low > 0.2
 
 
 @pytest.mark.parametrize("budget", [100, 1000, 1400])
@@ -372,14 +364,3 @@ def test_noise_of_texts_within_a_budget(budget):
     result = search.search_texts(model, SENTENCES, protected=["gender"], budget=budget)
     assert result.queries == model.asked <= budget
     assert result.noise.people == budget // 40
-
-
-@pytest.mark.slow
-def test_intervals_of_the_excess_hold_for_texts():
-    """Of 150 samples without bias at most a few have an excess that is significant."""
-    wrong = 0
-    for seed in range(150):
-        model = NoisyModel(lambda one: 0.7, seed)
-        (count,) = search.search_texts(model, SENTENCES[:200], protected=["gender"]).rates
-        wrong += not count.noise.excess.low <= 0 <= count.noise.excess.high
-    assert wrong <= 15  # 7.5 expected

@@ -108,16 +108,11 @@ def noise_sentence(noise: FlipNoise, name: str) -> str:
     )
 
 
-def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people")) -> Iterator[str]:
-    """Yield the rate of differing single answers, the model's noise, and the excess.
-
-    Args:
-        noise: The comparison with the noise.
-        nouns: Nouns for the people or texts, singular and plural.
-    """
+def describe_noise(noise: FlipNoise) -> Iterator[str]:
+    """Yield the rate of differing single answers, the model's noise, and the excess."""
     if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
         return
-    again = format_count(noise.people, *nouns)
+    again = format_count(noise.people, "person", "people")
     yield f"single answers differ: {format_value(noise.single, 'rate')}, {format_interval(noise.single, 'rate')}"
     yield (
         f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
@@ -131,10 +126,10 @@ def repeat_notes(repeats: RepeatCheck | None) -> list[str]:
     return [] if repeats is None or not repeats.noise else [repeats.sentence]
 
 
-def rate_notes(rate: FlipRate, nouns: tuple[str, str] = ("person", "people")) -> list[str]:
+def rate_notes(rate: FlipRate) -> list[str]:
     """Return the notes about noise of a rate."""
     notes = repeat_notes(rate.headline.repeats)
-    return notes if rate.noise is None else [*notes, *describe_noise(rate.noise, nouns)]
+    return notes if rate.noise is None else [*notes, *describe_noise(rate.noise)]
 
 
 def explain_comparison(result: IndividualResult) -> str:

@@ -30,10 +30,7 @@ SHOWN = 5
 
 NOUNS = ("text", "texts")
 
-NOISY = (
-    "Only flips that repeat in new queries about both texts count. The excess of differing single answers over this "
-    "noise reveals smaller differences."
-)
+NOISY = "Only flips that repeat in new queries about both texts count."
 """Consequence of noise."""
 
 
@@ -81,7 +78,7 @@ def _rate_answer(rate: FlipRate) -> Metric:
     if isinstance(rate.rate, Observed):
         basis = f"on the {format_count(rate.n, *NOUNS)} that have such words"
         number = show_quantity(rate.rate, "rate", basis=basis)
-    return Metric("counterfactual flip rate", number, tuple(rate_notes(rate, NOUNS)), about=rate.protected[0])
+    return Metric("counterfactual flip rate", number, tuple(rate_notes(rate)), about=rate.protected[0])
 
 
 def _pair(result: TextSearchResult, finding: TextFinding) -> tuple[Heading, Pair]:

@@ -17,7 +17,6 @@ from evenhand.datasets.identity.lists import IdentityCategory, resolve_categorie
 from evenhand.datasets.identity.swapping import SwapTemplate, TermSwapper, words_of
 from evenhand.errors import DataError
 from evenhand.individual.flips import FlipRate, find_widest_pairs
-from evenhand.individual.noise import MAX_REPEATED, FlipNoise
 from evenhand.individual.search.config import TextSearchConfig
 from evenhand.models.blackbox.text_model import TextAnswers, TextFlip, check_texts, load_text_model
 from evenhand.models.noise import NoiseCheck, RepeatCheck
@@ -177,8 +176,7 @@ def search_texts(
     if not cases:
         names = ", ".join(category.name for category in categories)
         raise DataError(f"none of the {len(documents):,} texts has a term of: {names}", hint="add your own word list")
-    rng = np.random.default_rng(0)
-    shuffled = [cases[i].slot for i in rng.permutation(len(cases))]
+    shuffled = [cases[i].slot for i in np.random.default_rng(0).permutation(len(cases))]
     noise = answers.check_noise((text for slot in shuffled for text in slot.variants), confidence=config.confidence)
     with answers.within(ASK_SHARE if loaded.can_vary else 1.0):
         answers.ask(
@@ -200,8 +198,6 @@ def search_texts(
     checks: dict[str, RepeatCheck] = {}
     if loaded.can_vary:
         cases, findings, checks = _confirm_findings(cases, findings, answers, config.confidence)
-    noisy = (noise is not None and noise.noisy) or any(check.noise for check in checks.values())
-    noises = _measure_noise(cases, answers, config.confidence, rng) if noisy else {}
     rates = []
     for category in categories:
         rows = {case.row for case in cases if case.category == category.name}
@@ -217,7 +213,6 @@ def search_texts(
                 n=len(rows),
                 without=len(documents) - len(rows),
                 repeats=checks.get(category.name),
-                noise=noises.get(category.name),
             )
         )
     return TextSearchResult(
@@ -302,55 +297,6 @@ def _confirm_findings(
             differed=flips, tested=flips, repeated=repeated, queries=queries, confidence=confidence
         )
     return cases[:end], repeating, checks
-
-
-def _measure_noise(
-    cases: Sequence[SlotCase], answers: TextAnswers, confidence: float, rng: np.random.Generator
-) -> dict[str, FlipNoise]:
-    """Compare the flips of each category with the model's noise.
-
-    Up to ``MAX_REPEATED`` texts are queried again: each of their slots with the words of one random group, once per
-    other group. Texts with equal variants share their answers, so they count once.
-
-    Args:
-        cases: Slots whose variants have all been queried.
-        answers: Answers of the model.
-        confidence: Confidence level of the intervals.
-        rng: Draws texts and groups.
-    """
-    noises: dict[str, FlipNoise] = {}
-    for category in dict.fromkeys(case.category for case in cases):
-        distinct = _distinct_texts(cases, category)
-        texts = [distinct[i] for i in rng.permutation(len(distinct))]
-        numbers, repeated = [], []
-        for k, slots in enumerate(texts[:MAX_REPEATED]):
-            for slot in slots:
-                times = len(slot.swapped) - 1
-                numbers += [k] * times
-                repeated += [slot.variants[rng.integers(len(slot.swapped))]] * times
-        positions = answers.ask_again(repeated)
-        if positions.min(initial=0) < 0:
-            break  # a limit was reached
-        reply = answers.answers()[0]
-        labels = [[reply.labels[answers.positions(slot.variants)] for slot in slots] for slots in texts]
-        changed = reply.labels[positions] != reply.labels[answers.positions(repeated)]
-        noises[category] = FlipNoise.of(
-            np.array([any(np.ptp(slot) > 0 for slot in slots) for slots in labels]),
-            np.bincount(numbers, weights=changed, minlength=min(len(texts), MAX_REPEATED)) > 0,
-            len(repeated),
-            confidence=confidence,
-        )
-    return noises
-
-
-def _distinct_texts(cases: Sequence[SlotCase], category: str) -> list[list[SwapTemplate]]:
-    """Return the slots of every text with words of a category. Texts with equal variants occur once."""
-    rows: dict[int, list[SwapTemplate]] = {}
-    for case in cases:
-        if case.category == category:
-            rows.setdefault(case.row, []).append(case.slot)
-    distinct = {frozenset(text for slot in slots for text in slot.variants): slots for slots in rows.values()}
-    return list(distinct.values())
 
 
 def _find_cases(texts: Sequence[str], swappers: Sequence[TermSwapper]) -> list[SlotCase]:
