@@ -248,7 +248,6 @@ class _Search:
             self.rate_rng,
             samples=config.samples,
             confidence=config.confidence,
-            noisy=self.noisy,
         )
 
     def _run_rounds(self, oracle: Oracle, limit: TimeLimit) -> None:

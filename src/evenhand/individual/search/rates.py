@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.individual.flips import FlipRate, confirm_flips, find_flips, select_sides
-from evenhand.individual.noise import MAX_REPEATED, NoiseRecorder
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
-from evenhand.models.ledger import ask_model
-from evenhand.models.noise import FreshScorer, can_vary
+from evenhand.models.noise import can_vary
 from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -28,13 +24,7 @@ SAMPLE_BATCH = 4096
 
 
 def estimate_flip_rates(
-    oracle: Oracle,
-    source: People | Schema,
-    rng: np.random.Generator,
-    *,
-    samples: int,
-    confidence: float,
-    noisy: bool = False,
+    oracle: Oracle, source: People | Schema, rng: np.random.Generator, *, samples: int, confidence: float
 ) -> tuple[FlipRate, ...]:
     """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
 
@@ -48,8 +38,6 @@ def estimate_flip_rates(
         rng: Source of randomness.
         samples: Individuals per rate. Fewer if a tenth of the budget does not cover them.
         confidence: Confidence level of the intervals.
-        noisy: Whether the model's answers vary. If True, identical people get separate answers, and some
-            rows are queried repeatedly.
     """
     populations: list[Population] = [uniform_population(oracle.space.schema)]
     if isinstance(source, People):
@@ -61,8 +49,7 @@ def estimate_flip_rates(
         samples = min(samples, math.floor(affordable))
     rates = []
     for population in populations:
-        recorder = NoiseRecorder(FreshScorer(oracle.scorer), rng) if noisy else None
-        rate = _estimate_rate(oracle, population, rng, samples, confidence, recorder)
+        rate = _estimate_rate(oracle, population, rng, samples, confidence)
         if rate is None:
             break
         rates.append(rate)
@@ -70,12 +57,7 @@ def estimate_flip_rates(
 
 
 def _estimate_rate(
-    oracle: Oracle,
-    population: Population,
-    rng: np.random.Generator,
-    samples: int,
-    confidence: float,
-    recorder: NoiseRecorder | None,
+    oracle: Oracle, population: Population, rng: np.random.Generator, samples: int, confidence: float
 ) -> FlipRate | None:
     """Estimate the rate of one population. None if no individual was queried."""
     space, sample_size = oracle.space, 0
@@ -91,7 +73,7 @@ def _estimate_rate(
             batch = np.ascontiguousarray(space.normalize(plausible)[:, space.columns])
             batch = batch[space.is_legal(batch)]
             if len(batch):
-                answers.append(oracle.ask(batch).labels if recorder is None else _ask_fresh(oracle, batch, recorder))
+                answers.append(oracle.ask(batch).labels)
                 batches.append(batch)
             sample_size += len(individuals)
     except (BudgetExhausted, BudgetError):
@@ -117,11 +99,6 @@ def _estimate_rate(
         end = len(flips) if check.tested == len(rows) else int(rows[check.tested])
         flips[rows[~confirmed]] = False
         flips, check = flips[:end], check.model_copy(update={"differed": check.tested})
-        if check.noise and recorder is None:
-            recorder = NoiseRecorder(FreshScorer(oracle.scorer), rng)
-            affordable = int(min(MAX_REPEATED, oracle.queries_left // (2 * len(space.assignments))))
-            with suppress(BudgetError):
-                _ask_fresh(oracle, profiles[:end][:affordable], recorder)
     rate = estimated_rate(int(flips.sum()), len(flips), population=population.name, confidence=confidence)
     if isinstance(rate, Unknown):
         return None
@@ -134,14 +111,4 @@ def _estimate_rate(
         n=len(flips),
         without=sample_size - len(flips),
         repeats=check,
-        noise=None if recorder is None else recorder.result(confidence, population.name),
     )
-
-
-def _ask_fresh(oracle: Oracle, profiles: Floats, recorder: NoiseRecorder) -> Integers:
-    """Query a noisy model about every profile (n, U), identical or not, and record the labels (n, A)."""
-    space = oracle.space
-    rows, compared = space.rows(profiles), space.compared(profiles)
-    labels = ask_model(recorder.scorer, rows, oracle.ledger).labels.reshape(compared.shape)
-    recorder.add(rows.reshape(*labels.shape, -1), labels, compared, find_flips(labels, compared))
-    return labels

@@ -22,7 +22,7 @@ from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import format_count, format_percent
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search.texts import TextFinding, TextSearchResult
-from evenhand.individual.wording import rate_notes
+from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import Observed, show_quantity
 
 SHOWN = 5
@@ -78,7 +78,7 @@ def _rate_answer(rate: FlipRate) -> Metric:
     if isinstance(rate.rate, Observed):
         basis = f"on the {format_count(rate.n, *NOUNS)} that have such words"
         number = show_quantity(rate.rate, "rate", basis=basis)
-    return Metric("counterfactual flip rate", number, tuple(rate_notes(rate)), about=rate.protected[0])
+    return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)), about=rate.protected[0])
 
 
 def _pair(result: TextSearchResult, finding: TextFinding) -> tuple[Heading, Pair]:

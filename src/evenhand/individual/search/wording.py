@@ -24,7 +24,7 @@ from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import SIMULATED, format_count, format_level, format_percent, join_names
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search.result import Example, SearchResult
-from evenhand.individual.wording import PEOPLE_SHOWN, SCORES_SHOWN, build_pair, fold_pairs, rate_notes
+from evenhand.individual.wording import PEOPLE_SHOWN, SCORES_SHOWN, build_pair, fold_pairs, repeat_notes
 from evenhand.stats.quantity import Estimated
 
 STOPPED = {
@@ -172,14 +172,14 @@ def _rate_answer(rate: FlipRate) -> Metric:
         estimate.confidence,
         f"{rate.flips:,} of {sample} from {population}",
     )
-    return Metric("counterfactual flip rate", number, tuple(rate_notes(rate)))
+    return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)))
 
 
 def _next_step(result: SearchResult) -> NextStep:
     if result.profiles:
         return NextStep("read the pairs (--html FILE), keep them as tests (--save-tests FILE)")
     if result.noise_test is not None and result.noise_test.noise:
-        return NextStep("differences of single answers may be noise: read the excess of the rates, or search longer")
+        return NextStep("differences of single answers may be noise: evenhand audit compares them with it")
     if result.rate is not None and isinstance(estimate := result.rate.rate, Estimated):
         return NextStep(
             f"with {format_level(estimate.confidence)} confidence at most {format_percent(estimate.high)} are "
