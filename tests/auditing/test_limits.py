@@ -21,7 +21,6 @@ from evenhand.core import Result
 from evenhand.core.time_limit import TimeLimit, check_time
 from evenhand.errors import LimitError
 from evenhand.individual import search
-from evenhand.individual.number_search import search_numbers
 from evenhand.individual.search.texts import search_texts
 from evenhand.mitigation import mitigate
 from evenhand.models import Subject, load_white_box
@@ -74,7 +73,6 @@ ANALYSES: dict[str, Callable[[], Result]] = {
         network_subject().white_box, enumeration=False, samples=100, effort=0.2, min_progress=0.01
     ),
     "search": lambda: search.search(label_subject().scorer, label_subject().people, samples=200, budget=3000),
-    "search of numbers": lambda: search_numbers(number_subject().regressor, number_subject().people, budget=2000),
     "subgroups": lambda: find_subgroups(label_subject().scorer, label_subject().people),
     "texts": lambda: search_texts(
         lambda texts: [float("he" in text.split()) for text in texts],

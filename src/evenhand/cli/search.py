@@ -27,23 +27,14 @@ if TYPE_CHECKING:
 
     from evenhand.core.document import Document
     from evenhand.individual import search as searching
-    from evenhand.individual.number_search import NumberSearchResult
-    from evenhand.individual.search.config import NumberSearchConfig
     from evenhand.individual.search.result import SearchResult
     from evenhand.individual.search.texts import TextSearchResult
-    from evenhand.models.subject import Subject
 
 ROWS: ConfigOptions[searching.SearchConfig] = ConfigOptions(
     "evenhand.individual.search:SearchConfig",
     hint="name the column of the texts: --text-column NAME",
     without=("protected", "confidence", "seed"),
     renamed={"h": "step", "constraints": "constraint", "most_examples": "examples"},
-)
-NUMBERS: ConfigOptions[NumberSearchConfig] = ConfigOptions(
-    "evenhand.individual:NumberSearchConfig",
-    about="a number that is decided",
-    without=("protected", "seed"),
-    renamed={"most_examples": "examples"},
 )
 TEXTS: ConfigOptions[searching.TextSearchConfig] = ConfigOptions(
     "evenhand.individual.search:TextSearchConfig", about="texts", without=("confidence", "labels", "favourable")
@@ -85,7 +76,7 @@ def search(
     result: SearchResult | TextSearchResult
     document: Callable[[], Document]
     if text_column is not None:
-        _refuse_workers(workers, "texts are")
+        _refuse_workers(workers)
         rows.require_shown(out=output.out, save_tests=save_tests)
         for option, given in (("--html", output.html), ("--schema", people.schema)):
             if given is not None:
@@ -98,10 +89,7 @@ def search(
             raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
         with view.show_progress(quiet=output.silent) as progress:
             subject = people.read_subject(model, data, progress)
-        if subject.people.schema.target.is_number:
-            _refuse_workers(workers, "a number that is decided is")
-            _search_numbers(context, subject, people, output, run, rows, save_tests)
-            return
+        subject.people.schema.target.require_labels("a search for individuals")
         config = ROWS.read(context, seed=people.seed)
         if config.method not in METHODS:
             known = f"one of: {', '.join(METHODS)}"
@@ -121,38 +109,9 @@ def search(
     output.finish(result, document, written, interrupted=result.interrupted)
 
 
-def _refuse_workers(workers: str | None, what: str) -> None:
+def _refuse_workers(workers: str | None) -> None:
     if workers is not None:
-        raise OptionError(f"{what} searched in one process", location="--workers", hint="leave it out")
-
-
-def _search_numbers(
-    context: typer.Context,
-    subject: Subject,
-    people: DataOptions,
-    output: FindingsOptions,
-    run: ConsentOptions,
-    rows: PeopleOptions,
-    save_tests: Path | None,
-) -> None:
-    """Search for people whose number changes most."""
-    from evenhand import individual, view
-
-    if save_tests is not None:
-        raise OptionError(
-            "tests are written of labels that flip, and a number is decided here",
-            location="--save-tests",
-            hint="leave it out",
-        )
-    config = NUMBERS.read(context, seed=people.seed)
-    subject.ledger.budget = config.budget
-    with view.show_progress(quiet=output.silent) as progress:
-        result: NumberSearchResult = individual.search_numbers(
-            subject.regressor, subject.people, config, progress=progress
-        )
-    result = rows.tell(result)
-    written = output.write_findings(result, result.document)
-    output.finish(result, result.document, written, interrupted=result.stopped_by == "interrupt")
+        raise OptionError("texts are searched in one process", location="--workers", hint="leave it out")
 
 
 def _search_texts(

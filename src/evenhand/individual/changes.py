@@ -9,7 +9,7 @@ t, the flip rate is the share of people whose number changes by more than t.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from evenhand.core.text import join_names
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.individual.analysis import VariationConfig
-from evenhand.individual.flips import FlipRate, Variants, attribute_sets, find_real
+from evenhand.individual.flips import FlipRate, Variants, attribute_sets
 from evenhand.individual.noise import rate_of
 from evenhand.models.noise import RepeatCheck, can_vary
 from evenhand.models.scorer import Regressor, ask_numbers
@@ -72,7 +72,6 @@ class ChangedPerson(ResultPart):
         same: Value of each attribute that stays the same, as in the data.
         lower, higher: Protected and linked values with the lower and the higher number.
         lower_number, higher_number: The two numbers.
-        real: Whether the profile reveals a person in the data (see ``find_real``). All others are synthetic.
     """
 
     protected: tuple[str, ...]
@@ -81,7 +80,6 @@ class ChangedPerson(ResultPart):
     higher: dict[str, str]
     lower_number: float
     higher_number: float
-    real: bool = True
 
     @property
     def change(self) -> float:
@@ -171,7 +169,7 @@ def measure_changes(
         progress(f"changes with {' x '.join(protected)}", step / len(sets))
         numbers = AssignedNumbers.ask(regressor, schema, protected, people.individuals)
         changes.append(_summarize(regressor, numbers, protected, None, config))
-        examples += select_most_affected(numbers, protected, people, config.examples)
+        examples += select_most_affected(numbers, protected, config.examples)
         numbers = AssignedNumbers.ask(regressor, schema, protected, sampled)
         changes.append(_summarize(regressor, numbers, protected, population.name, config))
     return ChangeResult(
@@ -222,23 +220,7 @@ class AssignedNumbers:
             numbers[row, assignment] = ask_numbers(regressor, variants.counterparts[row, assignment])
         return cls(schema, individuals, variants, numbers)
 
-    def at(self, rows: Integers) -> AssignedNumbers:
-        """Return the people at some positions."""
-        return AssignedNumbers(self.schema, self.individuals[rows], self.variants[rows], self.numbers[rows])
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[AssignedNumbers]) -> AssignedNumbers:
-        """Concatenate people in order."""
-        return cls(
-            parts[0].schema,
-            np.concatenate([part.individuals for part in parts]),
-            Variants.concatenate([part.variants for part in parts]),
-            np.concatenate([part.numbers for part in parts]),
-        )
-
-    def confirm(
-        self, regressor: Regressor, *, tolerance: float, confidence: float = 0.95, left: float = np.inf
-    ) -> RepeatCheck | None:
+    def confirm(self, regressor: Regressor, *, tolerance: float, confidence: float) -> RepeatCheck | None:
         """Query both ends of each change again, and set changes that do not repeat to 0.
 
         A change repeats if it has the same direction, and exceeds the tolerance if it did before. Changes that repeat
@@ -248,7 +230,6 @@ class AssignedNumbers:
             regressor: The model.
             tolerance: Largest change that does not count as a flip.
             confidence: 1 minus the false discovery rate.
-            left: Maximum number of individuals in repeated queries. Changes beyond it count as noise.
 
         Returns:
             The counts. None for a deterministic model.
@@ -276,7 +257,6 @@ class AssignedNumbers:
             len(rows),
             chance=SAME_DIRECTION,
             confidence=confidence,
-            affordable=lambda: left / 2 - rounds.sum(),
         )
         self.numbers[rows[:, None], ends] = means
         self.change[rows] = np.where(repetition.confirmed, means[:, 1] - means[:, 0], 0.0)
@@ -325,14 +305,13 @@ def _summarize(
 
 
 def select_most_affected(
-    numbers: AssignedNumbers, protected: tuple[str, ...], people: People, max_profiles: int
+    numbers: AssignedNumbers, protected: tuple[str, ...], max_profiles: int
 ) -> list[ChangedPerson]:
     """Select the profiles with the largest changes, without duplicate pairs.
 
     Args:
         numbers: Numbers of the profiles.
         protected: Attributes that vary.
-        people: The people in the data.
         max_profiles: Maximum number of profiles.
     """
     schema, variants = numbers.schema, numbers.variants
@@ -342,11 +321,9 @@ def select_most_affected(
         if len(pairs) == max_profiles:
             break
         pairs.setdefault(variants.counterparts[row, numbers.ends[row]].tobytes(), row)
-    rows = list(pairs.values())
-    real = find_real(people, protected, variants.counterparts[rows], variants.plausible[rows])
     columns = set(schema.positions(protected))
 
-    def build(row: int, is_real: bool) -> ChangedPerson:
+    def build(row: int) -> ChangedPerson:
         lower, higher = variants.counterparts[row, numbers.ends[row]]
         differing: Integers = np.flatnonzero((lower != higher) & ~np.isnan(numbers.individuals[row]))
         varied = columns.union(differing.tolist())
@@ -360,7 +337,6 @@ def select_most_affected(
             higher={name: high[name] for name in names},
             lower_number=lower_number,
             higher_number=higher_number,
-            real=is_real,
         )
 
-    return [build(row, is_real) for row, is_real in zip(rows, real.tolist(), strict=True)]
+    return [build(row) for row in pairs.values()]

@@ -178,12 +178,6 @@ class Variants:
     def __getitem__(self, rows: Integers) -> Variants:
         return Variants(self.published[rows], self.counterparts[rows], self.plausible[rows])
 
-    @classmethod
-    def concatenate(cls, parts: Sequence[Variants]) -> Variants:
-        """Concatenate variants in order."""
-        names = ("published", "counterparts", "plausible")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
     @property
     def representatives(self) -> Floats:
         """First plausible counterpart of each person, equal for all their counterparts, shape (n, attributes)."""

@@ -20,25 +20,17 @@ from evenhand.core.document import (
     TableRow,
 )
 from evenhand.core.result import PEOPLE_HIDDEN
-from evenhand.core.text import SIMULATED, format_count, join_names
+from evenhand.core.text import SIMULATED, join_names
 from evenhand.individual.changes import ChangedPerson, ChangeResult
-from evenhand.individual.number_search import NumberSearchResult
 from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import show_quantity
-
-STOPPED = {
-    "time": "The time limit ended this search before the budget was spent. Its results are incomplete.",
-    "interrupt": "This search was interrupted. Its results are incomplete.",
-}
 
 MAX_MEANS = 6
 """Maximum number of values whose means are listed. Otherwise, only the lowest and the highest mean are."""
 
 
-def build_document(result: ChangeResult | NumberSearchResult) -> Document:
-    """Build the document of the effects, or of a search for the largest one."""
-    if isinstance(result, NumberSearchResult):
-        return _describe_search(result)
+def build_document(result: ChangeResult) -> Document:
+    """Build the document of the effects."""
     return Document(
         "Individuals: changes of the number with a protected attribute",
         "The model was queried about each person with every other value of the protected attribute. The change is the "
@@ -140,42 +132,4 @@ def _build_pair(source: str, example: ChangedPerson, unit: str | None) -> Pair:
         Side(example.lower, format_number(example.lower_number, unit)),
         Side(example.higher, format_number(example.higher_number, unit)),
         example.same,
-    )
-
-
-def _describe_search(result: NumberSearchResult) -> Document:
-    name, unit = join_names(result.protected), result.unit
-    blocks: list[Block] = [
-        Metric(
-            "largest change found",
-            ReportedNumber(format_number(result.largest, unit), result.largest, "observed"),
-            (
-                f"among the people in the data {format_number(result.in_data, unit)}",
-                f"{format_count(result.beyond, 'profile', 'profiles')} found that change by more than "
-                f"{format_number(result.tolerance, unit)}",
-                f"{result.queries:,} individuals in queries",
-                *repeat_notes(result.repeats),
-            ),
-            about=name,
-            next_step="other people may change by more: a certificate with a tolerance proves how many do not",
-        )
-    ]
-    if result.stopped_by in STOPPED:
-        blocks.append(Note(STOPPED[result.stopped_by]))
-    if result.examples:
-        blocks.append(Heading(f"People most affected by {name}"))
-    blocks += [
-        _build_pair("A person in the data" if example.real else "An invented profile", example, unit)
-        for example in result.examples
-    ]
-    if result.people_left_out:
-        blocks.append(Note(PEOPLE_HIDDEN))
-    blocks.append(Note("Invented profiles start from people in the data and may differ from all of them."))
-    return Document(
-        f"Search: largest change of the number with {name}",
-        "All attributes except the protected ones vary within the domain, as long as the change grows.",
-        tuple(blocks),
-        brand="Evenhand search",
-        made=result.provenance,
-        readings=result.readings,
     )

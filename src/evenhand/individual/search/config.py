@@ -1,4 +1,4 @@
-"""Settings of searches for people, for numbers and in texts."""
+"""Settings of searches for people and in texts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from evenhand.errors import OptionError
 
 SAMPLES = 4096
 """Default number of individuals drawn for each counterfactual flip rate."""
-
-PROTECTED = "attributes whose joint values are compared; default: those of the schema"
-BUDGET = "maximum number of individuals in all queries"
-AS_PUBLISHED = "change the protected attributes alone, without the rules of the schema and the evidence of the data"
 
 
 @runtime_checkable
@@ -34,16 +30,20 @@ class SearchConfig(Config):
     rates, search and confirmation, and retries after failures. The time limit covers everything but confirmation.
     """
 
-    protected: tuple[str, ...] | None = setting(None, PROTECTED)
+    protected: tuple[str, ...] | None = setting(
+        None, "attributes whose joint values are compared; default: those of the schema"
+    )
     method: str = setting("frontier", "search method; see the documentation")
     seeds: int | SeedPeople | None = setting(None, "people to start from")
     local: int = setting(100, "number of moves around each profile found", ge=0)
     h: float = setting(1.0, "for maft: distance between two queries for a slope, in steps", gt=0, allow_inf_nan=False)
-    budget: int | None = setting(None, BUDGET, ge=1)
+    budget: int | None = setting(None, "maximum number of individuals in all queries", ge=1)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
     constraints: tuple[str, ...] = setting((), "condition on every plausible profile, such as 'age >= 16'")
     allow_infeasible: bool = setting(False, "also report profiles with values that never occur together in the data")
-    as_published: bool = setting(False, AS_PUBLISHED)
+    as_published: bool = setting(
+        False, "change the protected attributes alone, without the rules of the schema and the evidence of the data"
+    )
     samples: int = setting(SAMPLES, "individuals drawn for each flip rate; 0 measures none", ge=0)
     confidence: float = setting(0.95, "confidence level of the rates' intervals", gt=0, lt=1)
     most_examples: int = setting(20, "profiles shown in full", ge=0)
@@ -69,15 +69,3 @@ class TextSearchConfig(Config):
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     labels: tuple[Any, ...] | None = setting(None, "labels in the order of the model's scores, if it names none")
     favourable: Any = setting(None, "label whose score is compared; the last unless set")
-
-
-class NumberSearchConfig(Config):
-    """Settings of a search for the largest change in a numeric prediction."""
-
-    protected: tuple[str, ...] | None = setting(None, PROTECTED)
-    tolerance: float = setting(0.0, "count people whose number changes by more than this", ge=0)
-    budget: int = setting(20_000, BUDGET, ge=2)
-    time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
-    most_examples: int = setting(20, "profiles shown in full", ge=0)
-    as_published: bool = setting(False, AS_PUBLISHED)
-    seed: int = setting(0, "same seed, same result", ge=0)
