@@ -15,7 +15,7 @@ from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import ProfileNetwork, class_probabilities, labels_from_logits
 from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import AdditiveNetwork, QuestionLedger, load_model
+from evenhand.models import AdditiveNetwork, QuestionLedger
 from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense
 from evenhand.schema import Schema
 from support import scaled
@@ -175,40 +175,6 @@ def test_the_inside_answers_as_the_network():
         logits = ProfileNetwork(model, space).logits(DOMAIN)
         assert logits.reshape(-1, outputs) == pytest.approx(model.logits(space.rows(DOMAIN)), abs=1e-12)
         assert (labels_from_logits(logits).ravel() == model.predict(space.rows(DOMAIN))).all()
-
-
-def test_autograd_agrees_with_back_propagation():
-    torch = pytest.importorskip("torch", reason="needs the extra torch")
-    from evenhand.individual.search.gradients import TorchGradients, find_gradients
-
-    torch.manual_seed(0)
-    linear = [torch.nn.Linear(SCHEMA.width, 8), torch.nn.Linear(8, 1)]
-    additive = load_model(torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1]).double(), SCHEMA)
-    dropping = torch.nn.Sequential(linear[0], torch.nn.Tanh(), torch.nn.Dropout(0.9), linear[1]).double()
-    smooth = load_model(dropping, SCHEMA)
-    space = ProfileSpace(SCHEMA)
-    which = np.arange(len(DOMAIN)) % 2
-    by_hand, by_torch = find_gradients(additive, space, None), TorchGradients(additive, space)
-    assert isinstance(by_hand, ProfileNetwork)
-    assert isinstance(find_gradients(smooth, space, None), TorchGradients)
-    for loss in (False, True):
-        expected = by_hand.gradient(DOMAIN, which, loss=loss)
-        assert by_torch.gradient(DOMAIN, which, loss=loss) == pytest.approx(expected, abs=1e-6)
-    # A module in training mode is asked in evaluation mode, and stays in training mode.
-    dropping.train()
-    of_smooth = TorchGradients(smooth, space)
-    gradient = of_smooth.gradient(DOMAIN, which, loss=False)
-    assert (gradient == of_smooth.gradient(DOMAIN, which, loss=False)).all()
-    assert dropping.training
-    h = 1e-5
-    grade = np.array([h, 0, 0, 0])
-    rows = [space.rows_as(each, which) for each in (DOMAIN - grade, DOMAIN, DOMAIN + grade)]
-    below, here, above = (smooth.scores(each) for each in rows)
-    n, predicted = np.arange(len(DOMAIN)), here.argmax(axis=1)
-    assert gradient[:, 0] == pytest.approx((above - below)[n, predicted] / (2 * h), abs=1e-6)
-    program = torch.export.export(smooth.source.eval(), (torch.zeros(5, SCHEMA.width, dtype=torch.float64),))
-    of_program = TorchGradients(load_model(program, SCHEMA), space)
-    assert of_program.gradient(DOMAIN[:7], which[:7], loss=False) == pytest.approx(gradient[:7], abs=1e-9)
 
 
 def test_answers_survive_a_kill(tmp_path):

@@ -1,8 +1,8 @@
-"""Gradients of white boxes: analytic for additive networks, by autograd for PyTorch modules."""
+"""Additive networks evaluated on profiles, with exact gradients."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -11,42 +11,23 @@ from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.cells import is_listed
 from evenhand.models.additive.network import AdditiveNetwork, LineTerm
-from evenhand.models.scorer import Scorer, ask_in_batches
+from evenhand.models.scorer import Scorer
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema.attribute import Attribute
 
 
-class Gradients(Protocol):
-    """Gradient of the predicted label's probability, or of its cross-entropy, in the unprotected attributes."""
-
-    def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
-        """Compute the gradients of profiles (n, U), each under one assignment (n,): shape (n, U)."""
-        ...
-
-
-def find_gradients(scorer: Scorer, space: ProfileSpace, network: ProfileNetwork | None) -> Gradients:
-    """Return the gradients of a model.
-
-    Args:
-        scorer: The model.
-        space: Space of the profiles.
-        network: The model, if it is an additive network itself.
+def find_gradients(scorer: Scorer, space: ProfileSpace) -> ProfileNetwork:
+    """Return the model as an additive network, which has exact gradients.
 
     Raises:
-        OptionError: The model has no gradients, such as trees or an endpoint.
+        OptionError: The model cannot be read as an additive network, such as trees or an endpoint.
     """
-    if network is not None:
-        return network
-    if isinstance(scorer, AdditiveNetwork):
-        return ProfileNetwork(scorer, space)
     try:
-        white_box = extract_white_box(scorer)
-        if isinstance(white_box, AdditiveNetwork):
-            return ProfileNetwork(white_box, space)
+        white_box = scorer if isinstance(scorer, AdditiveNetwork) else extract_white_box(scorer)
     except NotAdditiveError:
-        pass  # every PyTorch module has gradients
-    if type(scorer).__name__ == "TorchModule":
-        return TorchGradients(scorer, space)
+        white_box = None
+    if isinstance(white_box, AdditiveNetwork):
+        return ProfileNetwork(white_box, space)
     raise OptionError(
         f"{scorer.name} has no gradients ({type(scorer).__name__}), and this method climbs along them",
         location="`method=`",
@@ -54,76 +35,24 @@ def find_gradients(scorer: Scorer, space: ProfileSpace, network: ProfileNetwork 
     )
 
 
-class TorchGradients:
-    """Gradients by autograd, one backward pass per batch. The module is in evaluation mode."""
-
-    def __init__(self, scorer: Any, space: ProfileSpace) -> None:
-        self._scorer = scorer
-        self._space = space
-
-    def gradient(self, unprotected: Floats, which: Integers, *, loss: bool) -> Floats:
-        """Compute the gradients (see ``Gradients``)."""
-        rows = self._space.rows_as(unprotected, which)
-        by_input = ask_in_batches(
-            lambda inputs: self._input_derivatives(inputs, loss=loss),
-            self._scorer.schema.inputs(rows),
-            self._scorer.rows,
-        )
-        return self._attribute_derivatives(by_input, rows)
-
-    def _input_derivatives(self, inputs: Floats, *, loss: bool) -> Floats:
-        """Compute the derivatives with respect to the inputs (n, width), shape (n, width)."""
-        import torch
-
-        from evenhand.models.blackbox.torch_module import evaluation_mode, input_type
-
-        dtype, device = input_type(self._scorer.source)
-        tensor = torch.as_tensor(inputs, dtype=dtype, device=device).requires_grad_(True)
-        with evaluation_mode(self._scorer.run):
-            outputs = self._scorer.run(tensor)
-        outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
-        outputs = outputs.reshape(len(inputs), -1).to(torch.float64)
-        are_probabilities = self._scorer.reading.kind == "probability"
-        if outputs.shape[1] == 1:
-            positive = outputs[:, 0] if are_probabilities else torch.sigmoid(outputs[:, 0])
-            scores = torch.stack([1 - positive, positive], dim=1)
-        else:
-            scores = outputs if are_probabilities else torch.softmax(outputs, dim=1)
-        predicted = scores.max(dim=1).values
-        objective = -torch.log(predicted) if loss else predicted
-        (gradient,) = torch.autograd.grad(objective.sum(), tensor)
-        return np.asarray(gradient.to("cpu", torch.float64).numpy())
-
-    def _attribute_derivatives(self, by_input: Floats, rows: Floats) -> Floats:
-        """Convert derivatives in the inputs (n, width) to derivatives in the unprotected entries (n, U)."""
-        starts = np.concatenate([[0], np.cumsum([attribute.width for attribute in self._space.schema.attributes])])
-        gradient = np.empty((len(rows), self._space.width))
-        for i, column in enumerate(self._space.columns):
-            attribute = self._space.attributes[i]
-            slopes = _central_difference(attribute, attribute, float(self._space.step[i]), rows[:, column])
-            gradient[:, i] = (by_input[:, starts[column] : starts[column + 1]] * slopes).sum(axis=1)
-        return gradient
-
-
 class _Term(Protocol):
-    """Contributions or inputs of an attribute."""
+    """Contributions of an attribute to a network."""
 
     def at(self, entries: Floats) -> Floats: ...
 
 
-def _central_difference(attribute: Attribute, term: _Term | Attribute, step: float, entries: Floats) -> Floats:
+def _central_difference(attribute: Attribute, term: _Term, step: float, entries: Floats) -> Floats:
     """Compute central differences over one move at entries (n,), one-sided at the ends of the domain, shape (n, width).
 
     Args:
         attribute: The attribute.
-        term: Contributions of the attribute to a network, or the attribute itself for its inputs.
+        term: Contributions of the attribute to a network.
         step: Size of a move.
         entries: The entries.
     """
-    evaluate = term.inputs if isinstance(term, Attribute) else term.at
     above = np.minimum(entries + step, attribute.last)
     below = np.maximum(entries - step, attribute.first)
-    return np.asarray((evaluate(above) - evaluate(below)) / np.maximum(above - below, 1e-300)[:, None])
+    return np.asarray((term.at(above) - term.at(below)) / np.maximum(above - below, 1e-300)[:, None])
 
 
 class ProfileNetwork:

@@ -18,7 +18,6 @@ from evenhand.errors import BudgetError, DataError
 from evenhand.individual.flips import find_flips
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.gradients import (
-    Gradients,
     ProfileNetwork,
     class_probabilities,
     find_gradients,
@@ -106,7 +105,7 @@ class Oracle:
         # An endpoint accepts few individuals per request: limits are checked between requests.
         rows = min(MAX_ROWS, int(getattr(scorer, "batch", MAX_ROWS)))
         self._rows = rows if self._network is None else NETWORK_ROWS
-        self._gradients: Gradients | None = None
+        self._gradients = self._network
         self._slots: dict[int, int] = {}
         classes, assignments = len(scorer.classes), len(space.assignments)
         self._scores = np.empty((1024, assignments, classes))
@@ -236,7 +235,7 @@ class Oracle:
         """
         if self._gradients is None:
             model = self.scorer.model if isinstance(self.scorer, CachedScorer) else self.scorer
-            self._gradients = find_gradients(model, self.space, self._network)
+            self._gradients = find_gradients(model, self.space)
         self._check_time()
         self._require(len(unprotected))
         self.ledger.charge(len(unprotected))
