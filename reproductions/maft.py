@@ -148,7 +148,7 @@ def run_search(
     started = time.process_time()
     if method in ("AEQUITAS", "SG"):
         moves = SG_PROFILES if method == "SG" else local
-        load_method(method.lower())(oracle, seeds, rng, search.MethodOptions(local=moves))
+        load_method(method.lower())(oracle, seeds, rng, search.SearchConfig(local=moves))
     else:
         with threadpool_limits(1):  # sums must not depend on how many cores are free
             _search_along_slopes(oracle, bench, method, seeds, rng, local, h)

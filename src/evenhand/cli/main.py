@@ -83,7 +83,7 @@ app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS, rankings
 app.command("compare", cls=with_settings(compare.SETTINGS))(compare.compare)
 app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
 app.command("check-certificate")(certify.check_certificate)
-app.command("search", cls=with_settings(search.ROWS, search.NUMBERS, search.TEXTS))(search.search)
+app.command("search", cls=with_settings(search.ROWS, search.TEXTS))(search.search)
 app.command("subgroups", cls=with_settings(subgroups.ROWS, subgroups.NUMBERS, subgroups.TEXTS))(subgroups.subgroups)
 app.command("mitigate", cls=with_settings(mitigate.SETTINGS, mitigate.ALTERNATIVES, mitigate.REFUTATION))(
     mitigate.mitigate

@@ -12,8 +12,10 @@ from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.errors import OptionError
 from evenhand.individual import search
+from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.findings import FindingCollector
-from evenhand.individual.search.methods.choice import METHODS, MethodOptions, load_method
+from evenhand.individual.search.methods import gradient
+from evenhand.individual.search.methods.choice import METHODS, load_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
     estimate_slopes,
@@ -125,18 +127,18 @@ def test_the_moves_of_the_global_phase_by_hand(name):
     space = ProfileSpace(HAND)
     visited: list[list[list[float]]] = []
     oracle = Watching(model, space, visited)
-    load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), MethodOptions(local=0))
+    load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(local=0))
     assert visited[:3] == [[[6, 2]], [[5, 3]], [[4, 4]]]
     assert oracle.findings.reportable().unprotected.tolist() == [[4, 4]]
 
 
-def test_the_outcome_of_the_last_move_is_asked_about():
+def test_the_outcome_of_the_last_move_is_asked_about(monkeypatch):
     model = network_from_dense(HAND, [(np.array([[1.0], [-2.0], [1.0]]), np.array([3.5]))])
     space = ProfileSpace(HAND)
     for moves, found in ((1, 0), (2, 1)):
         oracle = asked(model, space)
-        options = MethodOptions(local=0, most_moves=moves)
-        load_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), options)
+        monkeypatch.setattr(gradient, "MAX_MOVES", moves)
+        load_method("eidig")(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), SearchConfig(local=0))
         assert len(oracle.findings) == found
 
 

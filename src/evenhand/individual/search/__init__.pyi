@@ -1,12 +1,10 @@
 from .analysis import search
 from .config import SearchConfig, TextSearchConfig
-from .methods.choice import MethodOptions
 from .result import SearchResult
 from .save import replay_profiles, replay_texts, save_table, save_tests, save_text_tests
 from .texts import TextSearchResult, search_texts
 
 __all__ = [
-    "MethodOptions",
     "SearchConfig",
     "SearchResult",
     "TextSearchConfig",

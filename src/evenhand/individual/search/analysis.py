@@ -23,7 +23,7 @@ from evenhand.individual.search.confirmation import (
     reserve_answers,
 )
 from evenhand.individual.search.findings import DiscriminatoryProfiles, FindingCollector, ProfileTable
-from evenhand.individual.search.methods.choice import MethodOptions, load_method
+from evenhand.individual.search.methods.choice import load_method
 from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
@@ -121,7 +121,6 @@ class _Search:
         self.limit = TimeLimit.after(config.time_limit)
         self.source, self.config, self.noise, self.progress = source, config, noise, progress
         self.method = load_method(config.method)
-        self.options = MethodOptions(local=config.local, h=config.h)
         self.space = space = ProfileSpace(
             source,
             config.protected,
@@ -264,7 +263,7 @@ class _Search:
             self.findings.record_seeds(np.ascontiguousarray(seeds[:, space.columns]))
             queries = oracle.queries
             with limit.enforced():
-                exhausted = self.method(oracle, seeds, self.rng, self.options) is False
+                exhausted = self.method(oracle, seeds, self.rng, config) is False
             idle = idle + 1 if oracle.queries == queries else 0
             if exhausted or config.budget is None or config.seeds is not None or idle == MAX_IDLE_ROUNDS:
                 return

@@ -1,23 +1,21 @@
-"""Search methods by name, and their common options."""
+"""Search methods by name."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
+from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.oracle import Oracle
 
 METHODS = {
     "adf": "gradient:adf",
-    "aequitas": "aequitas:fully_directed",
-    "aequitas-random": "aequitas:random_walk",
-    "aequitas-semi-directed": "aequitas:semi_directed",
+    "aequitas": "aequitas:search",
     "eidig": "gradient:eidig",
     "eidig-inf": "gradient:eidig_inf",
     "frontier": "frontier:search",
@@ -33,27 +31,6 @@ WAVE_SHARE = 0.1
 """Maximum fraction of the budget for the global phase of one wave of more than one seed."""
 
 
-@dataclass(frozen=True)
-class MethodOptions:
-    """Settings of a method.
-
-    Attributes:
-        local: Moves of the local phase around each profile of the global phase.
-        most_moves: Maximum number of moves of the global phase per seed.
-        h: For MAFT (either schedule), distance between two queries for a slope, in steps of the attribute.
-    """
-
-    local: int = 100
-    most_moves: int = 10
-    h: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.local < 0 or self.most_moves < 1:
-            raise OptionError(f"local {self.local} and moves {self.most_moves} must be positive")
-        if not (0 < self.h < np.inf):
-            raise OptionError(f"h must be positive, not {self.h:g}")
-
-
 class SearchMethod(Protocol):
     """Method that queries the oracle according to its plan. The oracle records all answers.
 
@@ -62,7 +39,7 @@ class SearchMethod(Protocol):
     """
 
     def __call__(
-        self, oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions
+        self, oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig
     ) -> bool | None: ...
 
 

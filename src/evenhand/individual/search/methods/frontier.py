@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.individual.search.methods.choice import MethodOptions
+from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
@@ -59,9 +59,9 @@ RIDGE = 1.0
 """Penalty of the ridge regression."""
 
 
-def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> bool:
+def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> bool:
     """Query until the budget is spent or no profile is left. Without a budget, ``local`` profiles for every seed."""
-    plan = len(seeds) * max(1, options.local) if oracle.budget is None else oracle.affordable_profiles
+    plan = len(seeds) * max(1, config.local) if oracle.budget is None else oracle.affordable_profiles
     BoundarySearch(oracle, seeds, rng, plan).run(np.inf if oracle.budget is not None else plan)
     return False
 

@@ -26,11 +26,15 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.individual.search.methods.choice import MethodOptions, cut_into_waves
+from evenhand.individual.search.config import SearchConfig
+from evenhand.individual.search.methods.choice import cut_into_waves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 
 Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
 """Function of profiles (n, U), their assignments (n,) and scores (n, classes): slopes of the attributes (n, U)."""
+
+MAX_MOVES = 10
+"""Maximum number of moves of the global phase per seed."""
 
 EPSILON = 1e-6
 """Constant that keeps the weight of an attribute with slope 0 finite."""
@@ -63,18 +67,18 @@ class SlopePlan:
 
 
 def search_two_phases(
-    oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions, plan: SlopePlan
+    oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig, plan: SlopePlan
 ) -> None:
     """Run both phases from seeds (n, attributes), wave by wave."""
     profiles, which = oracle.space.split(seeds)
-    cost = options.most_moves * (len(oracle.space.assignments) + 2 * plan.cost)
+    cost = MAX_MOVES * (len(oracle.space.assignments) + 2 * plan.cost)
     for wave in cut_into_waves(oracle, len(profiles), cost):
-        starts, assignments = move_to_boundary(oracle, profiles[wave], which[wave], rng, options.most_moves, plan)
-        move_along_boundary(oracle, starts, assignments, rng, options.local, plan)
+        starts, assignments = move_to_boundary(oracle, profiles[wave], which[wave], rng, MAX_MOVES, plan)
+        move_along_boundary(oracle, starts, assignments, rng, config.local, plan)
 
 
 def move_to_boundary(
-    oracle: Oracle, profiles: Floats, which: Integers, rng: np.random.Generator, most_moves: int, plan: SlopePlan
+    oracle: Oracle, profiles: Floats, which: Integers, rng: np.random.Generator, max_moves: int, plan: SlopePlan
 ) -> tuple[Floats, Integers]:
     """Run the global phase.
 
@@ -83,7 +87,7 @@ def move_to_boundary(
         profiles: Seeds, shape (n, U).
         which: Assignment of each, shape (n,).
         rng: Source of randomness.
-        most_moves: Maximum number of moves per seed.
+        max_moves: Maximum number of moves per seed.
         plan: Use of slopes.
 
     Returns:
@@ -92,11 +96,11 @@ def move_to_boundary(
     space = oracle.space
     momentum = np.zeros((2, *profiles.shape))
     discriminating: list[tuple[Floats, Integers]] = [(profiles[:0], which[:0])]
-    for move in range(most_moves + 1):
+    for move in range(max_moves + 1):
         answers = oracle.ask(profiles)
         discriminating.append((profiles[answers.flips], which[answers.flips]))
         undecided = np.flatnonzero(~answers.flips)[: _affordable_pairs(oracle, plan)]
-        if move == most_moves or len(undecided) == 0:
+        if move == max_moves or len(undecided) == 0:
             break
         profiles, which, momentum = profiles[undecided], which[undecided], momentum[:, undecided]
         scores = answers.scores[undecided]
@@ -200,35 +204,35 @@ def _attribute_weights(plan: SlopePlan, profiles: Floats, which: Integers, answe
     return np.asarray(np.cumsum(1 / (np.abs(slopes).sum(axis=0) + EPSILON), axis=1))
 
 
-def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """ADF (Zhang et al., ICSE 2020): slopes of the loss, without momentum, new local weights after every success."""
 
     def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
         return -oracle.gradient(profiles, which, loss=True)
 
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, cost=1, decay=0.0, update=1))
+    search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, cost=1, decay=0.0, update=1))
 
 
-def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """EIDIG (Zhang, Zhang & Zhang, ISSTA 2021): slopes of the output, with momentum, new weights every 5 successes."""
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(_output_slopes(oracle), 1, DECAY, UPDATE))
+    search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, UPDATE))
 
 
-def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """EIDIG-INF (same source): as EIDIG, with the weights of a local walk's start throughout."""
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
+    search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
 
 
-def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """MAFT (Wang et al., ICSE 2024): as EIDIG, with slopes estimated from answers alone (zero-order)."""
-    slopes = estimate_slopes(oracle, options.h)
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, oracle.space.width, DECAY, UPDATE))
+    slopes = estimate_slopes(oracle, config.h)
+    search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, UPDATE))
 
 
-def maft_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def maft_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """MAFT with the schedule of EIDIG-INF, which is better with a budget, since every new weight costs queries."""
-    slopes = estimate_slopes(oracle, options.h)
-    search_two_phases(oracle, seeds, rng, options, SlopePlan(slopes, oracle.space.width, DECAY, None))
+    slopes = estimate_slopes(oracle, config.h)
+    search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, None))
 
 
 def _output_slopes(oracle: Oracle) -> Slopes:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.individual.search.methods.choice import MethodOptions
+from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
@@ -87,13 +87,13 @@ class _ProfileQueue:
         return profiles, np.array([which for *_, which in entries], dtype=np.int64)
 
 
-def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Query at most ``local`` profiles per seed."""
     space = oracle.space
     queue = _ProfileQueue(space)
     for profile, which in zip(*space.split(seeds), strict=True):
         queue.put(SEED, profile, int(which))
-    queried, max_profiles = 0, len(seeds) * max(1, options.local)
+    queried, max_profiles = 0, len(seeds) * max(1, config.local)
     while queried < max_profiles:
         profiles, assignments = queue.take(min(BATCH, max_profiles - queried))
         if len(profiles) == 0:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from evenhand.core.typing import Floats
-from evenhand.individual.search.methods.choice import MethodOptions
+from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.oracle import Oracle
 
 BATCH = 16_384
@@ -26,9 +26,9 @@ MIN_SAMPLE = 512
 """Minimum sample size of THEMIS."""
 
 
-def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Query as many random profiles as the other methods would: ``local`` for every seed."""
-    left = len(seeds) * max(1, options.local)
+    left = len(seeds) * max(1, config.local)
     while left > 0:
         rows = oracle.space.uniform(min(left, BATCH), rng)
         if len(rows) == 0:
@@ -37,7 +37,7 @@ def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, op
         oracle.ask(rows)
 
 
-def sample_until_known(oracle: Oracle, seeds: Floats, rng: np.random.Generator, options: MethodOptions) -> None:
+def sample_until_known(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
     """Query uniform admissible profiles until the normal interval of the score is at most one point each way.
 
     THEMIS (Galhotra, Brun and Meliou, "Fairness testing: testing software for discrimination", ESEC/FSE 2017). The
