@@ -1,9 +1,6 @@
 """Texts: identity terms are swapped as a person would, and what flips is what a model decides differently."""
 
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -295,31 +292,6 @@ def test_the_summary_shows_each_pair_of_groups_once():
     assert len(shown) == 1
     pairs = [(one.worse.group, one.better.group) for one in result.examples]
     assert len(set(pairs)) < len(pairs)
-
-
-@pytest.mark.full
-def test_saved_tests_tell_models_apart(tmp_path):
-    (tmp_path / "rules.py").write_text(
-        "def partial(texts):\n    return [0.1 + 0.8 * ('she' in one) for one in texts]\n\n"
-        "def constant(texts):\n    return ['fine'] * len(texts)\n"
-    )
-    result = search.search_texts(lambda asked: [0.1 + 0.8 * ("she" in one) for one in asked], ["he left", "he came"])
-    assert search.save_text_tests(result, tmp_path / "test_texts.py") == 2
-    program = (tmp_path / "test_texts.py").read_text("utf-8")
-    assert "('he left', 'she left')" in program
-    for name, code, said in (("partial", 1, "2 failed"), ("constant", 0, "2 passed")):
-        done = subprocess.run(
-            [sys.executable, "test_texts.py", f"rules:{name}", "-q", "-p", "no:cacheprovider"],
-            cwd=tmp_path,
-            env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert said in done.stdout
-    with pytest.raises(OptionError, match="nothing was found"):
-        search.save_text_tests(result.model_copy(update={"examples": ()}), tmp_path / "test_none.py")
 
 
 class NoisyModel:

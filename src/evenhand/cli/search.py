@@ -77,13 +77,16 @@ def search(
     document: Callable[[], Document]
     if text_column is not None:
         _refuse_workers(workers)
-        rows.require_shown(out=output.out, save_tests=save_tests)
-        for option, given in (("--html", output.html), ("--schema", people.schema)):
+        rows.require_shown(out=output.out)
+        for option, given in (
+            ("--html", output.html),
+            ("--schema", people.schema),
+            ("--save-tests", save_tests),
+        ):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
         result = texts = rows.tell(_search_texts(context, model, data, text_column, terms or [], people, output, run))
         document = texts.document
-        tests = (lambda path: searching.save_text_tests(texts, path)) if texts.examples else None
     else:
         if terms:
             raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
@@ -101,10 +104,9 @@ def search(
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
         result = found = rows.tell(found)
         document = partial(found.document, subject.card)
-        tests = (lambda path: searching.save_tests(found, path)) if found.profiles else None
     written = output.write_findings(result, document)
-    if save_tests is not None and tests is not None:
-        tests(save_tests)
+    if save_tests is not None and isinstance(result, searching.SearchResult) and result.profiles:
+        searching.save_tests(result, save_tests)
         written.append(save_tests)
     output.finish(result, document, written, interrupted=result.interrupted)
 

@@ -11,9 +11,10 @@ from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network,
 
 from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import DataError
+from evenhand.individual.search.answer_file import CachedScorer
 from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import ProfileNetwork, class_probabilities, labels_from_logits
-from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
+from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork, QuestionLedger
 from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense

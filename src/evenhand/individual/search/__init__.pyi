@@ -1,7 +1,7 @@
 from .analysis import search
 from .config import SearchConfig, TextSearchConfig
 from .result import SearchResult
-from .save import replay_profiles, replay_texts, save_table, save_tests, save_text_tests
+from .save import replay_profiles, save_table, save_tests
 from .texts import TextSearchResult, search_texts
 
 __all__ = [
@@ -10,10 +10,8 @@ __all__ = [
     "TextSearchConfig",
     "TextSearchResult",
     "replay_profiles",
-    "replay_texts",
     "save_table",
     "save_tests",
-    "save_text_tests",
     "search",
     "search_texts",
 ]

@@ -15,6 +15,7 @@ from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import FlipRate, find_real
+from evenhand.individual.search.answer_file import CachedScorer
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.confirmation import (
     check_source,
@@ -24,7 +25,7 @@ from evenhand.individual.search.confirmation import (
 )
 from evenhand.individual.search.findings import DiscriminatoryProfiles, FindingCollector, ProfileTable
 from evenhand.individual.search.methods.choice import load_method
-from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
+from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.individual.search.rates import estimate_flip_rates
 from evenhand.individual.search.result import SearchResult, build_examples
 from evenhand.individual.search.sensitivity import MAX_TRIED, AttributeSensitivity, measure_sensitivity

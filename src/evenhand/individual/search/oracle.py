@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.errors import BudgetError, DataError
+from evenhand.errors import BudgetError
 from evenhand.individual.flips import find_flips
+from evenhand.individual.search.answer_file import CachedScorer
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.gradients import (
     ProfileNetwork,
@@ -27,7 +23,7 @@ from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import Scorer, WrappedScorer, ask_once
+from evenhand.models.scorer import Scorer
 
 MAX_ROWS = 65_536
 """Maximum number of individuals per call to a model."""
@@ -308,138 +304,3 @@ class Oracle:
     def _check_time(self) -> None:
         if self._limit.passed():
             raise BudgetExhausted
-
-
-# Answers stored in a file, so that an interrupted search continues without repeating queries.
-
-CACHE_FORMAT = "evenhand answers 1"
-
-DEFAULT_BATCH = 8192
-"""Answers written at a time if the model has no batch size."""
-
-
-class CachedScorer(WrappedScorer):
-    """Scorer that queries its model only about individuals that are not in a file of answers.
-
-    The file is text with one JSON object per line. The first line describes the model; each further line is a batch of
-    answers, flushed before it is used. An incomplete last line is dropped when the file is opened again.
-
-    Attributes:
-        model: The model.
-        remembered: Number of answers read from the file of an earlier search.
-    """
-
-    def __init__(self, scorer: Scorer, path: Path, ledger: QuestionLedger | None = None) -> None:
-        """Open or create a file of answers. Only new queries are charged to a ledger.
-
-        Raises:
-            DataError: The file is about another model or schema, is not a file of answers, or cannot be written.
-        """
-        self.model = scorer
-        self._ledger = find_ledger(scorer) or ledger or QuestionLedger()
-        self.batch: int = getattr(scorer, "batch", DEFAULT_BATCH)
-        self.remembered = 0
-        self._answers: dict[bytes, Floats] = {}
-        self._session: set[bytes] = set()
-        self._path = path
-        try:
-            self._file = self._open(path)
-        except OSError as error:
-            raise DataError(f"the answer file cannot be used: {error}", location="`resume=`") from None
-
-    @property
-    def ledger(self) -> QuestionLedger:
-        """Ledger of the queries to the model, without answers from the file."""
-        return self._ledger
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the scores (n, classes)."""
-        return self._find_answers(individuals)[:, 1:]
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels (n,)."""
-        return self._find_answers(individuals)[:, 0].astype(np.int64)
-
-    def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels."""
-        answers = self._find_answers(individuals)
-        return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _find_answers(self, individuals: Floats) -> Floats:
-        keys = [row.tobytes() for row in np.ascontiguousarray(individuals, dtype=np.float64)]
-        self.remembered += sum(key in self._answers and key not in self._session for key in keys)
-
-        def ask(rows: Floats) -> Floats:
-            reply = ask_model(self.model, rows, self._ledger)
-            self._write(rows, reply.columns)
-            return reply.columns
-
-        answers = ask_once(individuals, self._answers, ask, batch=self.batch, width=1 + len(self.classes))
-        self._session.update(keys)
-        return answers
-
-    def _describe_scorer(self) -> dict[str, str]:
-        description = json.dumps([self.schema.model_dump(mode="json"), list(self.classes)], sort_keys=True)
-        return {"file": CACHE_FORMAT, "model": self.name, "schema": hashlib.sha256(description.encode()).hexdigest()}
-
-    def _write(self, individuals: Floats, answers: Floats) -> None:
-        line = {"asked": _encode_array(individuals), "answers": _encode_array(answers), "n": len(individuals)}
-        try:
-            self._file.write(json.dumps(line).encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise DataError(f"the file of answers cannot be written: {error}", location="`resume=`") from None
-
-    def _open(self, path: Path) -> IO[bytes]:
-        header = json.dumps(self._describe_scorer()).encode() + b"\n"
-        if not path.exists() or path.stat().st_size == 0:
-            file = path.open("ab")
-            file.write(header)
-            file.flush()
-            return file
-        content = path.read_bytes()
-        complete = content[: content.rfind(b"\n") + 1]
-        lines = complete.splitlines()
-        self._check_header(lines[0] if lines else content, header)
-        for number, line in enumerate(lines[1:], start=2):
-            self._read(line, number)
-        reopened: IO[bytes] = path.open("r+b")
-        reopened.truncate(len(complete))
-        reopened.seek(len(complete))
-        return reopened
-
-    def _check_header(self, line: bytes, expected: bytes) -> None:
-        try:
-            header = json.loads(line)
-        except ValueError:
-            header = None
-        if not isinstance(header, dict) or header.get("file") != CACHE_FORMAT:
-            raise DataError("this is not a file of answers", location=str(self._path), hint="give a new file name")
-        if header != json.loads(expected):
-            raise DataError(
-                f"these answers are of {header.get('model')!r}, perhaps with another schema; the search is about "
-                f"{self.name!r}",
-                location=str(self._path),
-                hint="give the model and schema of the earlier search, or a new file name",
-            )
-
-    def _read(self, line: bytes, number: int) -> None:
-        try:
-            batch = json.loads(line)
-            individuals = _decode_array(batch["asked"], batch["n"], len(self.schema.attributes))
-            answers = _decode_array(batch["answers"], batch["n"], 1 + len(self.classes))
-        except (ValueError, KeyError, TypeError):
-            raise DataError(f"line {number} is damaged", location=str(self._path), hint="remove the line") from None
-        self._answers.update(zip((row.tobytes() for row in individuals), answers, strict=True))
-
-
-def _encode_array(array: Floats) -> str:
-    return base64.b64encode(np.ascontiguousarray(array, dtype="<f8").tobytes()).decode()
-
-
-def _decode_array(text: str, rows: int, columns: int) -> Floats:
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").astype(np.float64).reshape(rows, columns)

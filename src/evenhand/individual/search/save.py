@@ -20,9 +20,7 @@ from evenhand.errors import MissingExtraError, OptionError
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.individual.search.texts import TextSearchResult
 from evenhand.models.blackbox.base import LoadRequest
-from evenhand.models.blackbox.text_model import interpret_replies
 from evenhand.models.load import open_model
 from evenhand.schema.people import decode, encode
 from evenhand.schema.schema import Schema
@@ -110,46 +108,13 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MAX_TESTS) -> in
         title=f"Profiles whose decision changed with {protected} only. Does it still change?",
         found=f"Found by evenhand {result.evenhand}, method {result.method}. A test fails as long as some value of "
         f"{protected} changes the decision.",
-        model="new_model.onnx",
-        takes="The model is anything that `evenhand search` accepts: a file, an http(s) URL or module:function.",
-        replay="replay_profiles",
-        data=f"PROTECTED = {list(result.protected)}\n\nSCHEMA = {schema}\n\n"
-        f"CASES = {pprint.pformat(profiles, width=118, sort_dicts=False)}",
+        protected=list(result.protected),
+        schema=schema,
+        profiles=pprint.pformat(profiles, width=118, sort_dicts=False),
         imports="".join(IMPORTS[module] for module in modules),
-        arguments="SCHEMA, CASES, PROTECTED",
-        labels="decisions()[number].values()",
     )
     _write_program(program, path)
     return len(order)
-
-
-def save_text_tests(result: TextSearchResult, path: Path) -> int:
-    """Write a pytest file that tests a new model on the examples. A test fails if the two labels still differ.
-
-    It takes the model from the environment variable ``EVENHAND_MODEL``, or as an argument if it is run as a program.
-
-    Returns:
-        The number of pairs in the tests.
-
-    Raises:
-        OptionError: There is no example, or the file cannot be written.
-    """
-    if not result.examples:
-        raise OptionError("nothing was found, so there are no tests to save", location="save_tests")
-    pairs = [(example.worse.text, example.better.text) for example in result.examples]
-    program = _PROGRAM.format(
-        title="Texts whose label changed with identity terms only. Does it still change?",
-        found=f"Found by evenhand {result.evenhand}. A test fails as long as the two labels differ.",
-        model="package.module:function",
-        takes="The model is anything that `evenhand search --text-column` accepts.",
-        replay="replay_texts",
-        data=f"CASES = {pprint.pformat(pairs, width=118)}",
-        imports="",
-        arguments="CASES",
-        labels="decisions()[number]",
-    )
-    _write_program(program, path)
-    return len(pairs)
 
 
 def _require_literal(name: str, value: Any) -> Any:
@@ -203,11 +168,11 @@ _PROGRAM = '''"""{title}
 
 {found}
 
-    EVENHAND_MODEL={model} pytest THIS_FILE
-    python THIS_FILE {model}
+    EVENHAND_MODEL=new_model.onnx pytest THIS_FILE
+    python THIS_FILE new_model.onnx
 
-{takes} With EVENHAND_TRUST=1 files
-that can run code are loaded too.
+The model is anything that `evenhand search` accepts: a file, an http(s) URL or module:function. With
+EVENHAND_TRUST=1 files that can run code are loaded too.
 """
 
 {imports}import functools
@@ -216,22 +181,26 @@ import sys
 
 import pytest
 
-from evenhand.individual.search import {replay}
+from evenhand.individual.search import replay_profiles
 
-{data}
+PROTECTED = {protected}
+
+SCHEMA = {schema}
+
+CASES = {profiles}
 
 
 @functools.cache
 def decisions():
     model = os.environ.get("EVENHAND_MODEL")
     if not model:
-        pytest.fail("say which model: EVENHAND_MODEL={model}", pytrace=False)
-    return {replay}(model, {arguments}, trust=os.environ.get("EVENHAND_TRUST") == "1")
+        pytest.fail("say which model: EVENHAND_MODEL=new_model.onnx", pytrace=False)
+    return replay_profiles(model, SCHEMA, CASES, PROTECTED, trust=os.environ.get("EVENHAND_TRUST") == "1")
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_the_decision_stays_the_same(number):
-    labels = {labels}
+    labels = decisions()[number].values()
     assert len(set(labels)) == 1, f"{{CASES[number]}}: {{decisions()[number]}}"
 
 
@@ -289,18 +258,3 @@ def replay_profiles(
         {name: str(scorer.classes[label]) for name, label, kept in zip(names, row, plausible, strict=True) if kept}
         for row, plausible in zip(labels, compared, strict=True)
     ]
-
-
-def replay_texts(model: Any, pairs: Sequence[Sequence[str]], *, trust: bool = False) -> list[tuple[str, str]]:
-    """Query a model about pairs of texts. Return the two labels of each.
-
-    Args:
-        model: See ``search_texts``.
-        pairs: Texts that differ in identity terms only.
-        trust: Whether to load model files that can run code.
-    """
-    loaded = models.load_text_model(model, trust=trust)
-    replies = loaded.replies([text for pair in pairs for text in pair])
-    reply, classes, _ = interpret_replies(replies, loaded, None, None)
-    labels = [str(classes[label]) for label in reply.labels]
-    return list(zip(labels[::2], labels[1::2], strict=True))
