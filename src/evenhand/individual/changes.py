@@ -24,6 +24,7 @@ from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_pr
 from evenhand.individual.analysis import VariationConfig
 from evenhand.individual.flips import FlipRate, Variants, attribute_sets
 from evenhand.individual.noise import rate_of
+from evenhand.individual.result import describe_pair
 from evenhand.models.noise import RepeatCheck, can_vary
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.population.independent import Population
@@ -321,22 +322,18 @@ def select_most_affected(
         if len(pairs) == max_profiles:
             break
         pairs.setdefault(variants.counterparts[row, numbers.ends[row]].tobytes(), row)
-    columns = set(schema.positions(protected))
 
     def build(row: int) -> ChangedPerson:
-        lower, higher = variants.counterparts[row, numbers.ends[row]]
-        differing: Integers = np.flatnonzero((lower != higher) & ~np.isnan(numbers.individuals[row]))
-        varied = columns.union(differing.tolist())
-        lower_number, higher_number = numbers.numbers[row, numbers.ends[row]].tolist()
-        low, high = ({a.name: a.text(side[i]) for i, a in enumerate(schema.attributes)} for side in (lower, higher))
-        names = [name for i, name in enumerate(schema.names) if i in varied]
+        ends = numbers.ends[row]
+        values = numbers.numbers[row, ends]
+        pair = describe_pair(schema, protected, variants.counterparts[row, ends], values.tolist(), values)
         return ChangedPerson(
             protected=protected,
-            same={name: text for name, text in low.items() if name not in names},
-            lower={name: low[name] for name in names},
-            higher={name: high[name] for name in names},
-            lower_number=lower_number,
-            higher_number=higher_number,
+            same=pair["unprotected"],
+            lower=pair["worse"].everything,
+            higher=pair["better"].everything,
+            lower_number=pair["worse"].score,
+            higher_number=pair["better"].score,
         )
 
     return [build(row) for row in pairs.values()]

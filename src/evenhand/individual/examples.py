@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.individual.flips import ConfirmedFlips, Variants, find_real, find_widest_pairs
-from evenhand.individual.result import Assignment, Profile
+from evenhand.individual.result import Profile, describe_pair
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import People
 
@@ -59,29 +59,15 @@ def find_clearest(
         order = order[np.argsort(-gaps[order], kind="stable")]
     if source == "population":
         order = order[~find_real(people, protected, counterparts[order], compared[order])]
-    rows = np.arange(len(individuals))
-    changed = (counterparts[rows, better] != counterparts[rows, worse]) & ~np.isnan(individuals)
-
-    def texts(row: int, variant: int, positions: Iterable[int]) -> dict[str, str]:
-        return {schema.names[i]: schema.attributes[i].text(counterparts[row, variant, i]) for i in positions}
-
-    def assignment(row: int, variant: int) -> Assignment:
-        return Assignment(
-            values=texts(row, variant, columns),
-            moved=texts(row, variant, (i for i in np.flatnonzero(changed[row]).tolist() if i not in columns)),
-            label=str(classes[labels[row, variant]]),
-            score=float(scores[row, variant]),
-        )
 
     def profile(row: int) -> Profile:
-        same = [i for i in np.flatnonzero(~changed[row]).tolist() if i not in columns]
+        pair = [int(worse[row]), int(better[row])]
         own = np.argmax((counterparts[row][:, columns] == individuals[row, columns]).all(axis=1))
         return Profile(
-            unprotected=texts(row, better[row], same),
-            worse=assignment(row, int(worse[row])),
-            better=assignment(row, int(better[row])),
+            **describe_pair(
+                schema, protected, counterparts[row, pair], [classes[k] for k in labels[row, pair]], scores[row, pair]
+            ),
             disagreeing=int((compared[row] & (labels[row] != labels[row, own])).sum()),
-            gap=float(gaps[row]),
             source=source,
         )
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Floats
 from evenhand.individual.flips import FlipRate
 from evenhand.models.noise import NoiseCheck
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +68,38 @@ class PairedProfile(ResultPart):
             | {"label (worse)": worse.label, "label (better)": better.label}
             | {"score (worse)": worse.score, "score (better)": better.score, "gap": self.gap}
         )
+
+
+def describe_pair(
+    schema: Schema, protected: Sequence[str], sides: Floats, labels: Sequence[Value], scores: Floats
+) -> dict[str, Any]:
+    """Describe two people as the fields of ``PairedProfile``.
+
+    Args:
+        schema: Schema of the people.
+        protected: Attributes that vary. Other attributes that differ are linked to them.
+        sides: The worse and the better treated person, shape (2, attributes).
+        labels: Label of each.
+        scores: Favourable score of each, shape (2,).
+    """
+    sides = sides[:, : len(schema.attributes)]  # without the position of the passthrough row
+    differs = (sides[0] != sides[1]) & ~np.isnan(sides).all(axis=0)
+    moved = [name for name, differ in zip(schema.names, differs, strict=True) if differ and name not in protected]
+    texts = [
+        {attribute.name: attribute.text(entry) for attribute, entry in zip(schema.attributes, side, strict=True)}
+        for side in sides
+    ]
+    worse, better = (
+        Assignment(
+            values={name: text[name] for name in protected},
+            moved={name: text[name] for name in moved},
+            label=str(label),
+            score=float(score),
+        )
+        for text, label, score in zip(texts, labels, scores, strict=True)
+    )
+    unprotected = {name: text for name, text in texts[1].items() if name not in (*protected, *moved)}
+    return {"unprotected": unprotected, "worse": worse, "better": better, "gap": float(scores[1] - scores[0])}
 
 
 class Profile(PairedProfile):

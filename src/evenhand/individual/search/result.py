@@ -11,7 +11,7 @@ from evenhand.core.document import Document, SubjectCard
 from evenhand.core.result import Result
 from evenhand.core.typing import Integers
 from evenhand.individual.flips import FlipRate
-from evenhand.individual.result import Assignment, PairedProfile
+from evenhand.individual.result import PairedProfile, describe_pair
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.sensitivity import AttributeSensitivity
 from evenhand.models.noise import NoiseCheck, RepeatCheck
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
 
 
 class Example(PairedProfile):
-    """Profile found by a search, with the decisions under each protected assignment.
+    """Profile found by a search.
 
     Attributes:
-        outcomes: Decisions under every assignment that gives a plausible person, in the order of the schema.
         valid: Whether every pair of its values occurs together in the data. None without data.
         given: Whether the profile was a seed.
         real: Whether the profile reveals a person in the data (see ``find_real``). All others are synthetic.
     """
 
-    outcomes: tuple[Assignment, ...]
     valid: bool | None
     given: bool
     real: bool = False
@@ -146,36 +144,20 @@ class SearchResult(Result):
 
 def build_examples(table: ProfileTable, rows: Integers) -> tuple[Example, ...]:
     """Build examples from the profiles at some positions (n,) of a table."""
-    profiles, schema, names = table.profiles, table.schema, table.unprotected_names
-    people = [table.people(rows, np.full(len(rows), which)) for which in range(len(table.assignments))]
-
-    def text(name: str, entry: float) -> str:
-        return schema[name].text(entry)
-
-    def build(k: int, row: int) -> Example:
-        worse, better = int(table.worse[row]), int(table.better[row])
-        sides = people[worse][k], people[better][k]
-        moved = [name for name in table.moved if len({side[schema.position(name)] for side in sides}) > 1]
-
-        def assignment(which: int) -> Assignment:
-            entries = people[which][k]
-            return Assignment(
-                values={name: text(name, entries[schema.position(name)]) for name in table.protected},
-                moved={name: text(name, entries[schema.position(name)]) for name in moved},
-                label=str(table.classes[profiles.labels[row, which]]),
-                score=float(table.scores[row, which]),
-            )
-
-        own = dict(zip(names, profiles.unprotected[row], strict=True))
-        return Example(
-            unprotected={name: text(name, entry) for name, entry in own.items() if name not in moved},
-            worse=assignment(worse),
-            better=assignment(better),
-            outcomes=tuple(map(assignment, np.flatnonzero(table.compared[row]).tolist())),
-            gap=float(table.gap[row]),
-            valid=bool(profiles.valid[row]) if table.with_data else None,
-            given=bool(profiles.given[row]),
+    pairs = np.stack([table.worse, table.better], axis=1)[rows]
+    sides = np.stack([table.people(rows, which) for which in pairs.T], axis=1)
+    return tuple(
+        Example(
+            **describe_pair(
+                table.schema,
+                table.protected,
+                side,
+                [table.classes[label] for label in table.profiles.labels[row, pair]],
+                table.scores[row, pair],
+            ),
+            valid=bool(table.profiles.valid[row]) if table.with_data else None,
+            given=bool(table.profiles.given[row]),
             real=bool(table.real[row]),
         )
-
-    return tuple(build(k, row) for k, row in enumerate(rows.tolist()))
+        for row, pair, side in zip(rows.tolist(), pairs, sides, strict=True)
+    )
