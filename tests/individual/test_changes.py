@@ -49,8 +49,8 @@ def test_by_hand() -> None:
     assert data.means == pytest.approx({"f": 104.5, "m": 139.5})
     assert getattr(drawn.rate, "value", 0.0) == pytest.approx(0.5, abs=0.02)
     worst = found.examples[0]
-    assert worst.higher_number - worst.lower_number == 60.0
-    assert (worst.lower, worst.higher) == ({"sex": "f"}, {"sex": "m"})
+    assert worst.gap == worst.better.score - worst.worse.score == 60.0
+    assert (worst.worse.values, worst.better.values) == ({"sex": "f"}, {"sex": "m"})
     assert ChangeResult.from_json(found.to_json()) == found
 
 

@@ -78,7 +78,7 @@ def test_a_real_change_is_found_behind_noise_and_is_not_exaggerated():
     assert data.rate.value == pytest.approx(older, abs=0.05)
     assert data.largest < 65
     assert data.quantiles["75"] == pytest.approx(50, abs=8)
-    assert all(one.higher["sex"] == "m" for one in result.examples)
+    assert all(one.better.values["sex"] == "m" for one in result.examples)
 
 
 def test_a_number_that_repeats_is_measured_as_before():

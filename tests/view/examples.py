@@ -231,7 +231,6 @@ def profile(
         },
         worse=Assignment(values=worse, label="<=50K", score=0.5 - gap / 2),
         better=Assignment(values=better, label=">50K", score=0.5 + gap / 2),
-        disagreeing=1,
         gap=gap,
         source=source,
     )

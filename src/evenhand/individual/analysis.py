@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,9 +31,9 @@ from evenhand.individual.flips import (
 from evenhand.individual.noise import MAX_REPEATED, FlipNoise, NoiseRecorder, rate_of
 from evenhand.individual.result import IndividualResult, Profile
 from evenhand.individual.white_box import WhiteBoxScorer, compare_labels
-from evenhand.models.ledger import ask_people, find_ledger
+from evenhand.models.ledger import find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, RepeatCheck, can_vary, check_noise
-from evenhand.models.scorer import Scorer, favourable_score, predict_labels
+from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.population.independent import Population
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -59,9 +58,6 @@ COUNT_SHARE = 0.75
 
 RESERVED_ROUNDS = 2
 """Number of rounds of repeated queries per flip that a budget reserves."""
-
-SPARE = 4
-"""Number of candidates per example. Some are dropped: they do not repeat, or are sampled and reveal a real person."""
 
 
 class VariationConfig(Config):
@@ -169,7 +165,16 @@ def measure_flips(
             max_examples = config.examples - sum(set(example.better.values) == set(protected) for example in examples)
             if not interrupted:
                 with suppress(BudgetError):  # the budget does not cover scores of examples
-                    examples += meter.clearest(count.violators, protected, source, max_examples)
+                    examples += find_clearest(
+                        model,
+                        front,
+                        people,
+                        protected,
+                        count.violators,
+                        source=source,
+                        max_examples=max_examples,
+                        confidence=config.confidence,
+                    )
         if interrupted:
             break
     if not interrupted and any(rate.unrepeated for rate in rates):
@@ -394,41 +399,6 @@ class _FlipMeter:
             recorder.add(variants.counterparts, labels, variants.plausible, find_flips(labels, variants.plausible))
         sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
         return recorder.result(self.config.confidence, sampled_from)
-
-    def clearest(self, violators: Floats, protected: Sequence[str], source: Source, max_examples: int) -> list[Profile]:
-        """Select examples among individuals (n, attributes) that flip, with scores of the model itself."""
-        schema, model = self.people.schema, self.model
-        candidates = violators[: max(max_examples, CHUNK // len(schema.assignments(protected)))]
-        if len(candidates) == 0 or max_examples <= 0:
-            return []
-        variants = Variants.of(schema, protected, candidates)
-        # Counterparts of each other form one pair.
-        positions = merge_by_unprotected(variants.representatives, []).first
-        if isinstance(model, FreshScorer):
-            positions = positions[: SPARE * max_examples]
-        variants = variants[positions]
-        plausible = variants.plausible
-        scores = np.full(plausible.shape, np.nan)
-        if self.varies:
-            reply = ask_people(model, variants.counterparts[plausible])
-            labels = np.zeros(scores.shape, dtype=np.int64)
-            labels[plausible], scores[plausible] = reply.labels, reply.scores[:, model.favourable]
-        else:
-            _, labels = variants.labels(partial(predict_labels, self.front or model))
-            scores[plausible] = favourable_score(model, variants.counterparts[plausible])
-        return find_clearest(
-            self.people,
-            protected,
-            candidates[positions],
-            variants,
-            labels,
-            scores,
-            classes=model.classes,
-            max_profiles=max_examples,
-            candidates_per_profile=SPARE,
-            source=source,
-            confirm=partial(confirm_flips, model, confidence=self.config.confidence) if self.varies else None,
-        )
 
 
 class _SingleFlips:

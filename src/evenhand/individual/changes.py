@@ -17,14 +17,13 @@ import numpy as np
 from evenhand.core.config import setting
 from evenhand.core.document import Document
 from evenhand.core.result import Result, ResultNumber
-from evenhand.core.result_part import ResultPart
 from evenhand.core.text import join_names
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.individual.analysis import VariationConfig
 from evenhand.individual.flips import FlipRate, Variants, attribute_sets
 from evenhand.individual.noise import rate_of
-from evenhand.individual.result import describe_pair
+from evenhand.individual.result import PairedProfile, describe_pair
 from evenhand.models.noise import RepeatCheck, can_vary
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.population.independent import Population
@@ -65,27 +64,14 @@ class NumberChange(FlipRate):
     means: dict[str, float]
 
 
-class ChangedPerson(ResultPart):
-    """Person, with the two protected values whose numbers differ most.
+class ChangedPerson(PairedProfile):
+    """Person, with the two protected values whose numbers differ most. The numbers are the scores of the two sides.
 
     Attributes:
         protected: Attributes that vary.
-        same: Value of each attribute that stays the same, as in the data.
-        lower, higher: Protected and linked values with the lower and the higher number.
-        lower_number, higher_number: The two numbers.
     """
 
     protected: tuple[str, ...]
-    same: dict[str, str]
-    lower: dict[str, str]
-    higher: dict[str, str]
-    lower_number: float
-    higher_number: float
-
-    @property
-    def change(self) -> float:
-        """Difference of the two numbers."""
-        return self.higher_number - self.lower_number
 
 
 class ChangeResult(Result):
@@ -327,13 +313,6 @@ def select_most_affected(
         ends = numbers.ends[row]
         values = numbers.numbers[row, ends]
         pair = describe_pair(schema, protected, variants.counterparts[row, ends], values.tolist(), values)
-        return ChangedPerson(
-            protected=protected,
-            same=pair["unprotected"],
-            lower=pair["worse"].everything,
-            higher=pair["better"].everything,
-            lower_number=pair["worse"].score,
-            higher_number=pair["better"].score,
-        )
+        return ChangedPerson(protected=protected, **pair)
 
     return [build(row) for row in pairs.values()]

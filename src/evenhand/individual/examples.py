@@ -2,73 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from evenhand.core.typing import Floats, Integers
-from evenhand.individual.flips import ConfirmedFlips, Variants, find_real, find_widest_pairs
+from evenhand.core.typing import Floats
+from evenhand.individual.flips import Variants, confirm_flips, find_real, find_widest_pairs, merge_by_unprotected
 from evenhand.individual.result import Profile, describe_pair
-from evenhand.schema.attribute import Value
+from evenhand.individual.white_box import WhiteBoxScorer
+from evenhand.models.ledger import ask_people
+from evenhand.models.noise import FreshScorer, can_vary
+from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.people import People
+
+MAX_QUERIED = 65_536
+"""Maximum number of variants whose scores are queried."""
+
+SPARE = 4
+"""Number of candidates per example. Some are dropped: they do not repeat, or are sampled and reveal a real person."""
 
 
 def find_clearest(
+    model: Scorer,
+    front: WhiteBoxScorer | None,
     people: People,
     protected: Sequence[str],
     violators: Floats,
-    variants: Variants,
-    labels: Integers,
-    scores: Floats,
     *,
-    classes: tuple[Value, ...],
-    max_profiles: int,
-    candidates_per_profile: int,
     source: Literal["data", "population"],
-    confirm: Callable[[Floats, Integers], ConfirmedFlips] | None = None,
+    max_examples: int,
+    confidence: float,
 ) -> list[Profile]:
-    """Select the individuals whose best and worst treated variants have the widest gap between scores.
+    """Select the individuals whose best and worst treated variants have the widest gap between the model's scores.
 
     Args:
+        model: The model. If its answers vary, a wrapper without a cache.
+        front: White box that answers for the model. None if the model itself is queried.
         people: The people in the data.
         protected: Attributes that vary.
         violators: Individuals whose label differs between two assignments, shape (n, attributes).
-        variants: Variants of each individual.
-        labels: Labels of the counterparts, shape (n, m).
-        scores: Favourable scores of the counterparts, shape (n, m). Scores of repeated queries replace them.
-        classes: Labels of the model.
-        max_profiles: Maximum number of profiles.
-        candidates_per_profile: Candidates per profile. Some may be dropped.
         source: Source of the individuals. Sampled ones that reveal a person in the data are dropped.
-        confirm: Function that queries both sides of pairs with their labels again. None for a deterministic model.
+        max_examples: Maximum number of examples.
+        confidence: 1 minus the false discovery rate of flips that repeat.
     """
     schema = people.schema
-    columns = schema.positions(protected)
-    compared, width = variants.plausible, len(schema.attributes)  # without the position of the passthrough row
-    individuals, counterparts = violators[:, :width], variants.counterparts[:, :, :width]
-    worse, better, gaps, differs = find_widest_pairs(labels, scores, compared)
+    candidates = violators[: max(max_examples, MAX_QUERIED // len(schema.assignments(protected)))]
+    if len(candidates) == 0 or max_examples <= 0:
+        return []
+    variants = Variants.of(schema, protected, candidates)
+    # Counterparts of each other form one pair.
+    positions = merge_by_unprotected(variants.representatives, []).first
+    if isinstance(model, FreshScorer):
+        positions = positions[: SPARE * max_examples]
+    variants = variants[positions]
+    plausible, counterparts = variants.plausible, variants.counterparts
+    scores = np.full(plausible.shape, np.nan)
+    varies = front is None and can_vary(model)
+    if varies:
+        reply = ask_people(model, counterparts[plausible])
+        labels = np.zeros(scores.shape, dtype=np.int64)
+        labels[plausible], scores[plausible] = reply.labels, reply.scores[:, model.favourable]
+    else:
+        _, labels = variants.labels(lambda rows: predict_labels(front or model, rows))
+        scores[plausible] = favourable_score(model, counterparts[plausible])
+    worse, better, gaps, differs = find_widest_pairs(labels, scores, plausible)
+    pairs = np.stack([worse, better], axis=1)
     order = np.argsort(-gaps, kind="stable")
-    order = order[differs[order]][: candidates_per_profile * max_profiles]
-    if confirm is not None:
-        pairs = np.stack([worse, better], axis=1)[order]
-        again = confirm(variants.counterparts[order[:, None], pairs], labels[order[:, None], pairs])
-        scores[order[:, None], pairs] = again.scores
+    order = order[differs[order]][: SPARE * max_examples]
+    if varies:
+        at = order[:, None], pairs[order]
+        again = confirm_flips(model, counterparts[at], labels[at], confidence=confidence)
+        scores[at] = again.scores
         gaps[order] = again.scores[:, 1] - again.scores[:, 0]
         order = order[again.confirmed]
         order = order[np.argsort(-gaps[order], kind="stable")]
     if source == "population":
-        order = order[~find_real(people, protected, counterparts[order], compared[order])]
-
-    def profile(row: int) -> Profile:
-        pair = [int(worse[row]), int(better[row])]
-        own = np.argmax((counterparts[row][:, columns] == individuals[row, columns]).all(axis=1))
-        return Profile(
+        order = order[~find_real(people, protected, counterparts[order], plausible[order])]
+    return [
+        Profile(
             **describe_pair(
-                schema, protected, counterparts[row, pair], [classes[k] for k in labels[row, pair]], scores[row, pair]
+                schema,
+                protected,
+                counterparts[row, pair],
+                [model.classes[k] for k in labels[row, pair]],
+                scores[row, pair],
             ),
-            disagreeing=int((compared[row] & (labels[row] != labels[row, own])).sum()),
             source=source,
         )
-
-    return [profile(row) for row in order[:max_profiles].tolist()]
+        for row, pair in zip(order[:max_examples].tolist(), pairs[order[:max_examples]], strict=True)
+    ]

@@ -127,9 +127,5 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
 
 
 def _build_pair(source: str, example: ChangedPerson, unit: str | None) -> Pair:
-    return Pair(
-        f"{source}: a change by {format_number(example.change, unit)}",
-        Side(example.lower, format_number(example.lower_number, unit)),
-        Side(example.higher, format_number(example.higher_number, unit)),
-        example.same,
-    )
+    worse, better = (Side(side.everything, format_number(side.score, unit)) for side in (example.worse, example.better))
+    return Pair(f"{source}: a change by {format_number(example.gap, unit)}", worse, better, example.unprotected)

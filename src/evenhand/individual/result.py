@@ -106,11 +106,9 @@ class Profile(PairedProfile):
     """Example of a counterfactual flip.
 
     Attributes:
-        disagreeing: Number of assignments whose label differs from the person's own.
         source: ``data`` (a person in the data) or ``population`` (sampled).
     """
 
-    disagreeing: int
     source: Literal["data", "population"]
 
 

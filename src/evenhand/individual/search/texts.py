@@ -47,7 +47,6 @@ class TextFinding(ResultPart):
         original: Group that the text mentions.
         template: Text with the terms of both groups: ``{She|He} asked for {her|his} pay``.
         worse, better: Groups with the lowest and the highest score among those with different labels.
-        disagreeing: Groups whose terms change the label.
         gap: Difference of the two scores.
     """
 
@@ -57,7 +56,6 @@ class TextFinding(ResultPart):
     template: str
     worse: TextSide
     better: TextSide
-    disagreeing: tuple[str, ...]
     gap: float
 
     @property
@@ -250,7 +248,6 @@ def _build_finding(case: SlotCase, labels: Integers, scores: Floats, classes: Se
         template=slot.between(groups[worse], groups[better]),
         worse=side(worse),
         better=side(better),
-        disagreeing=tuple(group for group, label in zip(groups, labels, strict=True) if label != labels[0]),
         gap=float(pairs.gaps[0]),
     )
 

@@ -25,7 +25,7 @@ from evenhand.core.text import SIMULATED, format_count, format_level, format_per
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search.result import Example, SearchResult
 from evenhand.individual.wording import PEOPLE_SHOWN, SCORES_SHOWN, build_pair, fold_pairs, repeat_notes
-from evenhand.stats.quantity import Estimated
+from evenhand.stats.quantity import Estimated, show_quantity
 
 STOPPED = {
     "plan": "complete: all its seeds and moves were used",
@@ -157,21 +157,11 @@ def _finding(result: SearchResult) -> str:
 
 
 def _rate_answer(rate: FlipRate) -> Metric:
-    estimate, population = rate.rate, POPULATIONS.get(rate.population, rate.population)
-    assert isinstance(estimate, Estimated)
+    population = POPULATIONS.get(rate.population, rate.population)
     sample = f"{rate.n:,} sampled"
     if rate.without:
         sample = f"{rate.n:,} with a plausible counterpart, among {rate.n + rate.without:,} sampled"
-    number = ReportedNumber(
-        format_percent(estimate.value),
-        estimate.value,
-        "estimated",
-        estimate.low,
-        estimate.high,
-        f"{format_percent(estimate.low)} to {format_percent(estimate.high)}",
-        estimate.confidence,
-        f"{rate.flips:,} of {sample} from {population}",
-    )
+    number = show_quantity(rate.rate, "rate", basis=f"{rate.flips:,} of {sample} from {population}")
     return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)))
 
 
