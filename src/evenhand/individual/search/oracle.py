@@ -140,7 +140,8 @@ class Oracle:
         slots, start = self._slots, len(self._slots)
         keys = self.space.keys(unprotected).tolist()
         if start + len(keys) > self._max_slots:
-            return self._record_answers(unprotected, *self._charge_and_query(unprotected))
+            scores, labels = self._charge_and_query(unprotected)
+            return ModelAnswers(scores, labels, self._add(unprotected, scores, labels))
         at = np.array([slots.setdefault(key, len(slots)) for key in keys], dtype=np.int64)
         new = len(slots) - start
         if new:
@@ -154,7 +155,8 @@ class Oracle:
                     del slots[key]  # it was not answered
                 raise
             self._store(start, scores, labels)
-        return self._record_answers(unprotected, self._scores[at], self._labels[at])
+        scores, labels = self._scores[at], self._labels[at]
+        return ModelAnswers(scores, labels, self._add(unprotected, scores, labels))
 
     def compare(self, unprotected: Floats, which: Integers) -> ModelAnswers:
         """Query profiles (n, U), each under some assignments only (n, k). Costs n k.
@@ -166,32 +168,9 @@ class Oracle:
             BudgetExhausted: As for ``ask``.
         """
         self._check_time()
-        n, k = which.shape
-        paid = int(min(n, self.queries_left / k))
-        scores = np.empty((paid, k, len(self.scorer.classes)))
-        labels = np.empty((paid, k), dtype=np.int64)
-        step = max(1, self._rows // k)
-        for i in range(0, paid, step):
-            part = slice(i, min(i + step, paid))
-            try:
-                scores[part], labels[part] = self._query_at(unprotected[part], which[part])
-            except BudgetError:  # retries after a failure cost more than expected
-                raise BudgetExhausted from None
-            self._add_partial(unprotected[part], which[part], scores[part], labels[part])
-            self._report_progress()
-        if paid < n:
-            raise BudgetExhausted
+        scores, labels = self._charge_and_query(unprotected, which)
+        self._add(unprotected, scores, labels, which)
         return ModelAnswers(scores, labels, find_flips(labels))
-
-    def _add_partial(self, unprotected: Floats, which: Integers, scores: Floats, labels: Integers) -> None:
-        """Add profiles whose labels differ between these assignments. Other assignments are marked as missing."""
-        flips = find_flips(labels)
-        n = int(flips.sum())
-        all_labels = np.full((n, self._scores.shape[1]), NOT_QUERIED)
-        np.put_along_axis(all_labels, which[flips], labels[flips], axis=1)
-        all_scores = np.full((n, *self._scores.shape[1:]), np.nan)
-        np.put_along_axis(all_scores, which[flips][:, :, None], scores[flips], axis=1)
-        self.findings.add(unprotected[flips], all_labels, all_scores)
 
     def scores_at(self, unprotected: Floats, which: Integers) -> Floats:
         """Query the scores of profiles (n, U), each under one assignment (n,), for slopes: shape (n, classes). Costs n.
@@ -238,20 +217,42 @@ class Oracle:
         self._report_progress()
         return self._gradients.gradient(unprotected, which, loss=loss)
 
-    def _record_answers(self, unprotected: Floats, scores: Floats, labels: Integers) -> ModelAnswers:
-        return ModelAnswers(scores, labels, self.findings.add(unprotected, labels, scores))
+    def _add(self, unprotected: Floats, scores: Floats, labels: Integers, which: Integers | None = None) -> Booleans:
+        """Add answers to the findings, and return a mask of the profiles whose label changes, shape (n,).
 
-    def _charge_and_query(self, unprotected: Floats) -> tuple[Floats, Integers]:
-        n = len(unprotected)
-        paid = int(min(n, self.affordable_profiles))
-        scores = np.empty((paid, *self._scores.shape[1:]))
-        labels = np.empty((paid, self._labels.shape[1]), dtype=np.int64)
-        step = max(1, self._rows // labels.shape[1])
+        Args:
+            unprotected: Profiles, shape (n, U).
+            scores: Scores, shape (n, k, classes).
+            labels: Labels, shape (n, k).
+            which: The k assignments of each profile, shape (n, k). Others are marked as missing. Default: all.
+        """
+        if which is None:
+            return self.findings.add(unprotected, labels, scores)
+        flips = find_flips(labels)
+        n = int(flips.sum())
+        all_labels = np.full((n, self._scores.shape[1]), NOT_QUERIED)
+        np.put_along_axis(all_labels, which[flips], labels[flips], axis=1)
+        all_scores = np.full((n, *self._scores.shape[1:]), np.nan)
+        np.put_along_axis(all_scores, which[flips][:, :, None], scores[flips], axis=1)
+        self.findings.add(unprotected[flips], all_labels, all_scores)
+        return flips
+
+    def _charge_and_query(self, unprotected: Floats, which: Integers | None = None) -> tuple[Floats, Integers]:
+        """Query profiles (n, U) under all assignments, or under the given ones (n, k).
+
+        Raises:
+            BudgetExhausted: A limit was reached. The answers until then are in the findings.
+        """
+        n, k = len(unprotected), len(self.space.assignments) if which is None else which.shape[1]
+        paid = int(min(n, self.queries_left / k))
+        scores = np.empty((paid, k, len(self.scorer.classes)))
+        labels = np.empty((paid, k), dtype=np.int64)
+        step = max(1, self._rows // k)
         answered = 0
         while answered < paid:
             part = slice(answered, min(answered + step, paid))
             try:
-                scores[part], labels[part] = self._query_all(unprotected[part])
+                scores[part], labels[part] = self._query(unprotected[part], None if which is None else which[part])
             except BudgetError:  # retries after a failure cost more than expected
                 break
             self._report_progress()
@@ -259,30 +260,30 @@ class Oracle:
             if answered < paid and self._limit.passed():
                 break
         if answered < n:
-            self.findings.add(unprotected[:answered], labels[:answered], scores[:answered])
+            done = slice(0, answered)
+            self._add(unprotected[done], scores[done], labels[done], None if which is None else which[done])
             raise BudgetExhausted
         return scores, labels
 
-    def _query_all(self, unprotected: Floats) -> tuple[Floats, Integers]:
-        shape = (len(unprotected), len(self.space.assignments))
-        if self._network is not None:
+    def _query(self, unprotected: Floats, which: Integers | None) -> tuple[Floats, Integers]:
+        space, network = self.space, self._network
+        shape = (len(unprotected), len(space.assignments)) if which is None else which.shape
+        if network is not None:
             self.ledger.charge(shape[0] * shape[1])
-            logits = self._network.logits(unprotected)
-            return class_probabilities(logits), labels_from_logits(logits)
-        reply = ask_model(self.scorer, self.space.rows(unprotected), self.ledger)
-        return reply.scores.reshape(*shape, -1), reply.labels.reshape(shape)
-
-    def _query_at(self, unprotected: Floats, which: Integers) -> tuple[Floats, Integers]:
-        if self.space.varies:
-            which = np.take_along_axis(self.space.substitutes(unprotected), which, axis=1)
-        repeated = np.repeat(unprotected, which.shape[1], axis=0)
-        if self._network is not None:
-            self.ledger.charge(which.size)
-            logits = self._network.logits_at(repeated, which.ravel())
-            reply = Reply(class_probabilities(logits), labels_from_logits(logits), False)
+        if which is None:
+            if network is None:
+                reply = ask_model(self.scorer, space.rows(unprotected), self.ledger)
+            else:
+                reply = _read_logits(network.logits(unprotected))
         else:
-            reply = ask_model(self.scorer, self.space.rows_as(repeated, which.ravel()), self.ledger)
-        return reply.scores.reshape(*which.shape, -1), reply.labels.reshape(which.shape)
+            if space.varies:
+                which = np.take_along_axis(space.substitutes(unprotected), which, axis=1)
+            repeated = np.repeat(unprotected, shape[1], axis=0)
+            if network is None:
+                reply = ask_model(self.scorer, space.rows_as(repeated, which.ravel()), self.ledger)
+            else:
+                reply = _read_logits(network.logits_at(repeated, which.ravel()))
+        return reply.scores.reshape(*shape, -1), reply.labels.reshape(shape)
 
     def _store(self, start: int, scores: Floats, labels: Integers) -> None:
         end = start + len(scores)
@@ -304,3 +305,7 @@ class Oracle:
     def _check_time(self) -> None:
         if self._limit.passed():
             raise BudgetExhausted
+
+
+def _read_logits(logits: Floats) -> Reply:
+    return Reply(class_probabilities(logits), labels_from_logits(logits), False)
