@@ -24,7 +24,7 @@ def run(service, **settings):
 
 
 @pytest.mark.parametrize("method", ["frontier", "random", "aequitas", "sg", "maft", "themis"])
-@pytest.mark.parametrize("budget", [50, 333, pytest.param(2000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("budget", [50, 333, pytest.param(900, marks=pytest.mark.full)])
 def test_an_endpoint_is_asked_no_more_than_the_budget_and_counts_what_the_report_says(method, budget):
     with serving(reply) as service:
         found = run(service, method=method, budget=budget, seed=3)

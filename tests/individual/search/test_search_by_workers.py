@@ -20,7 +20,7 @@ def forest(frame):
     return np.column_stack([1 - chance, chance])
 
 
-def people(n=400):
+def people(n=200):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"sex": rng.choice(["F", "M"], n), "age": rng.integers(18, 70, n)})
     frame["income"] = rng.integers(0, 60, n)
@@ -29,7 +29,7 @@ def people(n=400):
 
 
 def found_by(model=forest, workers=None, **settings):
-    settings = {"budget": 6_000, "samples": 200, "seed": 3} | settings
+    settings = {"budget": 2_000, "samples": 100, "seed": 3} | settings
     found = json.loads(search(model, people(), workers=workers, **settings).to_json())
     return {name: value for name, value in found.items() if name != "seconds"}
 
@@ -41,7 +41,7 @@ def test_the_result_is_that_of_one_process_however_many_workers_answer(monkeypat
     alone = found_by(method=method)
     assert alone["profiles"] > 0
     with joblib.parallel_config(backend="threading"):
-        for _ in range(4):  # together more rows than the budget of one search, by the same copy
+        for _ in range(2):  # together more rows than the budget of one search, by the same copy
             assert found_by(method=method, workers=workers) == alone
 
 

@@ -53,7 +53,7 @@ def asking(model: AdditiveNetwork, space: ProfileSpace, budget: int | None = Non
 
 
 @pytest.mark.parametrize("allow_infeasible", [False, True])
-@pytest.mark.parametrize("budget", [300, 1000, 4000])
+@pytest.mark.parametrize("budget", [300, 2000])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_no_method_stops_while_the_budget_pays_for_a_step(method, budget, allow_infeasible):
     found = search.search(
