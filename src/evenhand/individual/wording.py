@@ -50,7 +50,7 @@ def build_document(result: IndividualResult, favourable: str | None, scores: boo
     """Build the document of the rates and the clearest pairs."""
     pairs = (Heading("Pairs"), *pair_blocks(result, favourable=favourable, scores=scores))
     return Document(
-        f"Individuals: what changes with a protected attribute{'' if result.compares_counterparts else ' alone'}",
+        f"Individuals: decisions that change with a protected attribute{'' if result.compares_counterparts else ' alone'}",
         explain_comparison(result),
         (
             *noise_notes(result),

@@ -107,7 +107,7 @@ def search(
 
 
 class _Search:
-    """One search: its model, space, budget and findings."""
+    """State of a search: its model, space, budget and findings."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class _Search:
             progress=_progress_by_queries(self.progress, config.method, account),
         )
         try:
-            self.progress("how common it is", 0.0)
+            self.progress("estimating flip rates", 0.0)
             if self.compared is None:
                 raise BudgetExhausted
             if config.samples:

@@ -130,7 +130,7 @@ class Moves:
         return rows, codes
 
     def list_profiles(self, max_profiles: int) -> Integers | None:
-        """List all profiles without a clash, shape (n, parts). None if there are more than ``most``."""
+        """List all profiles without a clash, shape (n, parts). None if there are more than ``max_profiles``."""
         if not self.complete:
             return None
         codes = np.empty((1, 0), dtype=np.int64)

@@ -78,7 +78,7 @@ class Oracle:
         limit: TimeLimit = NEVER,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Prepare the queries.
+        """Create an oracle.
 
         Args:
             scorer: The model.

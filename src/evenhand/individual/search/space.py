@@ -468,7 +468,7 @@ class ProfileSpace:
         return np.concatenate(parts)[:n]
 
     def _random_walk(self, draw: Sampler, n: int, rng: np.random.Generator) -> Floats:
-        """Random walks from people in the data: redraw one value at a time, and keep it if the profile is admissible.
+        """Walk randomly from people in the data: redraw one value at a time, and keep it if the profile is admissible.
 
         The stationary distribution of the walk is the same product, restricted to admissible profiles that such changes
         reach.

@@ -225,7 +225,7 @@ class BoundarySearch:
         self._queried = 0
 
     def run(self, max_profiles: float) -> None:
-        """Query step by step until about ``most`` profiles were queried or none is left."""
+        """Query step by step until about ``max_profiles`` profiles were queried or none is left."""
         first_step = np.clip(self._plan / GROWTH, MIN_STEP, MAX_FIRST_STEP)
         step = idle = 0
         while self._queried < max_profiles and idle < MAX_IDLE_DRAWS:
