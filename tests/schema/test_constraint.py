@@ -116,7 +116,6 @@ FAULTS = [
     ("education in (Preschool)", 13),
     ("education in {Preschool; x}", 23),
     ("education == 'Prof", 13),
-    ("one_hot(age, rooms)", 8),
     ("age > 3 and __import__('os')", 12),
     ("", 0),
     ("age > 17 ->", 11),
@@ -134,23 +133,6 @@ def test_faults_mark_their_position(text, column):
     _, _, pointer = caught.value.message.split("\n")
     assert pointer.index("^") == column + 4
     assert caught.value.location == "`constraints=`"
-
-
-def test_one_hot_says_that_exactly_one_is_set():
-    names = ("rents", "owns", "free")
-    attributes = [{"name": name, "kind": "integer", "lower": 0, "upper": 1} for name in names]
-    flags = [{"name": f"flag_{name}", "kind": "categorical", "values": [False, True]} for name in names]
-    schema = Schema.parse({"target": {"name": "t", "favourable": 1}, "attributes": [*attributes, *flags]})
-    rows = np.array(list(itertools.product((0, 1), repeat=6)), dtype=float)
-    found = parse_constraint("one_hot(rents, owns, free)", schema.attributes)
-    assert found.group == names
-    assert found.holds(rows).tolist() == [sum(row[:3]) == 1 for row in rows]
-    turned = parse_constraint("one_hot(flag_rents, flag_owns, flag_free)", schema.attributes)
-    assert turned.holds(rows).tolist() == [sum(row[3:]) == 1 for row in rows]
-    # A search moves the columns together only if the constraint is a single one_hot call.
-    assert parse_constraint("one_hot(rents, owns) or free == 1", schema.attributes).group == ()
-    with pytest.raises(OptionError):
-        parse_constraint("one_hot(rents, rents)", schema.attributes)
 
 
 def test_a_number_divided_by_zero_compares_with_nothing():

@@ -1,7 +1,7 @@
 """Expressions: conditions on people, constraints on profiles, and conditions on the numbers of an audit.
 
     18 <= age < 65                     race in {White, "A, B and C"}            not (hours < 10 or job == Clerk)
-    age - years_employed >= 14         one_hot(house_rents, house_owns)         violation_rate.sex.high > 0.01
+    age - years_employed >= 14         education_num == code(education)         violation_rate.sex.high > 0.01
     relationship == Husband -> sex == Male
 
 Operators in order of increasing precedence: ``->``; ``or``; ``and``; ``not``; comparisons, ``in {}`` and ``not in {}``;

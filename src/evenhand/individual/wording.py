@@ -48,9 +48,10 @@ SCORES_SHOWN = "Scores are the model's scores of the favourable label, observed.
 
 def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
     """Build the document of the rates and the clearest pairs."""
+    alone = "" if result.compares_counterparts else " alone"
     pairs = (Heading("Pairs"), *pair_blocks(result, favourable=favourable, scores=scores))
     return Document(
-        f"Individuals: decisions that change with a protected attribute{'' if result.compares_counterparts else ' alone'}",
+        f"Individuals: decisions that change with a protected attribute{alone}",
         explain_comparison(result),
         (
             *noise_notes(result),

@@ -4,11 +4,10 @@ A constraint compares an attribute with its values, and numeric attributes and c
 
     education_num == code(education)         hours >= 10 or workclass == Never-worked
     relationship == Husband -> sex == Male         age - years_employed >= 14
-    job in {"Self-employed", Clerk}          one_hot(house_rents, house_owns, house_free)
+    job in {"Self-employed", Clerk}
 
-``code(x)`` is the zero-based position of a category in the schema. ``one_hot(a, b, ...)`` requires exactly one of the
-columns to be 1, and lets a search change them together. Individuals with a missing value satisfy every constraint on
-that attribute.
+``code(x)`` is the zero-based position of a category in the schema. Individuals with a missing value satisfy every
+constraint on that attribute.
 """
 
 from __future__ import annotations
@@ -48,13 +47,11 @@ class Constraint:
 
     Attributes:
         text: Expression.
-        group: Columns of a constraint that is a single ``one_hot`` call; empty otherwise.
         columns: Positions of the attributes in the expression, in increasing order.
         attributes: Attributes to which the columns refer.
     """
 
     text: str
-    group: tuple[str, ...]
     columns: tuple[int, ...]
     attributes: tuple[Attribute, ...]
     _evaluate: Evaluator
@@ -87,8 +84,7 @@ def parse_constraint(
     expression = parse_expression(text, location=location, words=list_words(attributes))
     compiler = _Compiler(expression, attributes, protected)
     evaluate = compiler.truth(expression.tree)
-    group = compiler.group if isinstance(expression.tree, Call) else ()
-    return Constraint(text.strip(), group, tuple(sorted(compiler.columns)), tuple(attributes), evaluate)
+    return Constraint(text.strip(), tuple(sorted(compiler.columns)), tuple(attributes), evaluate)
 
 
 def list_words(attributes: Sequence[Attribute]) -> frozenset[str]:
@@ -162,7 +158,6 @@ class _Compiler:
         self._attributes = attributes
         self._names = [attribute.name for attribute in attributes]
         self._protected = protected
-        self.group: tuple[str, ...] = ()
         self.columns: set[int] = set()
 
     def truth(self, node: Node) -> Evaluator:
@@ -179,8 +174,6 @@ class _Compiler:
             member, *values = node.operands
             matches = [self._compare(member, "==", value, node.sign) for value in values]
             return lambda rows: np.logical_or.reduce([match(rows) for match in matches]) == node.inside
-        if isinstance(node, Call) and self._check_function(node) == "one_hot":
-            return self._one_hot(node)
         raise self._source.fault("expected a comparison", node, "compare it: == != < <= > >=, in {...}")
 
     def _number(self, node: Node) -> Evaluator:
@@ -193,7 +186,8 @@ class _Compiler:
                 return (lambda rows: -start(rows)) if node.signs[0].text == "-" else start
             steps = list(zip([OPERATORS[sign.text] for sign in node.signs], operands, strict=True))
             return lambda rows: reduce(lambda total, step: step[0](total, step[1](rows)), steps, start(rows))
-        if isinstance(node, Call) and self._check_function(node) == "code":
+        if isinstance(node, Call):
+            self._check_function(node)
             if len(node.operands) > 1:
                 raise self._source.fault("code() takes one attribute", node)
             attribute, column = self._attribute(node.operands[0])
@@ -214,10 +208,9 @@ class _Compiler:
         numbers = np.array(values, dtype=np.float64)
         return lambda rows: numbers[rows[:, column].astype(np.int64)]
 
-    def _check_function(self, node: Call) -> str:
-        if node.function not in ("code", "one_hot"):
-            raise self._source.fault(f"there is no function {node.function!r}", node, "use code() or one_hot()")
-        return node.function
+    def _check_function(self, node: Call) -> None:
+        if node.function != "code":
+            raise self._source.fault(f"there is no function {node.function!r}", node, "use code()")
 
     def _attribute(self, node: Node, message: str | None = None) -> tuple[Attribute, int]:
         """Find an attribute and its column; reject protected attributes."""
@@ -230,19 +223,6 @@ class _Compiler:
         column = self._names.index(attribute.name)
         self.columns.add(column)
         return attribute, column
-
-    def _one_hot(self, node: Call) -> Evaluator:
-        columns = []
-        for operand in node.operands:
-            attribute, column = self._attribute(operand)
-            texts = [attribute.text(entry) for entry in (attribute.first, attribute.last)]
-            if attribute.size != 2 or texts not in (["0", "1"], ["False", "True"]):
-                raise self._source.fault(f"the values of {attribute.name!r} are not 0 and 1, in this order", operand)
-            columns.append(column)
-        if len(set(columns)) < max(2, len(columns)):
-            raise self._source.fault("a one-hot group needs at least two columns, all different", node)
-        self.group = tuple(self._names[column] for column in columns)
-        return lambda rows: (rows[:, columns] == 1).sum(axis=1) == 1
 
     def _category(self, node: Node) -> tuple[Attribute, int] | None:
         """Find a discrete attribute and its column. Return None for any other node."""

@@ -155,26 +155,6 @@ def test_keys_differ_exactly_for_different_profiles():
     assert space.keys(np.zeros((1, 100))) == space.keys(-np.zeros((1, 100)))
 
 
-def test_one_hot_groups_move_as_a_whole():
-    described = SCHEMA.model_dump()
-    described["attributes"] = [
-        *described["attributes"],
-        *({"name": name, "kind": "integer", "lower": 0, "upper": 1} for name in ("rents", "owns", "free")),
-    ]
-    space = ProfileSpace(Schema.parse(described), constraints=["one_hot(rents, owns, free)"])
-    rng = np.random.default_rng(0)
-    rows = space.uniform(200, rng)
-    assert len(rows) == 200
-    assert (rows[:, 3:].sum(axis=1) == 1).all()
-    moved = space.move(rows, rng.integers(-1, 2, size=rows.shape).astype(float), rng)
-    assert (moved[:, 3:].sum(axis=1) == 1).all()
-    start = np.array([[2.0, 0, 0, 1, 0, 0]])
-    pushed = {"towards owns": ([0, 1, 0], [0, 1, 0]), "away": ([-1, 0, 0], [0, 1, 0]), "stay": ([1, 0, -1], [1, 0, 0])}
-    for push, outcome in pushed.values():
-        directions = np.array([[0.0, 0, 0, *push]])
-        assert space.move(start, directions, rng)[0, 3:].tolist() == outcome
-
-
 def test_seeds_take_turns_between_clusters():
     far = np.repeat(np.array([[2, 0, 0], [5, 2, 2]], dtype=float), [90, 10], axis=0)
     seeds = ProfileSpace(people(far)).seeds(8, np.random.default_rng(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,28 +19,26 @@ MAX_LEVELS = 64
 
 @dataclass(frozen=True)
 class Moves:
-    """Profiles as one level per part, and the moves to other levels.
+    """Profiles as one level per attribute, and the moves to other levels.
 
-    A part is an attribute or a one-hot group. Its levels are the values that it can move to; the levels of all parts
-    are numbered consecutively. A move changes one part to another level. Dependent parts move with it if they must: in
-    the data, each level of the part occurs with only one level of theirs.
+    The levels of an attribute are the values that it can move to; the levels of all U unprotected attributes are
+    numbered consecutively. A move changes one attribute to another level. Dependent attributes move with it if they
+    must: in the data, each level of the attribute occurs with only one level of theirs.
 
     Attributes:
-        columns: Columns of each part among the U unprotected ones.
-        levels: Entries of the levels of each part, shape (levels, columns).
-        start: Index of each part's first level, shape (parts,).
-        part: Part of each level, shape (V,).
-        clash: 1 for two levels of different parts that never occur together, else 0, shape (V, V).
+        levels: Entries of the levels of each attribute, shape (levels,).
+        start: Index of each attribute's first level, shape (U,).
+        attribute: Attribute of each level, shape (V,).
+        clash: 1 for two levels of different attributes that never occur together, else 0, shape (V, V).
         blocking: ``clash`` without pairs that a dependent move resolves.
         possible: Whether each level occurs at all, shape (V,).
-        dependent_levels: Level that another part takes with each level if it depends on it, else -1, shape (V, parts).
+        dependent_levels: Level that another attribute takes with each level if it depends on it, else -1, shape (V, U).
         complete: Whether the levels are the whole domain.
     """
 
-    columns: tuple[Integers, ...]
     levels: tuple[Floats, ...]
     start: Integers
-    part: Integers
+    attribute: Integers
     clash: NDArray[np.float32]
     blocking: NDArray[np.float32]
     possible: Booleans
@@ -49,88 +48,74 @@ class Moves:
     @classmethod
     def of(cls, space: ProfileSpace) -> Moves:
         """Build the moves of a space."""
-        parts = space.parts
-        levels = [
-            np.eye(len(columns))
-            if len(columns) > 1
-            else _attribute_levels(
-                space.attributes[columns[0]], None if space.people is None else space.people[:, columns[0]]
-            )
-            for columns in parts
-        ]
+        levels = tuple(
+            _attribute_levels(attribute, None if space.people is None else space.people[:, i])
+            for i, attribute in enumerate(space.attributes)
+        )
         sizes = [len(entries) for entries in levels]
         start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        part = np.repeat(np.arange(len(parts)), sizes)
-        clash = _clash_matrix(space, parts, levels, part)
+        attribute = np.repeat(np.arange(space.width), sizes)
+        clash = _clash_matrix(space, levels)
         possible = np.diag(clash) == 0
-        clash[part[:, None] == part] = 0
-        dependent_levels = _find_dependent_levels(clash, possible, part, len(parts))
-        dependent = dependent_levels[:, part] >= 0
-        complete = all(
-            len(columns) > 1 or space.attributes[columns[0]].size == size
-            for columns, size in zip(parts, sizes, strict=True)
-        )
+        clash[attribute[:, None] == attribute] = 0
+        dependent_levels = _find_dependent_levels(clash, possible, attribute, space.width)
+        dependent = dependent_levels[:, attribute] >= 0
         return cls(
-            columns=tuple(parts),
-            levels=tuple(levels),
+            levels=levels,
             start=start,
-            part=part,
+            attribute=attribute,
             clash=clash,
             # Indexed as [level that stays, level moved to].
             blocking=np.where(dependent.T, 0, clash).astype(np.float32),
             possible=possible,
             dependent_levels=dependent_levels,
-            complete=complete,
+            complete=sizes == [described.size for described in space.attributes],
         )
 
     def codes(self, unprotected: Floats) -> Integers:
-        """Convert profiles (n, U) to the nearest level of every part, shape (n, parts)."""
-        codes = np.empty((len(unprotected), len(self.columns)), dtype=np.int64)
-        for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
-            if len(columns) > 1:
-                codes[:, i] = np.argmax(unprotected[:, columns], axis=1)
-            else:
-                values = levels[:, 0]
-                codes[:, i] = np.searchsorted((values[1:] + values[:-1]) / 2, unprotected[:, columns[0]])
+        """Convert profiles (n, U) to the nearest level of every attribute, shape (n, U)."""
+        codes = np.empty(unprotected.shape, dtype=np.int64)
+        for i, levels in enumerate(self.levels):
+            codes[:, i] = np.searchsorted((levels[1:] + levels[:-1]) / 2, unprotected[:, i])
         return codes + self.start
 
     def rows(self, codes: Integers) -> Floats:
-        """Convert levels (n, parts) to profiles (n, U)."""
-        rows = np.empty((len(codes), sum(map(len, self.columns))))
-        for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
-            rows[:, columns] = levels[codes[:, i] - self.start[i]]
+        """Convert levels (n, U) to profiles (n, U)."""
+        rows = np.empty(codes.shape)
+        for i, levels in enumerate(self.levels):
+            rows[:, i] = levels[codes[:, i] - self.start[i]]
         return rows
 
     def open(self, codes: Integers) -> Booleans:
-        """Return the levels that profiles (n, parts) can move to without a clash, shape (n, V)."""
+        """Return the levels that profiles (n, U) can move to without a clash, shape (n, V)."""
         rows = np.arange(len(codes))[:, None]
-        staying = np.zeros((len(codes), len(self.part)), dtype=np.float32)
+        staying = np.zeros((len(codes), len(self.attribute)), dtype=np.float32)
         staying[rows, codes] = 1
-        reachable = (staying @ self.blocking < 0.5) & self.possible  # a part never clashes with itself
+        reachable = (staying @ self.blocking < 0.5) & self.possible  # an attribute never clashes with itself
         reachable[rows, codes] = False
         return np.asarray(reachable)
 
     def move(self, unprotected: Floats, codes: Integers, level: Integers) -> tuple[Floats, Integers]:
-        """Move profiles (n, U) with codes (n, parts) to one level each (n,). Return the profiles and their codes."""
-        rows, codes, parts = unprotected.copy(), codes.copy(), self.part[level]
+        """Move profiles (n, U) with codes (n, U) to one level each (n,). Return the profiles and their codes."""
+        rows, codes, attributes = unprotected.copy(), codes.copy(), self.attribute[level]
         every = np.arange(len(rows))
-        codes[every, parts] = level
-        changes = [(every, parts)]
-        # A dependent part moves only if its level clashes with the new one.
+        codes[every, attributes] = level
+        changes = [(every, attributes)]
+        # A dependent attribute moves only if its level clashes with the new one.
         for other in np.flatnonzero((self.dependent_levels >= 0).any(axis=0)).tolist():
             target = self.dependent_levels[level, other]
             clashing = np.flatnonzero((target >= 0) & (self.clash[codes[:, other], level] > 0))
             codes[clashing, other] = target[clashing]
             changes.append((clashing, np.full(len(clashing), other)))
-        for i, (columns, levels) in enumerate(zip(self.columns, self.levels, strict=True)):
-            for changed, part in changes:
-                selected = changed[part == i]
+        for i, levels in enumerate(self.levels):
+            for changed, moved in changes:
+                selected = changed[moved == i]
                 if len(selected):
-                    rows[np.ix_(selected, columns)] = levels[codes[selected, i] - self.start[i]]
+                    rows[selected, i] = levels[codes[selected, i] - self.start[i]]
         return rows, codes
 
     def list_profiles(self, max_profiles: int) -> Integers | None:
-        """List all profiles without a clash, shape (n, parts). None if there are more than ``max_profiles``."""
+        """List all profiles without a clash, shape (n, U). None if there are more than ``max_profiles``."""
         if not self.complete:
             return None
         codes = np.empty((1, 0), dtype=np.int64)
@@ -149,7 +134,7 @@ class Moves:
 
 def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
     if attribute.size is not None and attribute.size <= MAX_LEVELS:
-        return attribute.domain()[:, None]
+        return attribute.domain()
     if entries is None:
         values = np.linspace(attribute.first, attribute.last, MAX_LEVELS)
         values = np.round(values) if attribute.size is not None else values
@@ -157,42 +142,41 @@ def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
         values = np.unique(entries)
         if len(values) > MAX_LEVELS:
             values = np.quantile(entries, np.linspace(0, 1, MAX_LEVELS), method="nearest")
-    return np.unique(values)[:, None]
+    return np.unique(values)
 
 
-def _clash_matrix(
-    space: ProfileSpace, parts: list[Integers], levels: list[Floats], part: Integers
-) -> NDArray[np.float32]:
+def _clash_matrix(space: ProfileSpace, levels: Sequence[Floats]) -> NDArray[np.float32]:
     """Mark levels that never occur together with 1, and on the diagonal levels that cannot occur, shape (V, V)."""
+    count = sum(map(len, levels))
     if space.allow_infeasible or space.pairs is None:
-        return np.zeros((len(part), len(part)), dtype=np.float32)
-    pairs, moved = space.pairs, set(space.moved)
-    cells = len(pairs.together)
+        return np.zeros((count, count), dtype=np.float32)
+    pairs, cells = space.pairs, len(space.pairs.together)
     bits = np.ascontiguousarray(pairs.together.astype("<u8")).view(np.uint8)
     disjoint = 1 - np.unpackbits(bits, axis=1, bitorder="little", count=cells).astype(np.float32)
-    indicators = np.zeros((len(part), cells), dtype=np.float32)
+    indicators = np.zeros((count, cells), dtype=np.float32)
     at = 0
-    for columns, entries in zip(parts, levels, strict=True):
+    for i, entries in enumerate(levels):
         rows = np.tile(space.lower, (len(entries), 1))
-        rows[:, columns] = entries
+        rows[:, i] = entries
         people = space.rows_as(rows, np.zeros(len(rows), dtype=np.int64))
         # A linked attribute has several values: whether they occur with the rest is checked for each person.
-        if not moved & set(columns.tolist()):
-            for cell in pairs.cells(people)[:, np.array(space.columns)[columns]].T:
-                indicators[at + np.arange(len(entries)), cell] = 1
+        if i not in space.moved:
+            indicators[at + np.arange(len(entries)), pairs.cells(people)[:, space.columns[i]]] = 1
         at += len(entries)
     return np.asarray(indicators @ disjoint @ indicators.T > 0, dtype=np.float32)
 
 
-def _find_dependent_levels(clash: NDArray[np.float32], possible: Booleans, part: Integers, parts: int) -> Integers:
+def _find_dependent_levels(
+    clash: NDArray[np.float32], possible: Booleans, attribute: Integers, attributes: int
+) -> Integers:
     """Find ``Moves.dependent_levels`` from the levels that occur together."""
-    dependent_levels = np.full((len(part), parts), -1, dtype=np.int64)
+    dependent_levels = np.full((len(attribute), attributes), -1, dtype=np.int64)
     occurring_together = (clash == 0) & possible & possible[:, None]
-    for source in range(parts):
+    for source in range(attributes):
         check_time()
-        source_levels = np.flatnonzero((part == source) & possible)
-        for target in range(parts):
-            target_levels = np.flatnonzero(part == target)
+        source_levels = np.flatnonzero((attribute == source) & possible)
+        for target in range(attributes):
+            target_levels = np.flatnonzero(attribute == target)
             if target == source or possible[target_levels].sum() < 2 or len(source_levels) < 2:
                 continue
             occurring = occurring_together[np.ix_(source_levels, target_levels)]

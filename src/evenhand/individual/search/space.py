@@ -114,11 +114,6 @@ class ProfileSpace:
             parse_constraint(text, self.schema.attributes, self.protected if as_published else ())
             for text in constraints
         )
-        self.groups = tuple(
-            np.array([self.columns.index(i) for i in self.schema.positions(constraint.group)])
-            for constraint in self.constraints
-            if constraint.group and not set(constraint.group) & set(self.protected)
-        )
         self.allow_infeasible = allow_infeasible
         self._as_published = as_published
         self._counterparts = counterparts_of(self.schema, self.protected)
@@ -164,12 +159,6 @@ class ProfileSpace:
         if self.pairs is None or self._as_published:
             return False
         return not self.pairs.always_occur(self.protected_columns)
-
-    @cached_property
-    def parts(self) -> list[Integers]:
-        """Columns that move as a whole: one-hot groups, and single attributes."""
-        grouped = {int(i) for group in self.groups for i in group}
-        return [*self.groups, *(np.array([i]) for i in range(self.width) if i not in grouped)]
 
     def is_legal(self, unprotected: Floats) -> Booleans:
         """Check which profiles (n, U) are legal: inside the domain, with two people who may exist, shape (n,)."""
@@ -326,7 +315,7 @@ class ProfileSpace:
         rows *= self.upper - self.lower + is_whole
         np.floor(rows, out=rows, where=is_whole)
         rows += self.lower
-        return self._draw_one_hot(rows, rng)
+        return rows
 
     def draw_near(self, n: int, rng: np.random.Generator, *, changes: int = 1) -> Floats:
         """Draw admissible profiles near people in the data, (m, U) with m at most n.
@@ -344,7 +333,6 @@ class ProfileSpace:
         def draw(m: int) -> Floats:
             rows = people[rng.integers(0, len(people), size=m)]
             values = np.stack([marginal.sample(m, rng) for marginal in self._marginals], axis=1)
-            values = self._draw_one_hot(values, rng)
             for _ in range(changes):
                 column = rng.integers(0, self.width, size=m)
                 rows[np.arange(m), column] = values[np.arange(m), column]
@@ -390,46 +378,31 @@ class ProfileSpace:
     def move(self, unprotected: Floats, directions: Floats, rng: np.random.Generator) -> Floats:
         """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, as far as they stay admissible.
 
-        All attributes move at once, up to the ends of the domain. A one-hot group moves as a whole. If the result is
+        All attributes move at once, up to the ends of the domain. If the result is
         not admissible, the attributes move one by one in random order, except for moves that lead outside.
         """
-        target = self._step_along(unprotected, directions)
+        target: Floats = unprotected + directions * self.step
+        np.minimum(target, self.upper, out=target)
+        np.maximum(target, self.lower, out=target)
         if self.free:
             return target
         outside = ~self._check_admissible(target)
         if not outside.any():
             return target
-        several = outside & ((target != unprotected).sum(axis=1) > (2 if self.groups else 1))
+        several = outside & ((target != unprotected).sum(axis=1) > 1)
         target[outside & ~several] = unprotected[outside & ~several]
         retried = np.flatnonzero(several)
         rows = unprotected[retried].copy()
         goal = target[retried]
-        for part in rng.permutation(len(self.parts)):
-            columns = self.parts[part]
-            changed = (rows[:, columns] != goal[:, columns]).any(axis=1)
+        for column in rng.permutation(self.width):
+            changed = rows[:, column] != goal[:, column]
             if not changed.any():
                 continue
             trial = rows[changed]
-            trial[:, columns] = goal[changed][:, columns]
+            trial[:, column] = goal[changed, column]
             admissible = self._check_admissible(trial)
             rows[np.flatnonzero(changed)[admissible]] = trial[admissible]
         target[retried] = rows
-        return target
-
-    def _step_along(self, unprotected: Floats, directions: Floats) -> Floats:
-        target: Floats = unprotected + directions * self.step
-        np.minimum(target, self.upper, out=target)
-        np.maximum(target, self.lower, out=target)
-        for group in self.groups:
-            directed = directions[:, group]
-            current = np.argmax(unprotected[:, group], axis=1)
-            # A value with a push towards it replaces the current one. A push away leads to the next value.
-            pushed = np.where(unprotected[:, group] > 0, -np.inf, directed)
-            best = np.argmax(pushed, axis=1)
-            rows = np.arange(len(current))
-            away = np.where(directed[rows, current] < 0, (current + 1) % len(group), current)
-            value = np.where(pushed[rows, best] > 0, best, away)
-            target[:, group] = value[:, None] == np.arange(len(group))
         return target
 
     def _check_admissible(self, inside: Floats) -> Booleans:
@@ -480,18 +453,11 @@ class ProfileSpace:
         rows = people[rng.integers(0, len(people), size=n)]
         for _ in range(WALK_ROUNDS):
             values = draw(n)
-            for part in rng.permutation(len(self.parts)):
+            for column in rng.permutation(self.width):
                 trial = rows.copy()
-                trial[:, self.parts[part]] = values[:, self.parts[part]]
+                trial[:, column] = values[:, column]
                 admissible = self._check_admissible(trial)
                 rows[admissible] = trial[admissible]
-        return rows
-
-    def _draw_one_hot(self, rows: Floats, rng: np.random.Generator) -> Floats:
-        """Set one random column of each one-hot group in rows (n, U) to 1, in place."""
-        for group in self.groups:
-            value = rng.integers(0, len(group), size=len(rows))
-            rows[:, group] = value[:, None] == np.arange(len(group))
         return rows
 
     def _require_people(self) -> Floats:

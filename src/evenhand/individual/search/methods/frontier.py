@@ -77,7 +77,7 @@ class NeighbourEstimate:
 
 @dataclass(frozen=True)
 class ParentProfiles:
-    """Profiles whose neighbours are in the queue: rows (n, U), codes (n, parts), answers (n, outputs)."""
+    """Profiles whose neighbours are in the queue: rows (n, U), codes (n, U), answers (n, outputs)."""
 
     rows: Floats
     codes: Integers
@@ -212,7 +212,7 @@ class BoundarySearch:
         assignments, classes = len(space.assignments), len(oracle.scorer.classes)
         self._surrogate = Surrogate(self._moves, assignments, classes, label_only=oracle.scorer.label_only)
         self._fresh = FreshProfiles(space, self._moves, seeds, rng)
-        self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.part), dtype=np.int64)
+        self._level_marks = rng.integers(-(2**63), 2**63 - 1, size=len(self._moves.attribute), dtype=np.int64)
         self._queried_marks = np.empty(0, dtype=np.int64)
         outputs = assignments * (1 if classes == 2 else classes)
         parts = len(self._moves.start)
@@ -251,7 +251,7 @@ class BoundarySearch:
         """Return the rows of the picked neighbours that are admissible and new, and their estimated answers."""
         parents = self._parents
         codes = parents.codes[picked.parent]
-        origin = codes[np.arange(len(codes)), self._moves.part[picked.level]]
+        origin = codes[np.arange(len(codes)), self._moves.attribute[picked.level]]
         rows, codes = self._moves.move(parents.rows[picked.parent], codes, picked.level)
         self._queue = self._queue.without(picked)
         marks = self._hash_profiles(codes)
@@ -310,7 +310,7 @@ class BoundarySearch:
         offset = len(self._parents.rows)
         self._parents = self._parents.append(rows, codes, answers)
         parent, level = np.nonzero(self._moves.open(codes))
-        origin = codes[parent, self._moves.part[level]]
+        origin = codes[parent, self._moves.attribute[level]]
         marks = self._hash_profiles(codes)[parent] ^ self._level_marks[origin] ^ self._level_marks[level]
         new = ~self._is_queried(marks)
         parent, level, origin, marks = parent[new], level[new], origin[new], marks[new]
@@ -332,7 +332,7 @@ class BoundarySearch:
         return rows[positions]
 
     def _hash_profiles(self, codes: Integers) -> Integers:
-        """Hash profiles (n, parts), shape (n,). A move changes the hash by two exclusive ors."""
+        """Hash profiles (n, U), shape (n,). A move changes the hash by two exclusive ors."""
         return np.asarray(np.bitwise_xor.reduce(self._level_marks[codes], axis=1))
 
     def _is_queried(self, marks: Integers) -> Booleans:
@@ -357,7 +357,7 @@ class Surrogate:
         self._assignments = assignments
         self._width = 1 if classes == 2 else classes
         self._clip = LABEL_CLIP if label_only else CLIP
-        levels, outputs = len(moves.part), assignments * self._width
+        levels, outputs = len(moves.attribute), assignments * self._width
         self._gram = np.eye(levels) * RIDGE
         self._moment = np.zeros((levels, outputs))
         self._effects: Floats = np.zeros((levels, outputs))
@@ -391,7 +391,7 @@ class Surrogate:
         return answers.reshape(estimates.shape), errors.reshape(len(errors), -1)
 
     def learn_answers(self, codes: Integers, answers: Floats) -> None:
-        """Add answers (n, outputs) about profiles (n, parts) to the regression."""
+        """Add answers (n, outputs) about profiles (n, U) to the regression."""
         indicators = np.zeros((len(codes), len(self._gram)))
         indicators[np.arange(len(codes))[:, None], codes] = 1
         self._gram += indicators.T @ indicators
@@ -414,11 +414,11 @@ class Surrogate:
 
     def spread(self) -> Floats:
         """Compute the standard error of an estimate after a move from or to each level, shape (V,)."""
-        part = self._moves.part
-        squares = np.bincount(part, self._squares) + 1.0
-        counts = np.bincount(part, self._counts) + 1.0
+        attribute = self._moves.attribute
+        squares = np.bincount(attribute, self._squares) + 1.0
+        counts = np.bincount(attribute, self._counts) + 1.0
         return np.asarray(
-            np.sqrt((self._squares + PRIOR_WEIGHT * (squares / counts)[part]) / (self._counts + PRIOR_WEIGHT))
+            np.sqrt((self._squares + PRIOR_WEIGHT * (squares / counts)[attribute]) / (self._counts + PRIOR_WEIGHT))
         )
 
     def margins(self, answers: Floats) -> Floats:
