@@ -200,7 +200,7 @@ def test_the_surrogate_knows_an_additive_model():
     known.fit()
     profile, level = np.nonzero(moves.open(codes))
     moved, _ = moves.move(space.people[profile], codes[profile], level)
-    before = codes[profile, moves.part[level]]
+    before = codes[profile, moves.attribute[level]]
     guessed = known.guess_answers(answers[profile], before, level)
     asked = oracle.ask(moved)
     truth = known.answers(asked.scores, asked.labels)
