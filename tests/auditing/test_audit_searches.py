@@ -70,7 +70,7 @@ def test_it_is_shown(result):
     assert "not a proof" in lines["city", "profiles found by searching"].next_step
     page = view.render_page(result.document())
     assert "Search: another sex" in page
-    assert "region south" in page
+    assert "The pairs with the widest gaps" in page
     assert auditing.AuditResult.from_json(result.to_json()) == result
 
 

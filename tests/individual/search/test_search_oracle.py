@@ -207,9 +207,9 @@ def test_answers_survive_a_kill(tmp_path):
 def test_a_file_of_other_answers_is_refused(tmp_path):
     path = tmp_path / "answers.jsonl"
     CachedScorer(BlackBox(network(1)), path).close()
-    with pytest.raises(DataError, match="these answers are of 'box'"):
+    with pytest.raises(DataError, match="got answers of 'box'"):
         CachedScorer(BlackBox(network(1), name="another"), path)
-    with pytest.raises(DataError, match="these answers are of 'box'"):
+    with pytest.raises(DataError, match="got answers of 'box'"):
         CachedScorer(BlackBox(network_from_dense(SMOOTH, [(np.zeros((4, 1)), np.zeros(1))], classes=(0, 1))), path)
     content = path.read_bytes()
     for damaged in (b"x,y\n1,2\n", b"no newline", content + b'{"asked": 3}\n', content + b"[]\n"):
