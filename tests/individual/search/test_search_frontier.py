@@ -175,7 +175,7 @@ def test_numbers_with_many_values_move_between_those_of_the_data():
     data = People(wide, rows.astype(float), None, np.arange(500), 0, None)
     moves = Moves.of(ProfileSpace(data))
     assert [len(levels) for levels in moves.levels] == [64, 64]
-    assert set(moves.levels[0][:, 0]) <= set(rows[:, 0])
+    assert set(moves.levels[0]) <= set(rows[:, 0])
     assert moves.list_profiles(10**6) is None
     model = network_from_dense(wide, [(np.array([[1e-6], [1e-3], [0.4]]), np.array([-1.2]))])
     result = search.search(model, data, budget=1500, samples=0)
