@@ -401,7 +401,7 @@ def _ask_themis(case: ExperimentCase, network: Scorer, people: People, seed: int
         "high": high,
         "combinations": found.tested,
         "worst": worst.words,
-        "best": worst.versus.words() if worst.versus else "",
+        "best": subgroups.describe_rules(worst.versus) if worst.versus else "",
         "size": worst.size,
         "rest": worst.rest,
     }

@@ -72,7 +72,7 @@ def test_subgroups_by_mean_and_by_residual():
     assert values["worst_subgroup_gap"][""].value > 60
     page = render_page(result.document())
     assert "Subgroups by mean residual of y_pred (decided minus true)" in page
-    assert "subgroup that departs most: mean" in result.to_markdown()
+    assert "subgroup that differs most: mean" in result.to_markdown()
     assert AuditResult.from_json(result.to_json()) == result
     alone = evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX})
     assert alone.residual_subgroups is None

@@ -43,7 +43,7 @@ def test_json_screen_table_and_page(evenhand, comments):
     said = " ".join(ran.out.split())
     assert ran.out.startswith("Subgroups of ruder:model on comments.csv\nWhich texts, ")
     assert "193 rows: 192 used" in said
-    assert "Of 48 texts that speak of religion Muslim, 100" in said
+    assert "Of 48 texts that mention religion Muslim, 100" in said
     assert "fair" not in said.lower()
     page = (comments / "page.html").read_text("utf-8")
     assert 'id="swapped"' in page

@@ -109,13 +109,13 @@ def test_by_hand():
     assert result.notes[0].startswith("49 of 150 texts repeat others word for word.")
     assert "pet cat" not in found  # nobody speaks of another pet
     assert red.others == 1  # colour red and pet cat describe the same texts
-    assert result.sentence(red) == "Of 40 texts that speak of colour red, 75.0 % get True; of 60 about others 33.3 %."
+    assert result.sentence(red) == "Of 40 texts that mention colour red, 75.0 % get True; of 60 that mention others 33.3 %."
     whole = find_text_subgroups(
         lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0, compared="all"
     )
     cat = {one.words: one for one in whole.findings}["pet cat"]
     assert (cat.size, cat.rest, cat.positives, cat.rest_positives) == (100, 50, 50, 0)
-    assert "of the 50 other texts 0 %" in whole.sentence(cat)
+    assert "of 50 other texts 0 %" in whole.sentence(cat)
 
 
 def brute_force(texts, outcome, compared, least, depth):
@@ -246,7 +246,7 @@ def test_error_rates():
         50,
         0,
     )
-    assert "50.0 % are wrongly refused good" in missed.sentence(top)
+    assert "50.0 % do not get it" in missed.sentence(top)
     wrong = find_text_subgroups(
         model, texts, protected=[COLOURS], truth=truth, measure="false-positive", favourable="good", swaps=0
     )

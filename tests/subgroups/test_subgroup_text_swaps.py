@@ -50,7 +50,7 @@ def test_by_hand():
     # The texts themselves once more, for the model's noise.
     assert (len(asked), len(set(asked))) == (4 * 40, 3 * 40)
     assert result.queries == 162
-    assert "of the same texts about others 50.0 %" in result.sentence(blue)
+    assert "of texts rewritten to mention others 50.0 %" in result.sentence(blue)
 
 
 def test_the_published_example():
@@ -203,7 +203,7 @@ def test_the_published_method():
     pair = by_words["colour green, pet cat"]
     assert pair.size == 60
     assert pair.rest == 300
-    assert "samples made to speak of" in result.sentence(top)
+    assert "samples of texts rewritten to mention" in result.sentence(top)
     again = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
     assert again.findings == result.findings
     asked = ({"pet": "cat", "colour": "Green"}, {"colour": "red"})

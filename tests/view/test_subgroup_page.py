@@ -11,7 +11,6 @@ from rich.console import Console
 from evenhand import view
 from evenhand.core.document import SubjectCard
 from evenhand.subgroups import wording as sentences
-from evenhand.view.charts.subgroups import select_findings
 
 FOUND = examples.subgroups()
 SUBJECT = SubjectCard("model", "people.csv", 9769, "income", "<b>rich</b>", label_only=False)
@@ -53,15 +52,6 @@ def test_every_finding_is_there_with_its_size_rates_and_interval():
         assert (ends["data-low"], ends["data-high"]) == (str(finding.low), str(finding.high))
         assert ("(not significant)" in row.text) == (not finding.found)
         assert sentences.finding_sentence(FOUND, finding, "<b>rich</b>") in row.text
-
-
-def test_the_order_is_kept_and_neither_worse_nor_better_ones_crowd_out_the_others():
-    worse, better = ([examples.finding({"sex": (str(i),)}, 3000, rate) for i in range(8)] for rate in (0.1, 0.4))
-    result = examples.subgroups(findings=(*worse, *better))
-    assert select_findings(result, 16) == [*worse, *better]
-    assert select_findings(result, 6) == [*worse[:3], *better[:3]]
-    assert select_findings(examples.subgroups(findings=(*worse[:1], *better)), 6) == [*worse[:1], *better[:5]]
-    assert select_findings(examples.subgroups(findings=(*better[:2], *worse[:2])), 4) == [*better[:2], *worse[:2]]
 
 
 @pytest.mark.parametrize(("measure", "worse"), [("favourable", [True, False]), ("false-negative", [False, True])])

@@ -6,7 +6,7 @@ from .analysis import (
 )
 from .config import NumberSubgroupConfig, SubgroupConfig, TextSubgroupConfig
 from .result import Finding, SubgroupResult, TextSubgroupResult
-from .rules import Range, Rule, RuleSet, describe_rules, find_members
+from .rules import Range, Rule, describe_rules, find_members
 from .text.analysis import find_text_subgroups
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "NumberSubgroupConfig",
     "Range",
     "Rule",
-    "RuleSet",
     "SubgroupConfig",
     "SubgroupResult",
     "TextSubgroupConfig",

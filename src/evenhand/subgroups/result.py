@@ -14,7 +14,7 @@ from evenhand.core.text import format_count
 from evenhand.models.noise import NoiseCheck
 from evenhand.stats.quantity import Observed
 from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
-from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
+from evenhand.subgroups.rules import Rules
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class Finding(ResultPart):
         under: Position of the finding that explains this gap.
         explains: Number of findings that this one explains, listed or not.
         others: Number of other descriptions of the same people.
-        versus: Group that the people are compared with. None for everyone else.
+        versus: Rules of the group that the people are compared with. None for everyone else.
         samples: Number of samples on each side, if rates are estimated on samples.
         effective_size, effective_rest: Effective sample sizes of weighted people.
     """
@@ -71,7 +71,7 @@ class Finding(ResultPart):
     under: int | None = None
     explains: int = 0
     others: int = 0
-    versus: RuleSet | None = None
+    versus: Rules | None = None
     samples: int | None = None
     effective_size: float | None = None
     effective_rest: float | None = None
@@ -108,32 +108,10 @@ class MeasuredNumber(ResultPart):
         """Number of decimals that resolve a twentieth of a standard deviation."""
         return 0 if self.deviation <= 0 else max(0, min(8, 2 - math.floor(math.log10(self.deviation))))
 
-    @property
-    def suffix(self) -> str:
-        """Unit with a leading space, to append to a number."""
-        return f" {self.unit}" if self.unit else ""
-
-    def format(self, value: float, *, sign: bool = False, unit: bool = True) -> str:
-        """Format a mean or a gap with its unit, such as ``512.4 EUR``."""
-        text = f"{value:{'+' if sign and round(value, self.digits) else ''},.{self.digits}f}"
-        text = text if float(text.replace(",", "")) else text.lstrip("-")
-        return text + (self.suffix if unit else "")
-
     def describe(self) -> str:
         """Describe the number and its favourable direction."""
         directions = {"higher": "; people want it to be high", "lower": "; people want it to be low"}
         return f"{self.name} is a number{f' in {self.unit}' if self.unit else ''}{directions.get(self.favourable, '')}"
-
-    def describe_level(self) -> str:
-        """Describe the level, such as ``premium above 450 EUR``."""
-        return f"{self.name} above {self.above:,.10g}{self.suffix}"
-
-    def describe_rate(self, measure: str) -> str:
-        """Describe the compared quantity, such as ``mean residual of premium (decided minus true)``."""
-        if self.above is not None:
-            return f"share with {self.describe_level()}"
-        kinds = {"residual": "mean residual of {} (decided minus true)", "absolute-error": "mean absolute error of {}"}
-        return kinds.get(measure, "mean {}").format(self.name)
 
 
 class RefusedRuleSet(ResultPart):
@@ -256,16 +234,17 @@ class SubgroupResult(Result):
         """The clearest subgroup that counts as worse. None if there is none."""
         return next(filter(self.counts_as_worse, self.findings), None)
 
-    def words(self, rules: Rules) -> str:
-        """Describe rules in words, naming the excluded values if they are fewer."""
-        return describe_rules(rules, {cells.name: cells.cells for cells in self.attributes})
+    @property
+    def unexplained(self) -> tuple[Finding, ...]:
+        """Findings that no other explains."""
+        return tuple(finding for finding in self.findings if finding.under is None)
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the gap of the worst subgroup, then all significant gaps."""
         yield ResultNumber("worst_subgroup_gap", "", "", self._worst_gap())
         name = "mean_score" if self.measure == "score" else "subgroup_gap"
-        for finding in self.findings:
-            if finding.found and finding.under is None:
+        for finding in self.unexplained:
+            if finding.found:
                 note = f"explains {format_count(finding.explains, 'other', 'others')}" if finding.explains else ""
                 gap = self._observe(finding.gap, finding.low, finding.high, finding.size + finding.rest)
                 yield ResultNumber(name, "", finding.words, gap, note)

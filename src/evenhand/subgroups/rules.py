@@ -66,20 +66,6 @@ Rules: TypeAlias = dict[str, Rule]
 """Attribute -> allowed values or range; for texts category -> contained term."""
 
 
-class RuleSet(ResultPart):
-    """A conjunction of rules.
-
-    Attributes:
-        rules: Attribute -> values or range.
-    """
-
-    rules: Rules
-
-    def words(self, values: Mapping[str, tuple[str, ...]] | None = None) -> str:
-        """Describe the rule set, see ``describe_rules``."""
-        return describe_rules(self.rules, values)
-
-
 def describe_rules(rules: Mapping[str, Rule], values: Mapping[str, tuple[str, ...]] | None = None) -> str:
     """Describe rules in words: ``race Black or Other, age 40 to 59``.
 

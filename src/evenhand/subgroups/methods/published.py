@@ -18,7 +18,7 @@ from evenhand.models.scorer import BATCH_ROWS, Scorer
 from evenhand.schema.people import People
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.result import Finding, SubgroupResult
-from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
+from evenhand.subgroups.rules import Rules, describe_rules
 
 PublishedMethod: TypeAlias = Callable[[Scorer, People, SubgroupConfig, Progress, TimeLimit], SubgroupResult]
 """Search by a published method. Raises an OptionError for options that the method does not support."""
@@ -112,7 +112,7 @@ def sampled_finding(
     rest_size: int,
     samples: int,
     words: str | None = None,
-    versus: RuleSet | None = None,
+    versus: Rules | None = None,
 ) -> Finding:
     """Build a finding from sampled rates; its interval is the gap plus or minus the summed margins."""
     gap = rates[0] - rates[1]

@@ -29,7 +29,7 @@ from evenhand.subgroups.methods.published import (
     sensitive_names,
 )
 from evenhand.subgroups.result import SubgroupResult
-from evenhand.subgroups.rules import Rules, RuleSet
+from evenhand.subgroups.rules import Rules
 
 CONFIDENCE = 0.99
 """Confidence level of the rate of each combination (published default)."""
@@ -87,7 +87,7 @@ def search_themis(
     compared = finished[finished != best]
     # Both rates have a margin, and both margins hold with the product of their confidence levels.
     gaps, margins = rates - rates[best], sampled.margins + sampled.margins[best]
-    best_rules = RuleSet(rules=_describe_combination(cuts, combinations[best]))
+    best_rules = _describe_combination(cuts, combinations[best])
     findings = tuple(
         sampled_finding(
             _describe_combination(cuts, combinations[i]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.wording import (
     comparison_group,
@@ -12,7 +14,6 @@ from evenhand.subgroups.wording import (
     is_counted,
     member_noun,
     reason_unclear,
-    select_findings,
 )
 from evenhand.view.drawing.axis import differences, spread
 from evenhand.view.drawing.rows import Block, Dot, Line, Panel, Row, RowChart
@@ -32,7 +33,7 @@ def draw_gaps(result: SubgroupResult) -> RowChart:
 
     Significant gaps are filled; the others are hollow and grey.
     """
-    findings = select_findings(result, MOST)
+    findings = result.unexplained[:MOST]
     scale = 100 if is_counted(result) else 1
     reach = _axis_reach(findings, result.margin) * scale
     margin = scale * result.margin
@@ -79,7 +80,7 @@ def _chart(result: SubgroupResult, rows: list[Row], panel: Panel, description: s
     return RowChart(description, (block,)) if rows else RowChart("No subgroup is large enough.", ())
 
 
-def _axis_reach(findings: list[Finding], margin: float) -> float:
+def _axis_reach(findings: Sequence[Finding], margin: float) -> float:
     """Compute the end of the symmetric axis, beyond every interval."""
     ends = [abs(end) for finding in findings for end in (finding.low, finding.high)]
     return 1.04 * max([*ends, 1.5 * margin]) or 1.0
