@@ -49,8 +49,8 @@ from evenhand.schema import People, Schema
 from evenhand.schema.attribute import Value
 from evenhand.stats import clopper_pearson
 from evenhand.stats.level import normal_quantile
-from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, assess_candidates
-from evenhand.subgroups.candidates import count_family
+from evenhand.subgroups.assessment import CandidateStatistics, assess_candidates
+from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import RuleSetFamily, build_family
@@ -162,8 +162,7 @@ def fair(at: Place, run: int, rng: np.random.Generator) -> Bools:
 def look(at: Place, codes: Ints, given: Bools, rng: np.random.Generator) -> tuple[CandidateFamily, CandidateStatistics]:
     """What the search makes of decisions, for every rule set."""
     table = tabulate_people(codes, given.astype(np.float64), counted=True)
-    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
-    lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
+    lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
     return lot, assess_candidates(lot, CONFIG, rng, margin=CONFIG.margin)
 
 
@@ -180,16 +179,15 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     """Search models that are fair but for one rule set."""
     rng = np.random.default_rng(seed)
     table = tabulate_people(at.codes, at.deserving.astype(np.float64), counted=True)
-    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
-    lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
+    lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, CONFIG.min_size, table.people))
     base = at.deserving.mean()
     for _ in range(runs):
-        which = int(rng.integers(len(candidates)))
+        which = int(rng.integers(len(lot)))
         inside = lot.inside(slice(which, which + 1))[0][table.cells.of]
         given = rng.random(len(inside)) < base + GAP * inside
         again, standing = look(at, at.codes, given, rng)
         # The rule sets depend on who is in a cell, not on what is decided, so they are the same.
-        assert (again.candidates.chosen == candidates.chosen).all()
+        assert (again.lot.chosen == lot.chosen).all()
         top = int(np.argmax(np.abs(standing.z)))
         chosen = again.inside(slice(top, top + 1))[0][table.cells.of]
         yield {
@@ -211,7 +209,7 @@ def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         of = rng.integers(0, n, size=n)
         given = rng.random(n) < rate[cells.of[of]]
         lot, standing = look(at, at.codes[of], given, rng)
-        gaps = truth[np.ravel_multi_index(tuple(lot.candidates.chosen.T), at.rules.shape)]
+        gaps = truth[np.ravel_multi_index(tuple(lot.lot.chosen.T), at.rules.shape)]
         inside = (standing.low <= gaps) & (gaps <= standing.high)
         plain = (standing.plain_low <= gaps) & (gaps <= standing.plain_high)
         yield {
@@ -237,9 +235,8 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     n = len(at.codes)
     table = tabulate_people(at.codes, np.zeros(n), counted=True)
-    candidates = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n))
-    lot = CandidateFamily(at.rules, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
-    cells = lot.inside(slice(0, len(candidates)))
+    lot = count_family(at.rules, table, minimum_sizes(CONFIG.support, 1, n))
+    cells = lot.inside(slice(0, len(lot)))
     ordered = np.argsort(table.cells.of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(table.cells.sizes)])
 
@@ -254,7 +251,7 @@ def published(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
     for run in range(runs):
         given = fair(at, run, rng)
         seen = sample_until_margin(
-            *(len(candidates), 2, draw, given.__getitem__),
+            *(len(lot), 2, draw, given.__getitem__),
             rule=StoppingRule(PUBLISHED_MORE_THAN, PUBLISHED_MARGIN, normal_quantile(CONFIG.confidence)),
             seed=seed + run,
         )

@@ -27,7 +27,7 @@ from evenhand.subgroups.deep.depth_first import (
 )
 from evenhand.subgroups.deep.plan import build_traversal, plan_steps, rules_at_leaves
 from evenhand.subgroups.family import RuleSetFamily, build_family, rule_incidence
-from evenhand.subgroups.gaps import compare_with_rest, correct_tails
+from evenhand.subgroups.gaps import compare_groups, correct_tails
 from evenhand.subgroups.measures import MinimumSizes
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 from support import scaled
@@ -68,11 +68,11 @@ def by_person(
 
 def numbers(table: CellTable, inside: NDArray[np.bool_]) -> tuple[float, float, float]:
     """A group's z as everything else has it, its gap, and the standard deviation of that under chance."""
-    sums = (
+    sums = [
         np.bincount(table.stratum, weights=weights * inside, minlength=table.strata)[None]
         for weights in (np.ones(table.people), table.values, table.values**2)
-    )
-    groups = compare_with_rest(table, *sums)
+    ]
+    groups = compare_groups(table, np.array(sums), table.total_moments[:, None])
     shape = correct_tails(groups, table.skewness)
     z = float(shape.z(groups.total.sum(axis=-1))[0])
     own, others = groups.rates
@@ -125,11 +125,11 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
     assert len(sums) == PERMUTATIONS
     largest = np.zeros(PERMUTATIONS)
     for inside in expected.values():
-        size, total, squares = (
+        own = [
             np.bincount(table.stratum, weights=w * inside, minlength=table.strata)[None]
             for w in (np.ones(table.people), table.values, table.values**2)
-        )
-        shape = correct_tails(compare_with_rest(table, size, total, squares), table.skewness)
+        ]
+        shape = correct_tails(compare_groups(table, np.array(own), table.total_moments[:, None]), table.skewness)
         # Scores are dealt as what exceeds their stratum's mean.
         usual = 0.0 if table.counted else shape.expected
         members = np.unique(table.cells.of[inside])
@@ -141,9 +141,10 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
     for i, chosen in enumerate(map(tuple, listed.chosen.tolist())):
         inside = expected[chosen]
         assert result.top["score"][i] == pytest.approx(abs(numbers(table, inside)[0]), abs=1e-7)
-        assert listed.size[i].sum() == inside.sum()
-        assert listed.total[i].sum() == pytest.approx(table.values[inside].sum())
-        assert listed.squares[i].sum() == pytest.approx((table.values[inside] ** 2).sum())
+        size, total, squares = listed.moments[:, i].sum(axis=1)
+        assert size == inside.sum()
+        assert total == pytest.approx(table.values[inside].sum())
+        assert squares == pytest.approx((table.values[inside] ** 2).sum())
         assert listed.copies[i] == copies[inside.tobytes()]
 
 
@@ -181,7 +182,7 @@ def test_by_hand():
     assert (result.rule_sets, result.passed, result.tested, result.significant) == (9, 9, 9, 2)
     assert result.top["score"][:2] == pytest.approx([2 / math.sqrt(4 / 7)] * 2)
     assert [rules.describe(chosen) for chosen in result.top["chosen"][:2]] == [{"o4": ("0", "1")}, {"o4": ("2", "3")}]
-    assert list_candidates(rules, table, result).total[:2, 0].tolist() == [0, 4]
+    assert list_candidates(rules, table, result).moments[1, :2, 0].tolist() == [0, 4]
 
 
 @settings(max_examples=scaled(25), deadline=None)
@@ -198,8 +199,8 @@ def test_agrees_with_the_count_cube(case, depth, share):
     assert (result.tested, result.passed) == (len(cube), cube.copies.sum())
     described = {tuple(chosen): i for i, chosen in enumerate(own.chosen.tolist())}
     order = [described[tuple(chosen)] for chosen in cube.chosen.tolist()]
-    for name in ("size", "total", "squares", "copies"):
-        np.testing.assert_allclose(getattr(own, name)[order], getattr(cube, name), atol=1e-9)
+    np.testing.assert_allclose(own.moments[:, order], cube.moments, atol=1e-9)
+    np.testing.assert_array_equal(own.copies[order], cube.copies)
 
 
 @settings(max_examples=scaled(25), deadline=None)
@@ -244,10 +245,11 @@ def test_the_same_people_are_listed_once_under_the_fewest_rules():
     search = search_depth_first(rules, table, dealt(table), DepthFirstConfig(min_inside=1, min_outside=1, keep=10))
     found = list_candidates(rules, table, search)
     # {first 0}: also {second 0}, {first 0, second 0}, {first 0 or 1, second 0}.
-    [refused] = np.flatnonzero((found.total[:, 0] == 0) & (found.size[:, 0] == 10))
+    size, total, _ = found.moments[:, :, 0]
+    [refused] = np.flatnonzero((total == 0) & (size == 10))
     assert rules.describe(found.chosen[refused]) == {"c2": ("0",)}
     assert found.copies[refused] == 4
-    [approved] = np.flatnonzero((found.total[:, 0] == 20) & (found.size[:, 0] == 20))
+    [approved] = np.flatnonzero((total == 20) & (size == 20))
     assert search.top["key"][refused] != search.top["key"][approved]
 
 

@@ -16,7 +16,7 @@ from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.deep.depth_first import DepthFirstConfig, list_candidates, permute_outcomes, search_depth_first
 from evenhand.subgroups.family import build_family
-from evenhand.subgroups.gaps import compare_with_rest, correct_tails, largest_gap_to_rest, sample_permutation_null
+from evenhand.subgroups.gaps import correct_tails, largest_gap_to_rest, sample_permutation_null
 from evenhand.subgroups.measures import MeasuredOutcomes, minimum_sizes
 from evenhand.subgroups.tabulate import cells_of_rule_sets, tabulate_people
 from support import shared
@@ -34,7 +34,7 @@ def check_against_cube(rules, table, limits, permutations=60):
     least = max(limits.share, limits.people)
     result = search_depth_first(rules, table, known, DepthFirstConfig(min_inside=least, min_outside=least, keep=50))
     assert (result.rule_sets, result.tested, result.passed) == (rules.size, len(cube), cube.copies.sum())
-    shape = correct_tails(compare_with_rest(table, cube.size, cube.total, cube.squares), table.skewness)
+    shape = correct_tails(cube.groups(), table.skewness)
     inside = cells_of_rule_sets(rules, table.cells, cube.chosen)
     drawn = sample_permutation_null(
         table,
@@ -43,7 +43,7 @@ def check_against_cube(rules, table, limits, permutations=60):
         np.random.default_rng(3),
     )
     np.testing.assert_allclose(result.maxima, drawn.values, rtol=1e-5, atol=1e-4)
-    z = np.abs(shape.z(cube.total.sum(axis=1)))
+    z = np.abs(shape.z(cube.moments[1].sum(axis=1)))
     np.testing.assert_allclose(result.top["score"], np.sort(z)[::-1][:50], rtol=1e-9)
     assert result.significant == (z > result.critical).sum()
     described = {tuple(chosen) for chosen in cube.chosen.tolist()}

@@ -109,7 +109,10 @@ def test_by_hand():
     assert result.notes[0].startswith("49 of 150 texts repeat others word for word.")
     assert "pet cat" not in found  # nobody speaks of another pet
     assert red.others == 1  # colour red and pet cat describe the same texts
-    assert result.sentence(red) == "Of 40 texts that mention colour red, 75.0 % get True; of 60 that mention others 33.3 %."
+    assert (
+        result.sentence(red)
+        == "Of 40 texts that mention colour red, 75.0 % get True; of 60 that mention others 33.3 %."
+    )
     whole = find_text_subgroups(
         lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0, compared="all"
     )

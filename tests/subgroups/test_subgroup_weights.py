@@ -12,7 +12,6 @@ from evenhand.errors import OptionError
 from evenhand.schema import DecisionRoles, PeopleWeights
 from evenhand.stats import difference_interval
 from evenhand.subgroups import find_members, find_subgroups, find_subgroups_of_decisions
-from evenhand.subgroups.assessment import CandidateFamily
 from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import build_family
@@ -114,8 +113,7 @@ def test_what_chance_shows_is_the_gap_of_noise_in_standard_deviations(seed, stra
     values, noise = (rng.random(120) < 0.4).astype(float), rng.normal(size=120)
     family = build_family(cuts)
     table = tabulate_people(codes, values, counted=True, stratum=stratum, weights=weights)
-    candidates = count_family(family, table, minimum_sizes(0.0, 5, 120))
-    lot = CandidateFamily(family, table, candidates, np.zeros((0, len(table.cells.sizes)), dtype=bool))
+    lot = count_family(family, table, minimum_sizes(0.0, 5, 120))
     groups = lot.groups()
     scales, skewness = standardise_weighted(table, groups, lot.moments)
     sums, parts = table.sums(weights * noise), table.cells.codes[:, -1]
@@ -124,7 +122,7 @@ def test_what_chance_shows_is_the_gap_of_noise_in_standard_deviations(seed, stra
         sums[here] -= sums[here].sum() * table.sums(weights)[here] / table.sums(weights)[here].sum()
     largest = lot.largest_weighted_gap(scales)(sums[:, None].astype(np.float32))[0]
     z, third = [], []
-    for i, chosen in enumerate(candidates.chosen):
+    for i, chosen in enumerate(lot.chosen):
         inside = np.all([family.rules[a][row][codes[:, a]] for a, row in enumerate(chosen)], axis=0)
         coefficient = np.zeros(120)
         for part in range(strata):

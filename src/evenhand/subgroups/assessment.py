@@ -7,25 +7,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_quantile
-from evenhand.subgroups.candidates import CandidateRuleSets, stratum_sums
+from evenhand.subgroups.candidates import CandidateFamily
 from evenhand.subgroups.config import FamilyTestSettings
 from evenhand.subgroups.control import MaxTCorrection
-from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.gaps import (
-    MOST_ENTRIES,
-    LargestGap,
     PermutationNull,
     StratifiedGroups,
     TailCorrection,
     adjusted_intervals,
     approximate_intervals,
-    compare_weighted,
-    compare_with_rest,
     correct_tails,
     largest_gap_to_rest,
     sample_permutation_null,
@@ -36,84 +30,9 @@ from evenhand.subgroups.gaps import (
 )
 from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import Rules
-from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, sum_rule_sets
 
 MOST_EXACT = 2000
 """Maximum number of unlisted candidates with exact intervals."""
-
-
-@dataclass(frozen=True)
-class CandidateFamily:
-    """Rule sets that are tested together: candidates of the family, then requested rule sets.
-
-    Attributes:
-        family: All rule sets.
-        table: People by cell.
-        candidates: Rule sets that are large enough.
-        queries: For each requested rule set, which occupied cells it contains, shape (queries, cells).
-    """
-
-    family: RuleSetFamily
-    table: CellTable
-    candidates: CandidateRuleSets
-    queries: Booleans
-
-    def __len__(self) -> int:
-        return len(self.candidates) + len(self.queries)
-
-    def inside(self, where: slice) -> Booleans:
-        """Determine which occupied cells a slice of the rule sets contains, shape (rule sets, cells)."""
-        number = len(self.candidates)
-        own = cells_of_rule_sets(self.family, self.table.cells, self.candidates.chosen[where])
-        return np.concatenate([own, self.queries[max(where.start - number, 0) : max(where.stop - number, 0)]])
-
-    @cached_property
-    def moments(self) -> Floats:
-        """Sums of ``CellTable.moments`` over each rule set, shape (7, rule sets, strata)."""
-        table, rows = self.table, np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
-        sums = [
-            (
-                stratum_sums(self.family, table, moment)[rows],
-                self.queries @ table.spread_over_strata(table.sums(moment)).T,
-            )
-            for moment in table.moments
-        ]
-        return np.array([np.concatenate(pair) for pair in sums])
-
-    def largest_weighted_gap(self, scales: Floats) -> LargestGap:
-        """Build the function from weighted sums (cells, draws) to the largest gap; see ``standardise_weighted``."""
-        table = self.table
-        rows = np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
-        step = max(1, MOST_ENTRIES // self.family.cube)
-
-        def largest(sums: NDArray[np.float32]) -> Floats:
-            top = np.zeros(sums.shape[1])
-            for start in range(0, sums.shape[1], step):
-                columns = slice(start, start + step)
-                z = np.zeros((sums[:, columns].shape[1], len(self)))
-                for stratum in range(table.strata):
-                    part = np.where((table.cells.codes[:, -1] == stratum)[:, None], sums[:, columns], 0.0)
-                    cube = sum_rule_sets(self.family, table.cells, part).reshape(len(z), -1)
-                    z += np.concatenate([cube[:, rows], (self.queries @ part).T], axis=1) * scales[:, stratum]
-                top[columns] = np.abs(z).max(axis=1, initial=0.0)
-            return top
-
-        return largest
-
-    def groups(self) -> StratifiedGroups:
-        """Compare each rule set with all other people."""
-        table, own = self.table, self.candidates
-        if table.weights is not None:
-            return compare_weighted(table, self.moments, table.total_moments[:, None])
-        sums = [
-            np.concatenate([counted, self.queries @ table.spread_over_strata(table.sums(values)).T])
-            for counted, values in (
-                (own.size, None),
-                (own.total, table.values),
-                (own.squares, np.square(table.values)),
-            )
-        ]
-        return compare_with_rest(table, *sums)
 
 
 @dataclass(frozen=True)
@@ -192,7 +111,7 @@ def assess_candidates(
     correction = MaxTCorrection(len(family), null.values, config.confidence)
     z = tails.z(groups.total.sum(axis=-1))
     exact = np.zeros(len(family), dtype=bool)
-    exact[len(family.candidates) :] = True
+    exact[len(family.chosen) :] = True
     exact[np.argsort(-np.abs(z), kind="stable")[: MOST_EXACT + config.most]] = True
     return summarise_tests(
         groups,

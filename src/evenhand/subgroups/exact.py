@@ -14,12 +14,11 @@ from evenhand.errors import OptionError
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.assessment import (
     MOST_EXACT,
-    CandidateFamily,
     CandidateStatistics,
     assess_candidates,
     describe_finding,
 )
-from evenhand.subgroups.candidates import count_family
+from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
 from evenhand.subgroups.deep.depth_first import (
@@ -32,11 +31,12 @@ from evenhand.subgroups.deep.depth_first import (
     search_depth_first,
 )
 from evenhand.subgroups.family import RuleSetFamily, build_family
-from evenhand.subgroups.findings import QueriedRuleSet, list_findings, parse_rule_sets
+from evenhand.subgroups.findings import GroupDescriptions, QueriedRuleSet, list_findings, parse_rule_sets
 from evenhand.subgroups.gaps import PermutationNull
 from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes, minimum_sizes
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult
-from evenhand.subgroups.tabulate import CellTable, tabulate_people
+from evenhand.subgroups.rules import Rules, describe_rules
+from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 
 LARGE = 1 << 16
 """Size of the count cube above which a depth-first search is worth the compilation of its kernels."""
@@ -119,8 +119,22 @@ def search_exactly(
     accepted = table.match_queries()[[i for i in range(len(queries)) if i not in refused]]
     examined = _examine(family, table, accepted, floors, config, margin, progress or ignore_progress, limit)
     tested, statistics = examined.tested, examined.statistics
-    findings = list_findings(tested, statistics, max_findings=config.most, margin=margin, better=outcome.better)
-    places = iter(range(len(tested.candidates), len(tested)))
+    values = {cut.attribute: cut.names for cut in cuts}
+
+    def describe(i: int) -> tuple[Rules, str]:
+        rules = family.describe(tested.chosen[i])
+        return rules, describe_rules(rules, values)
+
+    descriptions = GroupDescriptions(
+        inside=lambda rows: cells_of_rule_sets(family, table.cells, tested.chosen[rows]),
+        lengths=(tested.chosen > 0).sum(axis=1),
+        copies=tested.copies,
+        describe=describe,
+    )
+    findings = list_findings(
+        table, descriptions, statistics, max_findings=config.most, margin=margin, better=outcome.better
+    )
+    places = iter(range(len(tested.chosen), len(tested)))
     judged = [
         refused.get(i) or describe_finding(statistics, next(places), query.rules, query.words)
         for i, query in enumerate(queries)
@@ -181,9 +195,9 @@ def _examine(
 
     if family.cube <= LARGE or table.weights is not None:
         progress("counting", 0.0)
-        tested = CandidateFamily(family, table, count_family(family, table, floors), queries)
+        tested = count_family(family, table, floors, queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
-        number = len(tested.candidates)
+        number = len(tested.chosen)
         return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()))
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
     compile_kernels()
@@ -198,7 +212,7 @@ def _examine(
         seed=config.seed,
     )
     search = search_depth_first(family, table, outcomes, settings, progress=permuting)
-    tested = CandidateFamily(family, table, list_candidates(family, table, search), queries)
+    tested = list_candidates(family, table, search, queries)
     complete = search.stop == "done"
     largest = np.maximum(search.maxima, largest_permuted_gaps(table, outcomes, queries))
     null = PermutationNull(largest, None if complete else search.stop)
@@ -227,8 +241,8 @@ def _refuse_queries(
 ) -> dict[int, RefusedRuleSet]:
     """Find the requested rule sets that are too small, by position."""
     weighted, refused = table.weights is not None, {}
-    inside = table.query_sums(None).sum(axis=1)
-    sizes, rests = table.measure_sides(table.query_sums)
+    moments = table.sum_moments(table.match_queries())
+    inside, (sizes, rests) = moments[0].sum(axis=1), table.measure_sides(moments)
     for i, query in enumerate(queries):
         reason = floors.reason(sizes[i], rests[i], effective=weighted)
         if reason is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,53 +13,69 @@ from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
 from evenhand.schema.subdomain import Runs, parse_subdomain
-from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, describe_finding
-from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_weighted
+from evenhand.subgroups.assessment import CandidateStatistics, describe_finding
+from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_groups
 from evenhand.subgroups.result import Finding, list_in_reading_order
 from evenhand.subgroups.rules import Range, Rule, Rules, describe_rules
-from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets
+from evenhand.subgroups.tabulate import CellTable
+
+
+@dataclass(frozen=True)
+class GroupDescriptions:
+    """Descriptions of tested groups.
+
+    Attributes:
+        inside: Function that determines which occupied cells groups contain, by position, shape (groups, cells).
+        lengths: Number of rules of each group.
+        copies: Number of rule sets with the same members as each group.
+        describe: Function that returns the rules of a group and their description.
+    """
+
+    inside: Callable[[Integers], Booleans]
+    lengths: Integers
+    copies: Integers
+    describe: Callable[[int], tuple[Rules, str]]
 
 
 def list_findings(
-    tested: CandidateFamily,
+    table: CellTable,
+    descriptions: GroupDescriptions,
     statistics: CandidateStatistics,
     *,
     max_findings: int,
     margin: float,
-    better: int,
+    better: int = 1,
 ) -> tuple[Finding, ...]:
     """List the findings in reading order; ``explain_findings`` determines which ones are listed under another.
 
     Args:
-        tested, statistics: Rule sets and their statistics.
-        most: Maximum number of findings.
+        table: People by cell.
+        descriptions: Tested groups. Further statistics are those of requested rule sets.
+        statistics: Statistics of the groups.
+        max_findings: Maximum number of findings.
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
     """
-    candidates, family = tested.candidates, tested.family
-    rows = statistics.exact_rows[statistics.exact_rows < len(candidates)]
+    rows = statistics.exact_rows[statistics.exact_rows < len(descriptions.lengths)]
     # A group and its complement have the same |z| up to rounding. The shorter description comes first, then the group
     # that is worse off.
-    z, length = np.round(np.abs(statistics.z[rows]), 9), (candidates.chosen[rows] > 0).sum(axis=1)
-    order = rows[np.lexsort((better * statistics.gap[rows] > 0, length, -z))]
+    z = np.round(np.abs(statistics.z[rows]), 9)
+    order = rows[np.lexsort((better * statistics.gap[rows] > 0, descriptions.lengths[rows], -z))]
     significant = order[statistics.found[order]]
-    unexplained, explained_by = explain_findings(tested, statistics, significant, margin=margin, better=better)
-    listed = unexplained.tolist()[:max_findings]
-    listed += significant[explained_by[significant] >= 0].tolist()[: max_findings - len(listed)]
-    listed += order[~statistics.found[order]][: max_findings - len(listed)].tolist()
-    explained = Counter(explained_by.tolist())
+    inside = descriptions.inside(significant)
+    unexplained, explained_by = explain_findings(table, statistics, significant, inside, margin=margin, better=better)
+    explained = significant[explained_by[significant] >= 0]
+    listed = np.concatenate([unexplained, explained, order[~statistics.found[order]]])[:max_findings].tolist()
+    counts = Counter(explained_by.tolist())
     position = {i: place for place, i in enumerate(listed)}
-    values = {cut.attribute: cut.names for cut in family.cuts}
     findings = []
     for i in listed:
-        chosen, copies = candidates.chosen[i], int(candidates.copies[i])
-        rules = family.describe(chosen)
+        finding = describe_finding(statistics, i, *descriptions.describe(i))
         update = {
             "under": position.get(int(explained_by[i])),
-            "explains": explained[i],
-            "others": copies - 1,
+            "explains": counts[i],
+            "others": int(descriptions.copies[i]) - 1,
         }
-        finding = describe_finding(statistics, i, rules, describe_rules(rules, values))
         findings.append(finding.model_copy(update=update))
     return list_in_reading_order(findings)
 
@@ -82,27 +98,41 @@ def list_findings(
 
 
 def explain_findings(
-    tested: CandidateFamily, statistics: CandidateStatistics, significant: Integers, *, margin: float, better: int
+    table: CellTable,
+    statistics: CandidateStatistics,
+    significant: Integers,
+    inside: Booleans,
+    *,
+    margin: float,
+    better: int,
 ) -> tuple[Integers, Integers]:
-    """Determine which findings are unexplained, and for each candidate the finding that explains it, or -1.
+    """Determine which findings are unexplained, and for each tested group the finding that explains it, or -1.
 
     Args:
-        tested, statistics: Candidates and their statistics.
-        significant: Positions of the significant candidates, the clearest first.
+        table: People by cell.
+        statistics: Statistics of the tested groups.
+        significant: Positions of the significant groups, the clearest first.
+        inside: Which occupied cells these contain, shape (significant, cells).
         margin: Smaller differences do not matter.
         better: 1 if a higher value is better for people, else -1.
     """
     worse = better * statistics.gap[significant] < 0
-    harm, favour = (_explain_in_turn(tested, statistics, significant, margin, early) for early in (worse, ~worse))
+    harm, favour = (
+        _explain_in_turn(table, statistics, significant, inside, margin, early) for early in (worse, ~worse)
+    )
     return favour if 2 * len(favour[0]) <= len(harm[0]) else harm
 
 
 def _explain_in_turn(
-    tested: CandidateFamily, statistics: CandidateStatistics, significant: Integers, margin: float, early: Booleans
+    table: CellTable,
+    statistics: CandidateStatistics,
+    significant: Integers,
+    inside: Booleans,
+    margin: float,
+    early: Booleans,
 ) -> tuple[Integers, Integers]:
     """Determine explanations like ``explain_findings``, with the findings in ``early`` listed before all others."""
-    table, explained_by = tested.table, np.full(len(tested.candidates), -1, dtype=np.int64)
-    inside = cells_of_rule_sets(tested.family, table.cells, tested.candidates.chosen[significant])
+    explained_by = np.full(len(statistics.z), -1, dtype=np.int64)
     direction = np.sign(statistics.gap[significant])
     pending, z = np.arange(len(significant)), np.abs(statistics.z[significant])
     parts = table.cells.codes[:, -1]
@@ -133,26 +163,19 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> Strat
     # The cells of each part are made adjacent, so that one pass sums all parts.
     order = np.argsort(parts, kind="stable")
     starts = np.searchsorted(parts[order], np.arange(parts.max(initial=-1) + 1))
-    weighted, unweighted = table.weights is not None, (None, table.values, np.square(table.values))
-    sums = [table.sums(values)[order] for values in (table.moments if weighted else unweighted)]
+    moments = table.cell_moments[:, order]
     rows = max(1, MOST_ENTRIES // max(len(order), 1))
 
     def add_up(members: Booleans) -> Floats:
         blocks = [members[start : start + rows, order] for start in range(0, max(len(members), 1), rows)]
         return np.array(
             [
-                np.concatenate([np.add.reduceat(np.where(block, values, 0.0), starts, axis=1) for block in blocks])
-                for values in sums
+                np.concatenate([np.add.reduceat(np.where(block, moment, 0.0), starts, axis=1) for block in blocks])
+                for moment in moments
             ]
         )
 
-    everybody = add_up(np.ones((1, len(parts)), dtype=bool))
-    if weighted:
-        return compare_weighted(table, add_up(inside), everybody)
-    size, total, squares = add_up(inside)
-    return StratifiedGroups(
-        size, total, squares, (everybody[0], everybody[1], everybody[2]), table.counted, table.width
-    )
+    return compare_groups(table, add_up(inside), add_up(np.ones((1, len(parts)), dtype=bool)))
 
 
 # Requested rule sets: conditions on any attributes, which need not align with the cells.

@@ -88,7 +88,7 @@ class StratifiedGroups:
 
     def at(self, rows: Integers) -> StratifiedGroups:
         """Select some of the groups."""
-        size, total, squares = (part if part.ndim < 2 else part[rows] for part in self.everybody)
+        size, total, squares = (part if len(part) == 1 else part[rows] for part in self.everybody)
         return StratifiedGroups(
             self.size[rows],
             self.total[rows],
@@ -306,19 +306,18 @@ def _skewness_shift(groups: StratifiedGroups, reach: float, skewness: Floats) ->
 # Comparisons.
 
 
-def compare_with_rest(table: CellTable, size: Floats, total: Floats, squares: Floats) -> StratifiedGroups:
-    """Compare groups of a table's people with all other people."""
-    return StratifiedGroups(size, total, squares, table.totals, table.counted, table.width)
-
-
-def compare_weighted(table: CellTable, inside: Floats, everybody: Floats) -> StratifiedGroups:
-    """Compare groups of weighted people with the others, by effective sizes on both sides.
+def compare_groups(table: CellTable, inside: Floats, everybody: Floats) -> StratifiedGroups:
+    """Compare groups of a table's people with others, with weights by effective sizes on both sides.
 
     Args:
         table: People.
-        inside: Sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
+        inside: Sums of ``table.moments`` over each group, shape (moments, groups, strata).
         everybody: The same sums over each group and its comparison group together. Broadcasts with ``inside``.
     """
+    if table.weights is None:
+        size, total, squares = inside
+        people, totals, total_squares = everybody
+        return StratifiedGroups(size, total, squares, (people, totals, total_squares), table.counted, table.width)
     everybody = np.broadcast_to(everybody, inside.shape)
     # If no one is outside, the difference of the sums is a rounding error.
     outside = np.where((everybody[0] > inside[0]), everybody - inside, 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -156,21 +155,45 @@ class CellTable:
     @property
     def mean(self) -> float:
         """Weighted mean of the values, 0 if there are no people."""
-        _, weights, _, valued, *_ = self.total_moments.sum(axis=1)
-        return float(valued / weights) if weights > 0 else 0.0
+        moments = self.total_moments.sum(axis=1)
+        total, amount = (moments[1], moments[0]) if self.weights is None else (moments[3], moments[1])
+        return float(total / amount) if amount > 0 else 0.0
 
     @cached_property
     def moments(self) -> list[Floats]:
-        """Moments of weights w and values v: 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3, each of shape (n,)."""
-        weights = np.ones(len(self.values)) if self.weights is None else self.weights
-        valued = weights * self.values
-        moments = [np.ones(len(weights)), weights, weights**2, valued, weights * valued, valued**2, weights**3]
+        """Moments that groups are compared by, shape (n,) each.
+
+        They are 1, v and v^2 of values v, or with weights w: 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3.
+        """
+        ones, values, weights = np.ones(len(self.values)), self.values, self.weights
+        if weights is None:
+            moments = [ones, values, values**2]
+        else:
+            valued = weights * values
+            moments = [ones, weights, weights**2, valued, weights * valued, valued**2, weights**3]
         return moments if self.counts is None else [moment * self.counts for moment in moments]
 
     @cached_property
     def total_moments(self) -> Floats:
-        """Sums of the moments in each stratum, shape (7, strata)."""
+        """Sums of the moments in each stratum, shape (moments, strata)."""
         return np.array([np.bincount(self.stratum, weights=moment, minlength=self.strata) for moment in self.moments])
+
+    @cached_property
+    def cell_moments(self) -> Floats:
+        """Sums of the moments in each occupied cell, shape (moments, cells)."""
+        number = len(self.cells.sizes)
+        return np.array([np.bincount(self.cells.of, weights=moment, minlength=number) for moment in self.moments])
+
+    @cached_property
+    def stratum_moments(self) -> Floats:
+        """Sums of the moments in each occupied cell, 0 in other strata, shape (moments, cells, strata)."""
+        moments = np.zeros((len(self.moments), len(self.cells.sizes), self.strata))
+        moments[:, np.arange(len(self.cells.sizes)), self.cells.codes[:, -1]] = self.cell_moments
+        return moments
+
+    def sum_moments(self, inside: Booleans) -> Floats:
+        """Sum the moments over groups of occupied cells (groups, cells), shape (moments, groups, strata)."""
+        return np.asarray(inside @ self.stratum_moments)
 
     @property
     def weighted_spread(self) -> tuple[Floats, Floats]:
@@ -198,32 +221,21 @@ class CellTable:
         """Determine which occupied cells each requested rule set contains, shape (queries, cells)."""
         return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
 
-    def query_sums(self, values: Floats | None) -> Floats:
-        """Sum a value over each requested rule set, or count the people, shape (queries, strata)."""
-        return np.asarray(self.match_queries() @ self.spread_over_strata(self.sums(values)).T)
-
-    def measure_sides(self, sums: Callable[[Floats | None], Floats]) -> tuple[Floats, Floats]:
-        """Count the people inside and outside of rule sets, in strata with people on both sides.
+    def measure_sides(self, inside: Floats) -> tuple[Floats, Floats]:
+        """Count the people inside and outside of groups, in strata with people on both sides.
 
         With weights, these are effective sample sizes (Kish).
 
         Args:
-            sums: Function that sums a value over each rule set, or counts the people, shape (rule sets, strata).
+            inside: Sums of the moments over each group, shape (moments, groups, strata).
         """
-        size, everybody = sums(None), self.totals[0]
+        size, everybody = inside[0], self.total_moments[0]
         part = (size > 0) & (size < everybody) if self.strata > 1 else np.ones(size.shape, dtype=bool)
         outside = everybody - size
         if self.weights is not None:
-            total, squares = (sums(moment) for moment in self.moments[1:3])
-            size = kish_size(total, squares)
-            outside = np.where(outside > 0, kish_size(*(self.total_moments[1:3, None] - [total, squares])), 0.0)
+            size = kish_size(inside[1], inside[2])
+            outside = np.where(outside > 0, kish_size(*(self.total_moments[1:3, None] - inside[1:3])), 0.0)
         return np.where(part, size, 0.0).sum(axis=1), np.where(part, outside, 0.0).sum(axis=1)
-
-    def spread_over_strata(self, per_cell: Floats) -> Floats:
-        """Spread a number per occupied cell over the strata, shape (strata, cells)."""
-        spread = np.zeros((self.strata, len(per_cell)))
-        spread[self.cells.codes[:, -1], np.arange(len(per_cell))] = per_cell
-        return spread
 
     @property
     def totals(self) -> tuple[Floats, Floats, Floats]:

@@ -262,8 +262,8 @@ def _finding_table(
     rows = []
     for finding in findings:
         if isinstance(finding, RefusedRuleSet):
-            cells = ("", "", finding.size, "", "", "", f"{finding.words} (refused: {finding.reason})")
-            rows.append(TableRow(cells, faint=True))
+            refusal = f"{finding.words} (refused: {finding.reason})"
+            rows.append(TableRow(("", "", finding.size, "", "", "", refusal), faint=True))
             continue
         remarks = [] if finding.found else [reason_unclear(result, finding)]
         if finding.explains:

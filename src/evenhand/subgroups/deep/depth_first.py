@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.permutation import critical_value
-from evenhand.subgroups.candidates import CandidateRuleSets, description_length
+from evenhand.subgroups.candidates import CandidateFamily, description_length
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.deep.kernel import (
     LANES,
@@ -43,7 +43,7 @@ from evenhand.subgroups.deep.kernel import (
 from evenhand.subgroups.deep.plan import CubePart, CubePlan, rules_at_leaves
 from evenhand.subgroups.deep.top import DistinctKeyCounter, TopGroups, empty_top, merge_top, rank_top
 from evenhand.subgroups.family import RuleSetFamily, build_family
-from evenhand.subgroups.gaps import compare_with_rest, correct_tails, largest_gap_to_rest
+from evenhand.subgroups.gaps import compare_groups, correct_tails, largest_gap_to_rest
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
 
 StopReason: TypeAlias = Literal["done", "time", "user"]
@@ -357,19 +357,18 @@ ENTRIES = 2**25
 """Approximate number of memberships held at once."""
 
 
-def list_candidates(family: RuleSetFamily, table: CellTable, result: DepthFirstResult) -> CandidateRuleSets:
-    """List the best groups of a search, the highest first, with sums over their people by stratum."""
-    chosen = result.top["chosen"]
-    weights = np.column_stack(
-        [table.spread_over_strata(table.sums(values)).T for values in (None, table.values, np.square(table.values))]
-    )
-    rows = max(1, ENTRIES // len(weights))
-    sums = [
-        cells_of_rule_sets(family, table.cells, chosen[start : start + rows]) @ weights
-        for start in range(0, max(len(chosen), 1), rows)
+def list_candidates(
+    family: RuleSetFamily, table: CellTable, result: DepthFirstResult, queries: Booleans | None = None
+) -> CandidateFamily:
+    """List the best groups of a search, the highest first, and the requested ones (queries, cells)."""
+    queries = np.zeros((0, len(table.cells.sizes)), dtype=bool) if queries is None else queries
+    chosen, rows = result.top["chosen"], max(1, ENTRIES // len(table.cells.sizes))
+    moments = [
+        table.sum_moments(cells_of_rule_sets(family, table.cells, chosen[start : start + rows]))
+        for start in range(0, len(chosen), rows)
     ]
-    size, total, squares = np.split(np.concatenate(sums), 3, axis=1)
-    return CandidateRuleSets(chosen, size, total, squares, result.top["copies"])
+    sums = np.concatenate([*moments, table.sum_moments(queries)], axis=1)
+    return CandidateFamily(family, table, chosen, result.top["copies"], queries, sums)
 
 
 def largest_permuted_gaps(table: CellTable, outcomes: PermutedOutcomes, inside: Booleans) -> Floats:
@@ -380,11 +379,8 @@ def largest_permuted_gaps(table: CellTable, outcomes: PermutedOutcomes, inside: 
         outcomes: Observed and permuted outcomes.
         inside: Which occupied cells each group contains, shape (groups, cells).
     """
-    sums = (
-        inside @ table.spread_over_strata(table.sums(values)).T
-        for values in (None, table.values, np.square(table.values))
-    )
-    tails = correct_tails(compare_with_rest(table, *sums), table.skewness)
+    groups = compare_groups(table, table.sum_moments(inside), table.total_moments[:, None])
+    tails = correct_tails(groups, table.skewness)
     if not table.counted:  # scores are permuted as deviations from their mean
         tails = dataclasses.replace(tails, expected=np.zeros(len(inside)))
     gaps = largest_gap_to_rest(tails, lambda where: inside[where], len(table.cells.sizes))

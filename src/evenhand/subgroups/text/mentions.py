@@ -16,7 +16,7 @@ from evenhand.datasets.identity.lists import IdentityCategory
 from evenhand.datasets.identity.swapping import TermSwapper, words_of
 from evenhand.errors import DataError, OptionError
 from evenhand.subgroups.config import Compared
-from evenhand.subgroups.gaps import StratifiedGroups
+from evenhand.subgroups.gaps import StratifiedGroups, compare_groups
 from evenhand.subgroups.rules import Rules
 from evenhand.subgroups.tabulate import CellTable, OccupiedCells
 
@@ -176,8 +176,6 @@ class TextTable:
 
     def compare(self, inside: Booleans, compared_within: Booleans) -> StratifiedGroups:
         """Compare the texts of some cells with the others in ``compared_within``, shape (rule sets, cells) each."""
-        sums = np.stack([self.table.sums(values) for values in (None, self.table.values, self.table.values**2)], axis=1)
-        (n, total, squares), (all_n, all_total, all_squares) = (
-            [(side @ sums)[:, [column]] for column in range(3)] for side in (inside, compared_within)
-        )
-        return StratifiedGroups(n, total, squares, (all_n, all_total, all_squares), self.table.counted)
+        moments = self.table.cell_moments.T
+        own, everybody = ((side @ moments).T[:, :, None] for side in (inside, compared_within))
+        return compare_groups(self.table, own, everybody)

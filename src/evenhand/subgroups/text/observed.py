@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,11 @@ from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.assessment import CandidateStatistics, describe_finding, summarise_tests
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import MaxTCorrection
+from evenhand.subgroups.findings import GroupDescriptions, list_findings
 from evenhand.subgroups.gaps import StratifiedGroups, largest_gap_to_rest, scale_tails
-from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
-from evenhand.subgroups.rules import describe_rules
-from evenhand.subgroups.text.mentions import Mentions, Terms, TextTable, count_rule_sets
+from evenhand.subgroups.result import Finding, RefusedRuleSet
+from evenhand.subgroups.rules import Rules, describe_rules
+from evenhand.subgroups.text.mentions import Mentions, TextTable, count_rule_sets
 
 
 @dataclass(frozen=True)
@@ -73,26 +74,23 @@ def measure_observed_gaps(
     maxima = _permuted_maxima(texts, groups, inside[tested], config) if len(tested) else np.empty(0)
     correction = MaxTCorrection(len(tested), maxima, config.confidence)
     statistics = _summarise(groups, correction, config)
-    # A small but certain gap comes before a large but uncertain one.
-    clear = np.maximum(statistics.low, -statistics.high)
-    order = np.lexsort((np.arange(len(tested)), -np.abs(statistics.z), -clear))[: config.most].tolist()
-    findings = []
-    for i in order:
+
+    def describe(i: int) -> tuple[Rules, str]:
         rules = mentions.rules(family[tested[i]])
-        finding = describe_finding(statistics, i, rules, describe_rules(rules))
-        findings.append(finding.model_copy(update={"others": int(copies[i]) - 1}))
-    under = _find_explanations(texts, [family[tested[i]] for i in order], findings, correction.critical)
+        return rules, describe_rules(rules)
+
+    descriptions = GroupDescriptions(
+        inside=lambda rows: inside[tested[rows]],
+        lengths=np.array([len(family[i]) for i in tested]),
+        copies=copies,
+        describe=describe,
+    )
     return ObservedGaps(
         rule_sets=count_rule_sets([group.shape[1] for group in mentions.inside], config.depth),
         tested=len(tested),
         critical=correction.critical,
         found=int(statistics.found.sum()),
-        findings=list_in_reading_order(
-            [
-                finding.model_copy(update={"under": parent, "explains": under.count(place)})
-                for place, (finding, parent) in enumerate(zip(findings, under, strict=True))
-            ]
-        ),
+        findings=list_findings(texts.table, descriptions, statistics, max_findings=config.most, margin=config.margin),
         judged=tuple(_judge(mentions, texts, rules, correction, min_texts, config) for rules in config.judged),
     )
 
@@ -113,36 +111,6 @@ def _permuted_maxima(
     largest = largest_gap_to_rest(tails, lambda rows: inside[rows], inside.shape[1])
     sums = texts.table.permute_sums(config.permutations, np.random.default_rng(config.seed))
     return largest(sums.T.astype(np.float32))
-
-
-def _find_explanations(
-    texts: TextTable, family: Sequence[Terms], findings: Sequence[Finding], critical: float
-) -> list[int | None]:
-    """Find the position of the finding that explains each finding.
-
-    A simpler finding explains a refinement if the texts of the refinement do not differ significantly from its other
-    texts. A finding with a gap in the other direction explains another if no significant gap is left when its texts are
-    excluded. A finding that explains others is not explained itself.
-    """
-    under: list[int | None] = [None] * len(family)
-    inside, compared_within = texts.sides(family)
-    categories = [{axis for axis, _ in terms} for terms in family]
-    simplest = sorted((i for i, finding in enumerate(findings) if finding.found), key=lambda i: (len(family[i]), i))
-    for i in simplest:
-        for j in simplest:
-            if under[j] is not None:
-                continue
-            same_direction = findings[i].gap * findings[j].gap > 0
-            if same_direction and set(family[j]) < set(family[i]):
-                part, among = inside[[i]], inside[[j]]
-            elif not same_direction and j < i and categories[j] <= categories[i]:
-                part, among = inside[[i]] & ~inside[[j]], compared_within[[i]] & ~inside[[j]]
-            else:
-                continue
-            if abs(float(texts.compare(part, among).z[0])) <= critical:
-                under[i] = j
-                break
-    return under
 
 
 def _judge(
