@@ -24,10 +24,12 @@ from evenhand.datasets.identity.swapping import TermSwapper
 from evenhand.datasets.store import data_home
 from evenhand.datasets.tables import COMPRESSIONS
 from evenhand.errors import FetchError, MissingExtraError
-from evenhand.subgroups import TextSubgroupResult
+from evenhand.subgroups import TextSubgroupConfig, TextSubgroupResult
 from evenhand.subgroups.text.analysis import find_text_subgroups
+from evenhand.subgroups.text.observed import ObservedGaps
 from reproductions.common import Context, Values
 from reproductions.testsgd_people import EVERY, PUBLISHED, describe_finding
+from reproductions.testsgd_samples import sample_text_gaps
 
 WORD = re.compile(r"[a-z0-9']+")
 
@@ -288,7 +290,7 @@ def search_texts(name: str, context: Context) -> Values:
     started = time.process_time()
     counted = _search(network, read.searched, seed=context.seed, swaps=0, judged=asked)
     seconds = time.process_time() - started
-    sampled = _search(network, read.sampled, seed=context.seed, method="sampled", min_texts=1, judged=asked)
+    sampled = _sample(network, read.sampled, context, judged=asked)
     own = [one for one in counted.findings if one.found and one.under is None]
     widest = max(own, key=lambda one: abs(one.gap), default=None)
     return {
@@ -319,15 +321,7 @@ def sample_texts(name: str, context: Context) -> Values:
     read, network = train_collection(name, context)
     depth = 1 if context.quick else COLLECTIONS[name].depth
     started = time.process_time()
-    found = _search(
-        network,
-        read.sampled,
-        seed=context.seed,
-        method="sampled",
-        min_texts=1,
-        depth=depth,
-        most=EVERY,
-    )
+    found = _sample(network, read.sampled, context, depth=depth, most=EVERY)
     return {
         "seconds": time.process_time() - started,
         "depth": depth,
@@ -355,7 +349,7 @@ def mend_texts(name: str, context: Context) -> Values:
     truth = read.favourable[~read.trained]
 
     def measure(given: TextNetwork, added: int) -> Values:
-        sampled = _search(given, read.sampled, seed=context.seed, method="sampled", min_texts=1, judged=(terms,))
+        sampled = _sample(given, read.sampled, context, judged=(terms,))
         right = int(((given(held) > 0.5) == truth).sum())
         return {"added": added, "held_out": [right, len(held)], "sampled": describe_finding(sampled.judged[0])}
 
@@ -404,6 +398,11 @@ def _make_swap(category: IdentityCategory, term: str) -> Callable[[str], str | N
         return None if slot is None else slot.of(term)
 
     return swap
+
+
+def _sample(network: TextNetwork, texts: Sequence[str], context: Context, **settings: Any) -> ObservedGaps:
+    config = TextSubgroupConfig(by="term", compared="all", seed=context.seed, min_texts=1, **settings)
+    return sample_text_gaps(network, texts, ["published"], config)
 
 
 def _search(network: TextNetwork, texts: Sequence[str], *, seed: int, **settings: Any) -> TextSubgroupResult:

@@ -1,19 +1,24 @@
 """TestSGD run again: networks of people and of texts, error bounds, and the tables made of what was found."""
 
 import sys
+import zlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from evenhand.datasets import IdentityCategory
+from evenhand.datasets.identity.lists import TermRow
 from evenhand.errors import FetchError, MissingExtraError
 from evenhand.mitigation.split import TrainingSet
-from evenhand.subgroups import Range
+from evenhand.subgroups import Range, TextSubgroupConfig
 from evenhand.subgroups.perturbation import Perturbation
+from evenhand.subgroups.result import RefusedRuleSet
 from reproductions import testsgd
 from reproductions import testsgd_people as people
 from reproductions import testsgd_texts as texts
 from reproductions.common import Context, read_results, reproduce
+from reproductions.testsgd_samples import sample_text_gaps
 from support import needs
 
 
@@ -135,6 +140,41 @@ def collect(folder):
         said = "you are awful" if toxic else "how kind of you"
         rows.append(f"{i},a {who} wrote {said} number {i},{toxic}")
     (folder / "wiki_talk_toxicity_5k.csv").write_text("\n".join(rows) + "\n", "utf-8")
+
+
+def test_texts_are_sampled_as_published():
+    colours, pets = (
+        IdentityCategory(name=name, groups=terms, rows=(TermRow(words=terms),))
+        for name, terms in (("colour", ("red", "green", "blue")), ("pet", ("cat", "dog")))
+    )
+    sentences = [f"a {colour} {pet} {i}" for i in range(60) for colour in colours.groups for pet in pets.groups]
+
+    def biased(some):
+        return [0.0 if "red" in one or zlib.crc32(one.encode()) % 2 else 1.0 for one in some]
+
+    def sample(given, **settings):
+        return sample_text_gaps(biased, given, [colours, pets], TextSubgroupConfig(**settings))
+
+    found = sample(sentences)
+    assert found.critical is None
+    assert found.tested == found.rule_sets == 3 + 2 + 6
+    top = found.findings[0]
+    assert top.rules["colour"] == ("red",)
+    assert top.rate == 0
+    assert top.samples > 1000
+    assert (top.z, top.adjusted_p) == (None, None)
+    by_words = {one.words: one for one in found.findings}
+    assert by_words["colour red"].rest_rate == pytest.approx(0.5, abs=0.08)
+    pair = by_words["colour green, pet cat"]
+    assert (pair.size, pair.rest) == (60, 300)
+    assert sample(sentences).findings == found.findings
+    asked = ({"pet": "cat", "colour": "Green"}, {"colour": "red"})
+    alone = sample(sentences, judged=asked)
+    assert (alone.tested, alone.findings) == (2, ())
+    assert [one.rules for one in alone.judged] == [{"colour": ("green",), "pet": ("cat",)}, {"colour": ("red",)}]
+    assert alone.judged[0].gap == pytest.approx(pair.gap, abs=0.1)
+    few = sample(sentences[:9], judged=asked)
+    assert all(isinstance(one, RefusedRuleSet) and "9 texts mention all of colour" in one.reason for one in few.judged)
 
 
 @needs("torch")

@@ -108,8 +108,8 @@ def test_crime_has_nineteen_million_rule_sets_to_depth_three(crime):
         inside = np.ones(len(frame), dtype=bool)
         for name, rule in rules.describe(listed.chosen[i]).items():
             inside &= np.array([rule.contains(number) for number in frame[name]])
-        assert listed.size[i].sum() == inside.sum()
-        assert listed.total[i].sum() == frame["high"][inside].sum()
+        assert listed.moments[0, i].sum() == inside.sum()
+        assert listed.moments[1, i].sum() == frame["high"][inside].sum()
 
 
 def test_a_search_that_time_ends_says_how_far_it_came(communities):

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity.lists import TermRow, categories_named
-from evenhand.errors import LimitError, OptionError
-from evenhand.subgroups.result import RefusedRuleSet
 from evenhand.subgroups.text.analysis import find_text_subgroups
 from serving import serving
 from support import scaled, shared
@@ -181,50 +179,6 @@ def test_names_in_sentences_on_feelings():
         lambda some: [0.2 if "feel" in one else 0.8 for one in some], sentences, protected=[names]
     )
     assert not any(one.found for one in (*fair.effects, *fair.findings))
-
-
-def test_the_published_method():
-    texts = [f"a {colour} {pet} {i}" for i in range(60) for colour in COLOURS.groups for pet in PETS.groups]
-
-    def biased(some):
-        return [0.0 if "red" in one else plain for one, plain in zip(some, chance(some), strict=True)]
-
-    result = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
-    assert (result.method, result.control, result.critical) == ("sampled", "none", None)
-    assert result.confidence == pytest.approx(0.9025)
-    assert result.tested == result.rule_sets == 3 + 2 + 6
-    top = result.findings[0]
-    assert top.rules["colour"] == ("red",)
-    assert top.rate == 0
-    assert top.samples > 1000
-    assert (top.z, top.adjusted_p, result.effects) == (None, None, ())
-    by_words = {one.words: one for one in result.findings}
-    assert by_words["colour red"].rest_rate == pytest.approx(0.4, abs=0.08)
-    pair = by_words["colour green, pet cat"]
-    assert pair.size == 60
-    assert pair.rest == 300
-    assert "samples of texts rewritten to mention" in result.sentence(top)
-    again = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
-    assert again.findings == result.findings
-    asked = ({"pet": "cat", "colour": "Green"}, {"colour": "red"})
-    alone = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled", judged=asked)
-    assert (alone.tested, alone.findings) == (2, ())
-    assert [one.rules for one in alone.judged] == [{"colour": ("green",), "pet": ("cat",)}, {"colour": ("red",)}]
-    assert alone.judged[0].gap == pytest.approx(pair.gap, abs=0.1)
-    few = find_text_subgroups(biased, texts[:9], protected=[COLOURS, PETS], method="sampled", judged=asked)
-    assert all(isinstance(one, RefusedRuleSet) and "9 texts speak of all of colour" in one.reason for one in few.judged)
-    with pytest.raises(OptionError, match="sampled method"):
-        find_text_subgroups(biased, texts, protected=[COLOURS], method="sampled", measure="score")
-    calls = []
-
-    def impatient(some):
-        calls.append(some)
-        if len(calls) > 4:  # all are asked about twice, in two batches
-            raise KeyboardInterrupt
-        return biased(some)
-
-    with pytest.raises(LimitError, match="any rule set"):
-        find_text_subgroups(impatient, texts[::7], protected=[COLOURS], method="sampled")
 
 
 def test_a_service_is_asked():

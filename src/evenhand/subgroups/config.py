@@ -17,7 +17,6 @@ Against: TypeAlias = Literal["rest", "best"]
 Method: TypeAlias = Literal["exact", "sampled", "themis"]
 Compared: TypeAlias = Literal["others", "all"]
 By: TypeAlias = Literal["group", "term"]
-TextMethod: TypeAlias = Literal["exact", "sampled"]
 
 MIN_BEYOND = 2
 """Minimum number of permutations beyond the critical value: with fewer, they cannot support the confidence level."""
@@ -124,9 +123,6 @@ class TextSubgroupConfig(SharedSettings):
     support: float = setting(0.0, "minimum share of the texts in a rule set", ge=0, lt=1)
     min_texts: int = setting(30, "minimum number of texts inside and outside a rule set", ge=1)
     swaps: int = setting(1000, "maximum number of texts per category whose terms are swapped; 0 swaps none", ge=0)
-    judged: tuple[Mapping[str, str], ...] = setting(
-        (), "also test these rule sets, category -> group or term; the method 'sampled' only samples these"
-    )
-    method: TextMethod = setting("exact", "count all texts, or sample as published")
+    judged: tuple[Mapping[str, str], ...] = setting((), "also test these rule sets, category -> group or term")
     labels: tuple[Any, ...] | None = setting(None, "labels in the order of the scores, if the model names none")
     favourable: Any = setting(None, "label whose rate or score is compared; default: the last")

@@ -170,10 +170,9 @@ def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None
 def _describe_sides(result: SubgroupResult, finding: Finding) -> tuple[str, str]:
     number = f"{finding.size:,}" if finding.samples is None else f"{finding.samples:,} samples of"
     if not isinstance(result, TextSubgroupResult):
-        return f"{number} people with {finding.words}", describe_rules(
-            finding.versus
-        ) if finding.versus else "everyone else"
-    if isinstance(finding, SwapEffect) or finding.samples is not None:
+        comparison = describe_rules(finding.versus) if finding.versus else "everyone else"
+        return f"{number} people with {finding.words}", comparison
+    if isinstance(finding, SwapEffect):
         return f"{number} texts rewritten to mention {finding.words}", "texts rewritten to mention others"
     rest = f"{finding.rest:,} that mention others" if result.compared == "others" else f"{finding.rest:,} other texts"
     return f"{number} texts that mention {finding.words}", rest

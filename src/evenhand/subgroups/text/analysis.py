@@ -19,7 +19,6 @@ from evenhand.subgroups.measures import TextOutcomes
 from evenhand.subgroups.result import AttributeCells, TextSubgroupResult
 from evenhand.subgroups.text.mentions import Mentions, find_mentions
 from evenhand.subgroups.text.observed import measure_observed_gaps
-from evenhand.subgroups.text.sampled import sample_text_gaps
 from evenhand.subgroups.text.swapped import SwappableText, measure_swap_effects, select_swappable
 
 
@@ -76,37 +75,30 @@ def find_text_subgroups(
     answers.ask(texts, lambda share: progress(f"querying the model about {len(texts):,} texts", share))
     outcomes = TextOutcomes(answers, config.measure, truth)
     rows = outcomes.find_concerned(texts)
-    concerned, own_mentions = [texts[row] for row in rows], mentions.of(rows)
-    published = config.method == "sampled"
-    swappable: list[SwappableText] = []
-    if published:
-        gaps = sample_text_gaps(
-            concerned, own_mentions, outcomes, config, limit, lambda share: progress("sampling swapped texts", share)
-        )
-    else:
-        swappable = select_swappable(texts, mentions, rows, clusters, config.swaps, np.random.default_rng(config.seed))
-        answers.ask(
-            (variant for text in swappable for variant in text.slot.variants),
-            lambda share: progress("querying the model about texts with swapped words", share),
-        )
-        swappable = [text for text in swappable if (answers.positions(text.slot.variants) >= 0).all()]
-        progress("counting", 1.0)
-        gaps = measure_observed_gaps(own_mentions, outcomes.of(concerned), outcomes.is_counted, config)
+    swappable = select_swappable(texts, mentions, rows, clusters, config.swaps, np.random.default_rng(config.seed))
+    answers.ask(
+        (variant for text in swappable for variant in text.slot.variants),
+        lambda share: progress("querying the model about texts with swapped words", share),
+    )
+    swappable = [text for text in swappable if (answers.positions(text.slot.variants) >= 0).all()]
+    progress("counting", 1.0)
+    values = outcomes.of([texts[row] for row in rows])
+    gaps = measure_observed_gaps(mentions.of(rows), values, outcomes.is_counted, config)
     effects, effects_critical = measure_swap_effects(
         swappable, [outcomes.of(text.slot.variants) for text in swappable], mentions, outcomes.is_counted, config
     )
     _, classes, _ = answers.answers()
     return TextSubgroupResult(
-        method=config.method,
+        method="exact",
         measure=config.measure,
-        control="none" if published else "max-t",
-        confidence=config.confidence**2 if published else config.confidence,
+        control="max-t",
+        confidence=config.confidence,
         critical=gaps.critical,
         margin=config.margin,
         support=config.support,
         min_size=config.min_texts,
         people=len(rows),
-        rate=float(outcomes.of(concerned).mean()),
+        rate=float(values.mean()),
         rule_sets=gaps.rule_sets,
         tested=gaps.tested,
         found=gaps.found,
@@ -117,7 +109,7 @@ def find_text_subgroups(
         findings=gaps.findings,
         judged=gaps.judged,
         interrupted=answers.stopped,
-        notes=(*gaps.notes, *_result_notes(texts, mentions, answers, swappable, config)),
+        notes=tuple(_result_notes(texts, mentions, answers, swappable, config)),
         classes=tuple(map(str, classes)),
         favourable=outcomes.favourable,
         compared=config.compared,
@@ -154,8 +146,6 @@ def _result_notes(
             f"The model was not queried about {missed:,} of {len(texts):,} texts: the time limit was reached, or the "
             "search was interrupted."
         )
-    if config.method != "exact":
-        return notes
     repeated = len(texts) - len(set(texts))
     if repeated:
         notes.append(

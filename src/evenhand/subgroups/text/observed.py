@@ -26,11 +26,10 @@ class ObservedGaps:
     Attributes:
         rule_sets: Number of rule sets.
         tested: Number of distinct rule sets that are large enough.
-        critical: Half width of the adjusted intervals in standard errors. None if nothing is adjusted.
+        critical: Half width of the adjusted intervals in standard errors. None for samples, which are not adjusted.
         found: Number of significant rule sets.
         findings: Ranked findings, at most the requested number.
         judged: Findings about the requested rule sets.
-        notes: Notes for readers.
     """
 
     rule_sets: int
@@ -39,7 +38,6 @@ class ObservedGaps:
     found: int
     findings: tuple[Finding, ...]
     judged: tuple[Finding | RefusedRuleSet, ...]
-    notes: tuple[str, ...] = ()
 
 
 def measure_observed_gaps(

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.time_limit import TimeLimit
+from evenhand.core.time_limit import NEVER
 from evenhand.core.typing import Booleans, Integers
-from evenhand.errors import LimitError, OptionError
+from evenhand.datasets import IdentityCategory
+from evenhand.datasets.identity.lists import resolve_categories
+from evenhand.models.blackbox.text_model import TextAnswers, load_text_model
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import TextSubgroupConfig
@@ -26,36 +29,31 @@ from evenhand.subgroups.methods.published import StoppingRule, sample_until_marg
 from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
 from evenhand.subgroups.result import Finding, RefusedRuleSet
 from evenhand.subgroups.rules import describe_rules
-from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets
+from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
 from evenhand.subgroups.text.observed import ObservedGaps
 
 
 def sample_text_gaps(
+    model: Callable[[list[str]], Any],
     texts: Sequence[str],
-    mentions: Mentions,
-    outcomes: TextOutcomes,
+    protected: Sequence[str | IdentityCategory],
     config: TextSubgroupConfig,
-    limit: TimeLimit,
-    progress: Callable[[float], None],
 ) -> ObservedGaps:
     """Sample all rule sets with enough texts, or the requested ones, with the published intervals of their gaps.
 
     Args:
-        texts: Texts that the model was queried about.
-        mentions: Groups that they mention.
-        outcomes: Decisions of the model, which is queried about the samples.
+        model: Function from texts to labels or scores.
+        texts: Texts that the model decides about.
+        protected: Categories of identity terms.
         config: Settings.
-        limit: Time limit.
-        progress: Called with the completed share.
 
     Raises:
-        OptionError: The measure is not the favourable rate.
-        LimitError: Stopped before any rule set was sampled.
+        KeyboardInterrupt: The sampling was interrupted.
     """
-    if config.measure != "favourable":
-        raise OptionError(
-            f"the sampled method does not support the {config.measure} rate", hint="measure the favourable rate"
-        )
+    answers = TextAnswers(load_text_model(model, trust=False), config.labels, config.favourable, NEVER)
+    answers.ask(texts)
+    outcomes = TextOutcomes(answers, "favourable", None)
+    mentions = find_mentions(texts, resolve_categories(protected, by_term=config.by == "term"))
     min_texts = max(config.min_texts, count_needed(config.support, len(texts)))
     groups = [len(swapper.category.groups) for swapper in mentions.swappers]
     requested = [mentions.parse_rules(rules) for rules in config.judged]
@@ -84,27 +82,21 @@ def sample_text_gaps(
     def ask(samples: NDArray[np.object_]) -> Booleans:
         outcomes.answers.ask(samples.tolist())
         if outcomes.answers.stopped:
-            raise KeyboardInterrupt  # finished rule sets are kept
+            raise KeyboardInterrupt
         return outcomes.of(samples.tolist()) > 0
 
-    try:
-        rates = sample_until_margin(
-            len(questions),
-            2,
-            draw,
-            ask,
-            rule=StoppingRule(SAMPLE_THRESHOLD, config.margin, float(normal_quantile(config.confidence))),
-            seed=config.seed,
-            limit=limit,
-            progress=progress,
-        )
-    except KeyboardInterrupt:
-        raise LimitError("it was stopped before any rule set was sampled", hint="allow more time") from None
-    finished = np.flatnonzero(rates.n)
-    if len(questions) and not len(finished):
-        raise LimitError("the time limit was reached before any rule set was sampled", hint="allow more time")
+    rates = sample_until_margin(
+        len(questions),
+        2,
+        draw,
+        ask,
+        rule=StoppingRule(SAMPLE_THRESHOLD, config.margin, float(normal_quantile(config.confidence))),
+        seed=config.seed,
+    )
+    if rates.cut_short:
+        raise KeyboardInterrupt
     findings: dict[Terms, Finding] = {}
-    for i in finished[np.argsort(-np.abs(rates.gaps[finished]), kind="stable")].tolist():
+    for i in np.argsort(-np.abs(rates.gaps), kind="stable").tolist():
         terms, rows = questions[i]
         size = int(mentions.members(terms)[rows].sum())
         sides, margin, samples = tuple(rates.rates[i].tolist()), float(rates.margins[i]), int(rates.n[i])
@@ -113,18 +105,11 @@ def sample_text_gaps(
         )
     return ObservedGaps(
         rule_sets=count_rule_sets(groups, config.depth),
-        tested=len(finished),
+        tested=len(questions),
         critical=None,
         found=sum(finding.found for finding in findings.values()),
         findings=() if requested else tuple(findings.values())[: config.most],
         judged=tuple(findings.get(terms) or _refuse(terms, mentions, min_texts) for terms in requested),
-        notes=(
-            f"The published method: {rates.queries:,} samples, texts in which words were swapped for those of the rule "
-            "set or for random others. Rates are of these samples, sizes of real texts.",
-            f"Its interval, gap ± summed margins, is stated as {config.confidence**2:.4g} for one rule set chosen "
-            f"beforehand. It is not corrected for the {len(finished):,} subgroups tested, and does not widen if the "
-            "samples come from few texts.",
-        ),
     )
 
 
@@ -133,12 +118,8 @@ def _refuse(terms: Terms, mentions: Mentions, min_texts: int) -> RefusedRuleSet:
     rules, axes = mentions.rules(terms), [axis for axis, _ in terms]
     rows = np.flatnonzero(mentions.any[:, axes].all(axis=1))
     size = int(mentions.members(terms).sum())
-    reason = f"{len(rows):,} texts speak of all of {', '.join(mentions.names[axis] for axis in axes)}: "
-    reason += (
-        f"fewer than {min_texts:,}"
-        if len(rows) < min_texts
-        else "none has a place for these terms, or the time limit was reached"
-    )
+    reason = f"{len(rows):,} texts mention all of {', '.join(mentions.names[axis] for axis in axes)}: "
+    reason += f"fewer than {min_texts:,}" if len(rows) < min_texts else "none has a place for these terms"
     return RefusedRuleSet(rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason)
 
 
