@@ -66,7 +66,7 @@ def test_the_worst_subgroup_is_found(people, result):
 def test_the_first_screen_shows_it(result):
     worst = result.worst_subgroup
     (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
-    assert line.about == "subgroups of sex x region"
+    assert line.about == "subgroups by sex x region"
     assert line.number.value == -worst.gap
     assert line.number.kind == "observed"
     assert f"of {worst.size:,} people" in line.notes[0]

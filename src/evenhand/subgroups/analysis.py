@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
-from evenhand.core.typing import Floats, Integers, Progress, ignore_progress
-from evenhand.errors import BudgetError, DataError, OptionError
+from evenhand.core.typing import Integers, Progress, ignore_progress
+from evenhand.errors import BudgetError, OptionError
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
 from evenhand.models.outputs import FIRST_QUESTIONS
@@ -20,6 +20,7 @@ from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.measures import (
     MeasuredOutcomes,
+    check_truth,
     find_concerned,
     measure_numbers,
     measure_outcomes,
@@ -93,22 +94,22 @@ def find_subgroups(
 
     with ledger.within(config.budget):
         if config.method == "exact":
-            result = _search(complete, rows, measure, config, weights, progress, limit)
+            result = _search_exactly(complete, measure, config, weights and weights.at(rows), progress, limit)
         else:
             from evenhand.subgroups.methods import METHODS
 
             method = METHODS[config.method]
             result = method(prepare_scorer(), complete, config, progress or ignore_progress, limit)
-    return _finish(
-        result,
-        unknown=len(people) - len(complete),
-        limit=limit,
-        started=started,
-        noise=noise,
-        notes=(*result.notes, *filter(None, [find_caution(scorer)])),
-        repeats=1 if counted_scorer is None else answers_per_row(counted_scorer),
-        queries=ledger.settle(),
-    )
+    fields = {
+        "unknown": len(people) - len(complete),
+        "time_limited": limit.decided,
+        "seconds": time.perf_counter() - started,
+        "noise": noise,
+        "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
+        "repeats": 1 if counted_scorer is None else answers_per_row(counted_scorer),
+        "queries": ledger.settle(),
+    }
+    return result.model_copy(update=fields)
 
 
 def find_subgroups_of_decisions(
@@ -130,27 +131,21 @@ def find_subgroups_of_decisions(
         OptionError: The settings are invalid, or need a model.
         DataError: An error rate is measured without true labels.
     """
-    started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
     people = decisions.people
     if config.method != "exact":
         raise OptionError(f"method={config.method!r} needs a model, got decisions already made", hint="leave it out")
-    if config.attributes is None:
-        config = config.model_copy(update={"attributes": people.schema.names})
     if people.counts is not None and config.measure == "score":
         raise OptionError(
             "mean scores require individual rows, but these rows are counted where they are stored",
             hint="omit `measure=`, or read a sample of the rows into memory",
         )
-    limit = TimeLimit.after(config.time_limit)
-    rows = find_known_rows(people, config.attributes or ())
-    complete = decisions.at(rows)
+    names = config.attributes or people.schema.names
 
-    def measure() -> MeasuredOutcomes:
-        return recorded_outcomes(complete, config.measure)
+    def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
+        return recorded_outcomes(decisions.at(rows), config.measure)
 
-    result = _search(complete.people, rows, measure, config, decisions.weights, progress, limit)
-    return _finish(result, unknown=people.size - complete.people.size, limit=limit, started=started)
+    return _search_known(people, measure, config, names, decisions.weights, progress)
 
 
 def find_number_subgroups(
@@ -184,12 +179,14 @@ def find_number_subgroups(
     ledger = find_ledger(regressor) or QuestionLedger()
     sent_before = ledger.sent
 
-    def decide(complete: People) -> Floats:
+    def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
+        check_truth(complete, config)
         _check_budget(ledger, len(complete))
-        return ask_numbers(regressor, complete.individuals)
+        return measure_numbers(complete, ask_numbers(regressor, complete.individuals), config)
 
+    names = config.attributes or people.schema.protected
     with ledger.within(config.budget):
-        result = _search_numbers(people, decide, config, weights, progress)
+        result = _search_known(people, measure, config, names, weights, progress)
     ledger.settle()
     return result.model_copy(update={"queries": ledger.sent - sent_before})
 
@@ -214,45 +211,40 @@ def find_subgroups_of_numbers(
         DataError: Errors are compared, but the true values are unknown.
     """
     config = NumberSubgroupConfig.of(config, settings)
-    if config.attributes is None:
-        config = config.model_copy(update={"attributes": numbers.people.schema.names})
-    rows = find_known_rows(numbers.people, config.attributes or ())
-    return _search_numbers(numbers.people, lambda _: numbers.decided[rows], config, numbers.weights, progress)
+    people = numbers.people
+
+    def measure(complete: People, rows: Integers) -> MeasuredOutcomes:
+        check_truth(complete, config)
+        return measure_numbers(complete, numbers.decided[rows], config)
+
+    return _search_known(people, measure, config, config.attributes or people.schema.names, numbers.weights, progress)
 
 
-def _search_numbers(
+def _search_known(
     people: People,
-    decide: Callable[[People], Floats],
-    config: NumberSubgroupConfig,
+    measure: Callable[[People, Integers], MeasuredOutcomes],
+    config: SubgroupConfig | NumberSubgroupConfig,
+    names: Sequence[str],
     weights: PeopleWeights | None,
     progress: Progress | None,
 ) -> SubgroupResult:
-    """Search among the people whose attributes are known; ``decide`` returns their numbers.
-
-    The search is the same as for labels. If attributes are unrelated to the number, permuting numbers among people
-    gives the exact distribution of the largest gap for any distribution of the numbers (Westfall and Young 1993,
-    max-t).
-    """
-    started = time.perf_counter()
-    limit = TimeLimit.after(config.time_limit)
-    rows = find_known_rows(people, people.schema.protected if config.attributes is None else config.attributes)
+    """Search exactly among the people whose attributes are known, given their outcomes by their rows."""
+    started, limit = time.perf_counter(), TimeLimit.after(config.time_limit)
+    rows = find_known_rows(people, names)
     complete = people.at(rows)
-    if config.measure != "mean" and complete.numbers is None:
-        raise DataError(
-            f"the true numbers are not known, so there is no {config.measure}",
-            hint="name their column as the target, or leave `measure=` out to compare means",
-        )
-
-    def measure() -> MeasuredOutcomes:
-        return measure_numbers(complete, decide(complete), config)
-
-    result = _search(complete, rows, measure, config, weights, progress, limit)
-    return _finish(result, unknown=len(people) - len(complete), limit=limit, started=started)
+    config = config.model_copy(update={"attributes": tuple(names)})
+    known_weights = weights and weights.at(rows)
+    result = _search_exactly(complete, lambda: measure(complete, rows), config, known_weights, progress, limit)
+    fields = {
+        "unknown": people.size - complete.size,
+        "time_limited": limit.decided,
+        "seconds": time.perf_counter() - started,
+    }
+    return result.model_copy(update=fields)
 
 
-def _search(
+def _search_exactly(
     complete: People,
-    rows: Integers,
     measure: Callable[[], MeasuredOutcomes],
     config: SubgroupConfig | NumberSubgroupConfig,
     weights: PeopleWeights | None,
@@ -261,13 +253,7 @@ def _search(
 ) -> SubgroupResult:
     from evenhand.subgroups.exact import search_exactly  # imports the compiler, which settings and results do not need
 
-    known_weights = None if weights is None else weights.at(rows)
-    return search_exactly(complete, measure, config, weights=known_weights, progress=progress, limit=limit)
-
-
-def _finish(result: SubgroupResult, *, unknown: int, limit: TimeLimit, started: float, **fields: Any) -> SubgroupResult:
-    seconds = time.perf_counter() - started
-    return result.model_copy(update={"unknown": unknown, "time_limited": limit.decided, "seconds": seconds, **fields})
+    return search_exactly(complete, measure, config, weights=weights, progress=progress, limit=limit)
 
 
 def find_known_rows(people: People, names: Sequence[str]) -> Integers:

@@ -23,8 +23,6 @@ from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
 from evenhand.subgroups.deep.depth_first import (
     DepthFirstConfig,
-    DepthFirstResult,
-    compile_kernels,
     largest_permuted_gaps,
     list_candidates,
     permute_outcomes,
@@ -57,7 +55,6 @@ class ExaminedFamily:
     Attributes:
         tested, statistics: Rule sets and their statistics.
         count, significant: Number of distinct groups of people that were tested, and that are significant.
-        complete: Whether the whole family was tested.
         notes: Notes for readers.
     """
 
@@ -65,7 +62,6 @@ class ExaminedFamily:
     statistics: CandidateStatistics
     count: int
     significant: int
-    complete: bool = True
     notes: tuple[str, ...] = ()
 
 
@@ -160,8 +156,12 @@ def search_exactly(
         findings=tuple(_restore_unit(finding, outcome) for finding in findings),
         judged=tuple(_restore_unit(row, outcome) if isinstance(row, Finding) else row for row in judged),
         per=config.per,
-        interrupted=statistics.stopped is not None or not examined.complete,
-        notes=(*describe_large_cells(cuts, codes, people.counts), *_result_notes(examined, family, config)),
+        interrupted=statistics.stopped is not None,
+        notes=(
+            *describe_large_cells(cuts, codes, people.counts),
+            *examined.notes,
+            *_result_notes(examined, family, config),
+        ),
         table_reading=people.reading,
         seed=config.seed,
         seconds=time.perf_counter() - started,
@@ -198,9 +198,9 @@ def _examine(
         tested = count_family(family, table, floors, queries)
         statistics = assess_candidates(tested, config, rng, margin=margin, limit=limit, progress=permuting)
         number = len(tested.chosen)
-        return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()))
+        notes = _describe_stop(statistics.stopped, statistics.permutations, config.permutations, "permutations")
+        return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()), notes)
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
-    compile_kernels()
     outcomes = permute_outcomes(table, config.permutations, rng)
     settings = DepthFirstConfig(
         min_inside=floors.candidate,
@@ -213,11 +213,21 @@ def _examine(
     )
     search = search_depth_first(family, table, outcomes, settings, progress=permuting)
     tested = list_candidates(family, table, search, queries)
-    complete = search.stop == "done"
+    stopped = None if search.stop == "done" else search.stop
     largest = np.maximum(search.maxima, largest_permuted_gaps(table, outcomes, queries))
-    null = PermutationNull(largest, None if complete else search.stop)
-    statistics = assess_candidates(tested, config, rng, margin=margin, null=null)
-    return ExaminedFamily(tested, statistics, search.tested, search.significant, complete, _describe_incomplete(search))
+    statistics = assess_candidates(tested, config, rng, margin=margin, null=PermutationNull(largest, stopped))
+    notes = _describe_stop(stopped, search.looked_at, search.rule_sets, "rule sets, the shortest first")
+    if not search.counted:
+        notes += (
+            "The numbers of distinct groups, tested and significant, are estimates with an error of about 0.1 %.",
+        )
+    return ExaminedFamily(tested, statistics, search.tested, search.significant, notes)
+
+
+def _describe_stop(stopped: str | None, completed: int, total: int, unit: str) -> tuple[str, ...]:
+    if stopped is None:
+        return ()
+    return (f"{STOPPED[stopped]} after {completed:,} of {total:,} {unit}; the results hold for those.",)
 
 
 def _control_strata(
@@ -253,25 +263,10 @@ def _refuse_queries(
     return refused
 
 
-def _describe_incomplete(search: DepthFirstResult) -> tuple[str, ...]:
-    notes = []
-    if search.stop != "done":
-        progress_text = f"{search.looked_at:,} of {search.rule_sets:,} rule sets"
-        notes.append(f"{STOPPED[search.stop]} after {progress_text}, the shortest first; the results hold for those.")
-    if not search.counted:
-        notes.append(
-            "The numbers of distinct groups, tested and significant, are estimates with an error of about 0.1 %."
-        )
-    return tuple(notes)
-
-
 def _result_notes(
     examined: ExaminedFamily, family: RuleSetFamily, config: SubgroupConfig | NumberSubgroupConfig
 ) -> list[str]:
-    notes, statistics = list(examined.notes), examined.statistics
-    if statistics.stopped is not None and examined.complete:
-        progress_text = f"{statistics.permutations:,} of {config.permutations:,} permutations"
-        notes.append(f"{STOPPED[statistics.stopped]} after {progress_text}; the results hold for those.")
+    notes = list(examined.notes)
     if examined.count == 0:
         notes.append(
             f"No rule set holds {100 * config.support:.0f} % of the people and at least {config.min_size} on both "

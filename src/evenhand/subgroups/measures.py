@@ -86,6 +86,19 @@ def _label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> Mea
     return MeasuredOutcomes(rows, values, counted=True, better=-1 if refused else 1)
 
 
+def check_truth(people: People, config: NumberSubgroupConfig) -> None:
+    """Check that the true numbers are known if errors are compared.
+
+    Raises:
+        DataError: They are not known.
+    """
+    if config.measure != "mean" and people.numbers is None:
+        raise DataError(
+            f"the true numbers are not known, so there is no {config.measure}",
+            hint="name their column as the target, or leave `measure=` out to compare means",
+        )
+
+
 def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
     """Compute the outcomes of numbers: standardised, so that sums lose no digits, or whether each is above the level.
 

@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
@@ -27,7 +27,6 @@ from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.permutation import critical_value
 from evenhand.subgroups.candidates import CandidateFamily, description_length
-from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.deep.kernel import (
     LANES,
     CubeCounts,
@@ -42,9 +41,9 @@ from evenhand.subgroups.deep.kernel import (
 )
 from evenhand.subgroups.deep.plan import CubePart, CubePlan, rules_at_leaves
 from evenhand.subgroups.deep.top import DistinctKeyCounter, TopGroups, empty_top, merge_top, rank_top
-from evenhand.subgroups.family import RuleSetFamily, build_family
+from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.gaps import compare_groups, correct_tails, largest_gap_to_rest
-from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
+from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets
 
 StopReason: TypeAlias = Literal["done", "time", "user"]
 
@@ -133,8 +132,6 @@ def search_depth_first(
     """
     progress = progress or (lambda _: None)
     progress(0.0)
-    for block in outcomes.blocks[:1]:
-        compile_kernels(block.dtype)
     floors = KernelFloors(max(config.min_inside, 1), config.min_outside)
     plan = CubePlan(family, table.cells, floors.min_inside)
     workspaces = [
@@ -334,23 +331,6 @@ class _ThreadWorkspace:
         groups["score"], groups["key"] = self._rule_sets.score[:listed], self._rule_sets.listed[:listed]
         groups["copies"] = 1
         self.top = merge_top([self.top, groups], self._keep)
-
-
-def compile_kernels(kind: Any = np.uint8) -> None:
-    """Compile the kernels on first use on a machine. Later calls load them from a cache.
-
-    Args:
-        kind: Type of the permuted amounts.
-    """
-    rules = build_family([AttributeCut(name, ("0", "1"), None, ordered=True) for name in "ab"])
-    table = tabulate_people(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.array([0.0, 1.0, 0.0, 1.0]), counted=True)
-    outcomes = permute_outcomes(table, 1, np.random.default_rng(0))
-    outcomes = replace(outcomes, blocks=(outcomes.blocks[0].astype(kind),))
-    plan = CubePlan(rules, table.cells, 1)
-    workspace = _ThreadWorkspace(rules, table, outcomes, plan, KernelFloors(1, 1), 1, 0)
-    for part in plan.parts():
-        workspace.observe(part, RANK_NOTHING)
-        workspace.permute(part)
 
 
 ENTRIES = 2**25

@@ -88,7 +88,14 @@ def measure_observed_gaps(
         tested=len(tested),
         critical=correction.critical,
         found=int(statistics.found.sum()),
-        findings=list_findings(texts.table, descriptions, statistics, max_findings=config.most, margin=config.margin),
+        findings=list_findings(
+            texts.table,
+            descriptions,
+            statistics,
+            max_findings=config.most,
+            margin=config.margin,
+            better=-1 if config.measure == "false-negative" else 1,
+        ),
         judged=tuple(_judge(mentions, texts, rules, correction, min_texts, config) for rules in config.judged),
     )
 
