@@ -69,7 +69,7 @@ def test_the_first_screen_shows_it(result):
     assert line.about == "subgroups by sex x region"
     assert line.number.value == -worst.gap
     assert line.number.kind == "observed"
-    assert f"of {worst.size:,} people" in line.notes[0]
+    assert f"{worst.size:,} people" in line.notes[0]
     assert f"simultaneous over {result.subgroups.tested} subgroups tested" in line.notes[1]
     page = view.render_page(result.document())
     assert "Worst subgroup" in page

@@ -115,7 +115,7 @@ def test_summary_has_one_line_per_attribute_and_question(audit):
     table = root.one("table", class_="summary")
     assert [row.text for row in table.all("tr", class_="attribute")] == list(
         dict.fromkeys([*result.protected, *(" x ".join(one.by) for one in result.groups.breakdowns if len(one.by) > 1)])
-    ) + ["subgroups of race x sex"] * (result.subgroups is not None)
+    ) + ["subgroups by race x sex"] * (result.subgroups is not None)
     rows = [row for row in table.all("tr") if row.all("th", scope="row")]
     questions = len(result.groups.breakdowns) + len({one.protected for one in result.individual.rates})
     assert len(rows) == questions + len(result.certificates) + (result.subgroups is not None)
