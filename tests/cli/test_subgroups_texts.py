@@ -119,7 +119,7 @@ def test_terms_of_ones_own(evenhand, comments):
         (["--schema", "people.yaml"], "schema"),
         (["--against", "rest"], "rest"),
         (["--by", "letter"], "letter"),
-        (["--method", "themis"], "themis"),
+        (["--method", "sampled"], "method"),
         (["--measure", "false-positive"], "true labels"),
         (["--target", "height"], "no column 'height'"),
         (["--judge", "religion = Muslim"], "write =="),
