@@ -297,8 +297,8 @@ def method_facts(result: SubgroupResult) -> Facts:
         facts.append(("intervals", f"{width} standard errors to each side, simultaneous over all subgroups"))
         criterion = "a gap whose adjusted interval excludes 0"
         if result.margin:
-            margin = format_gap(result, result.margin).lstrip("+")
-            criterion += f", and does not rule out a gap of {margin} {gap_unit(result)}"
+            unit, factor, _ = _scale(result)
+            criterion += f", and does not rule out a gap of {factor * result.margin:.3g} {unit}"
         facts += [("significant after adjustment", criterion), ("explained", EXPLAINED)]
     if result.weights is not None:
         facts.append(("weights", f"{result.weights}: {WEIGHTED}"))
@@ -397,7 +397,7 @@ def worst_answer(result: SubgroupResult) -> Metric:
         gap += f" {gap_unit(result)}"
     basis = f"on {result.people:,} people"
     answer = ReportedNumber(gap, numbers[0], "observed", *numbers[1:], f"{low} to {high}", result.confidence, basis)
-    notes = [finding_sentence(result, worst), f"adjusted interval, simultaneous over {tested}"]
+    notes = [finding_sentence(result, worst).rstrip("."), f"adjusted interval, simultaneous over {tested}"]
     if result.unknown:
         notes.append(describe_unknown(result))
     step = "the Subgroups section lists the other affected groups; look closer with evenhand subgroups"
