@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows
@@ -14,6 +14,7 @@ from evenhand.core.document import (
     Column,
     Document,
     Facts,
+    Figure,
     Fold,
     Heading,
     Metric,
@@ -275,7 +276,9 @@ def _people(audit: AuditResult) -> Iterator[Block]:
             f"Given to the model unchanged, and never varied: {', '.join(audit.described.passthrough)} (passthrough "
             "columns)."
         )
-    yield from _group_sizes(audit)
+    sizes = tuple(_group_sizes(audit))
+    if sizes:
+        yield Fold(f"Group sizes by {' and by '.join(audit.protected)}", sizes)
     rows = schema_rows(audit.described)
     table = Table(
         f"Attributes that {'define the groups' if audit.model.recorded else 'the model receives'}, with their domains",
@@ -385,7 +388,7 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
     each = audit.groups.by_label is not None
     favourable, scores = None if each else audit.model.favourable, not (each or audit.model.label_only)
     yield Text(explain_comparison(audit.individual))
-    yield from rate_blocks(audit.individual)
+    yield from _fold_tables(rate_blocks(audit.individual))
     yield from pair_blocks(audit.individual, favourable=favourable, scores=scores)
     for search in audit.searches:
         yield Heading(f"Search: another {join_names(search.protected)}", level=3, detail=True)
@@ -410,6 +413,23 @@ def _search(search: SearchResult, favourable: str | None, *, scores: bool) -> It
     )
 
 
+def _fold_tables(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Fold the tables below a figure, which shows the same numbers."""
+    tables: list[Block] = []
+    below_figure = False
+    for block in blocks:
+        if below_figure and isinstance(block, Table | Fold):
+            tables += block.blocks if isinstance(block, Fold) else [block]
+            continue
+        if tables:
+            yield Fold("In numbers", tuple(tables))
+            tables = []
+        below_figure = isinstance(block, Figure)
+        yield block
+    if tables:
+        yield Fold("In numbers", tuple(tables))
+
+
 def _proof(audit: AuditResult) -> Iterator[Block]:
     is_number = audit.groups.outcome is not None
     if not audit.certificates and (is_number or audit.individual is None):
@@ -428,7 +448,11 @@ def _proof(audit: AuditResult) -> Iterator[Block]:
         )
     else:
         yield Text("Nothing was proved about this model.")
-    yield from proof_blocks(audit.certificates) if audit.certificates else ()
+    if audit.certificates:
+        shares, *blocks = proof_blocks(audit.certificates)
+        details = [block for block in blocks if not isinstance(block, Note)]
+        yield from (shares, details[0], *(block for block in blocks if isinstance(block, Note)))
+        yield Fold("Evidence of the estimates, and where decisions differ", tuple(details[1:]))
     yield from () if is_number else _not_run(audit, "certif")
 
 
@@ -454,7 +478,7 @@ def _subgroups(audit: AuditResult) -> Iterator[Block]:
         )
         if not search.findings:
             yield Note("No subgroup is large enough to be tested.")
-        yield from subgroup_blocks(search, None if is_number else audit.model.favourable, level=3)
+        yield from _fold_tables(subgroup_blocks(search, None if is_number else audit.model.favourable, level=3))
         small = [] if is_number else _small_groups(audit, search)
         if small:
             yield Heading("Groups too small to be tested", level=3)
@@ -502,8 +526,7 @@ def _method(audit: AuditResult) -> Iterator[Block]:
         yield _explain_types(audit)
     methods = interval_methods(audit)
     if methods:
-        yield Heading("Methods of the intervals", level=3)
-        yield Facts(tuple((method, "; ".join(names)) for method, names in methods))
+        yield Fold("Methods of the intervals", (Facts(tuple((method, "; ".join(names)) for method, names in methods)),))
     yield Heading("Limits", level=3)
     yield Text(items=tuple(describe_limits(audit)))
 
