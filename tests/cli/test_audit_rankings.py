@@ -76,8 +76,8 @@ def test_a_group_too_small_fails_a_gate(evenhand, table):
     [
         (["--rank", "plaec"], "did you mean 'place'"),
         (["--rank", "place", "--rank-by", "score"], "a column of ranks or a column of scores, got both"),
-        (["--query", "search"], "--query is about rankings"),
-        (["--rank", "place", "--target", "clicked"], "what candidates deserve: --relevance COLUMN"),
+        (["--query", "search"], "--query applies to rankings only"),
+        (["--rank", "place", "--target", "clicked"], "for the relevance of candidates: --relevance COLUMN"),
         (["--rank", "place", "--score", "score"], "to rank by a score: --rank-by COLUMN"),
         (["--rank", "place", "--query", "search", "--thresholds"], "--thresholds is not about rankings"),
         (["--rank", "place", "--query", "search", "--at", "0"], "expected places from 1 on"),

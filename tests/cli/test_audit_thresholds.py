@@ -50,7 +50,7 @@ def test_a_risk_selects_up_to_its_threshold(evenhand, scored, tmp_path):
     assert report["groups"]["overall"]["mean_score"]["value"] == pytest.approx(frame["p"].mean())
     ran = evenhand("audit", "--example", "german", "--low-is-good")
     assert ran.code == 2
-    assert "--low-is-good is about scores in a column of DATA" in ran.err
+    assert "--low-is-good requires scores in a column of DATA" in ran.err
 
 
 @pytest.mark.parametrize(

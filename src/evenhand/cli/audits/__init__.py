@@ -1,4 +1,4 @@
-"""Commands that audit and compare, and the conditions that they and others fail on."""
+"""Commands that audit and compare, and the options for conditions."""
 
 from evenhand.cli.audits import audit, compare, rankings
 from evenhand.cli.audits.gates import GateOptions

@@ -1,4 +1,4 @@
-"""``evenhand audit MODEL DATA``: every analysis that fits, a report, and gates for continuous integration."""
+"""``evenhand audit MODEL DATA``: audit a model, decisions or rankings, write a report, and check conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.rankings import RankingOptions, audit_rankings, refuse_for_rankings
-from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import (
     ConsentOptions,
@@ -36,20 +35,18 @@ if TYPE_CHECKING:
 
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
 
-BESIDE = ("ll144", "ugesp", "disparity")
-"""Dossiers that need people and outcomes alone."""
-
+AUDIT_DOSSIERS = ("ll144", "ugesp", "disparity")
+"""Dossiers that are compiled from people and outcomes only."""
 
 DECISIONS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
     "evenhand.auditing:DecisionAuditConfig",
-    about="decisions already made",
-    hint="leave it out, or give a MODEL in place of --decision",
+    about="recorded decisions",
+    hint="leave it out, or pass a MODEL instead of --decision",
     without=("confidence", "seed"),
 )
 SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
     "evenhand.auditing:AuditConfig",
     without=("confidence", "samples", "searched", "seed", "threshold"),
-    parsed={"bands": lambda given: parse_edges(given)},
 )
 
 
@@ -73,10 +70,10 @@ def audit(
         ),
     ] = None,
     example: Annotated[
-        str | None, typer.Option("--example", help="Audit a model trained on the spot on this data set, e.g. adult.")
+        str | None, typer.Option("--example", help="Train a model on this data set and audit it, e.g. adult.")
     ] = None,
     decision: Annotated[
-        str | None, typer.Option("--decision", help="Audit the decisions in this column of DATA; no model is needed.")
+        str | None, typer.Option("--decision", help="Audit the decisions in this column of DATA, without a model.")
     ] = None,
     favourable_target: Annotated[
         str | None,
@@ -84,27 +81,27 @@ def audit(
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option("--score", help="Column of the favourable decision's score; with --threshold it decides."),
+        typer.Option("--score", help="Column of scores of the favourable decision; with --threshold, they decide."),
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
             "--threshold",
-            help="Select from this score on, in place of the model's or the recorded decision, e.g. 0.5.",
+            help="Minimum score of a favourable decision, e.g. 0.5, instead of the decisions of the model or of DATA.",
         ),
     ] = None,
     low_is_good: Annotated[
-        bool, typer.Option("--low-is-good", help="Low scores are good, as of a risk: select up to --threshold.")
+        bool, typer.Option("--low-is-good", help="Low scores are favourable, as for risks: select up to --threshold.")
     ] = False,
     weight: Annotated[
-        str | None, typer.Option("--weight", help="Column of how much each person counts, in what is said of groups.")
+        str | None, typer.Option("--weight", help="Column of sample weights, for numbers of groups and subgroups.")
     ] = None,
     membership: Annotated[
         list[str] | None,
         typer.Option(
             "--membership",
             metavar="NAME=GROUP:COLUMN,...",
-            help="Groups known by probability, e.g. race=white:p_white,black:p_black; may be repeated.",
+            help="Columns of group probabilities, e.g. race=white:p_white,black:p_black; may be repeated.",
         ),
     ] = None,
     metric: Annotated[
@@ -112,8 +109,8 @@ def audit(
         typer.Option(
             "--metric",
             metavar="NAME=MODULE:FUNCTION",
-            help="Measure a function of y_true and y_pred (or y_score) by group too, e.g. cost=mymodule:cost; its "
-            "module is imported; may be repeated.",
+            help="Custom metric: function of y_true and y_pred (or y_score), e.g. cost=mymodule:cost. The module is "
+            "imported. May be repeated.",
         ),
     ] = None,
     out: Annotated[
@@ -124,10 +121,10 @@ def audit(
     ] = None,
     dossiers: Annotated[
         list[str] | None,
-        typer.Option("--dossier", help="Write a dossier of the same people beside the report, e.g. ll144."),
+        typer.Option("--dossier", help="Also write this dossier about the same people, e.g. ll144; may be repeated."),
     ] = None,
 ) -> None:
-    """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
+    """Audit a model, recorded decisions or rankings, and write a report."""
     from evenhand import view
     from evenhand.groups.custom import read_metrics
     from evenhand.schema.decisions import DecisionRoles
@@ -137,29 +134,30 @@ def audit(
     gates = gating.read(metrics)
     output.check_places(**gating.places)
     rows.check()
-    wanted = _read_dossiers(dossiers or [])
+    dossier_names = _read_dossiers(dossiers or [])
     folder = choose_folder(out, output.json, "evenhand-report")
-    if wanted and folder is None:
-        raise OptionError("a dossier is written beside the report", location="--dossier", hint="name a folder: --out")
-    if rankings.wanted:
-        others: dict[str, object] = {"--decision": decision, "--score": score, "--threshold": threshold}
-        others |= {"--low-is-good": low_is_good or None}
-        others |= {"--weight": weight, "--example": example, "--metric": metric, "--dossier": dossiers}
-        others |= {"--membership": membership}
+    if dossier_names and folder is None:
+        raise OptionError("a dossier requires a folder for the report", location="--dossier", hint="add --out FOLDER")
+    if rankings.are_audited:
+        options: dict[str, object] = {"--decision": decision, "--score": score, "--threshold": threshold}
+        options |= {"--low-is-good": low_is_good or None}
+        options |= {"--weight": weight, "--example": example, "--metric": metric, "--dossier": dossiers}
+        options |= {"--membership": membership}
         if data is not None:
-            raise OptionError(f"rankings are audited without a model, got MODEL {model} too", hint="leave it out")
-        refuse_for_rankings(others, people)
-        placed = audit_rankings(context, model, rankings, people, output, gates)
-        output.emit(placed)
-        output.show(placed.document, view.write_report(placed, folder) if folder is not None else ())
-        gating.leave(placed, gates, str(model))
+            raise OptionError(f"rankings are audited without a model, got MODEL {model}", hint="leave it out")
+        refuse_for_rankings(options, people)
+        ranked = audit_rankings(context, model, rankings, people, output, gates)
+        output.emit(ranked)
+        output.show(ranked.document, view.write_report(ranked, folder) if folder is not None else ())
+        gating.leave(ranked, gates, str(model))
         return
-    probable = _read_membership(membership or [])
+    memberships = _read_membership(membership or [])
+    extras = _Extras(gates, metrics, dossiers=bool(dossier_names))
     if decision is not None or score is not None:
         option = "--score" if decision is None else "--decision"
         if example is not None or data is not None:
-            given = "--example" if example is not None else f"MODEL {model}"
-            raise OptionError(f"{option} audits decisions without a model, got {given} too", hint="leave one out")
+            received = "--example" if example is not None else f"MODEL {model}"
+            raise OptionError(f"{option} audits decisions without a model, got {received}", hint="leave one out")
         roles = DecisionRoles(
             decision,
             people.protected,
@@ -172,45 +170,41 @@ def audit(
             threshold=threshold,
             accept_proposals=people.accept_proposals,
             outcome=people.outcome,
-            membership=probable or None,
+            membership=memberships or None,
             low_is_good=low_is_good,
         )
-        result, whom, frame, decide = _audit_decisions(
-            context, model, roles, people, output, run, _Asked(gates, metrics, bool(wanted))
-        )
+        audited = _audit_decisions(context, model, roles, people, output, extras)
     else:
         if low_is_good:
-            hint = "a model's score is that of its favourable label, whose name you give: --favourable"
-            raise OptionError("--low-is-good is about scores in a column of DATA", location="--score", hint=hint)
+            hint = "the score of a model is that of its favourable label: --favourable LABEL"
+            raise OptionError("--low-is-good requires scores in a column of DATA", location="--score", hint=hint)
         if example is not None and (model is not None or data is not None):
-            raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
+            raise OptionError("--example includes a model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold)
-        chosen = _Chosen(model, data, example, SampleRoles(weight, probable))
-        asked = _Asked(gates, metrics, dossiers=bool(wanted))
-        result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)
-    result = rows.tell(result)
-    made = None
-    if wanted and whom is not None:
+        source = _ModelSource(model, data, example, SampleRoles(weight, memberships))
+        audited = _audit_model(source, config, people, output, run, extras)
+    result = rows.tell(audited.result)
+    dossier = None
+    if dossier_names and audited.people is not None:
         from evenhand.dossier.audited import compile_audited
 
-        made = compile_audited(
-            whom, decide(), frame, protected=result.protected, dossiers=wanted, data_name=result.data.name
+        dossier = compile_audited(
+            audited.people,
+            audited.decide(),
+            audited.frame,
+            protected=result.protected,
+            dossiers=dossier_names,
+            data_name=result.data.name,
         )
-    written = view.write_report(result, folder, dossier=made) if folder is not None else ()
+    paths = view.write_report(result, folder, dossier=dossier) if folder is not None else ()
     output.emit(result)
     if not output.silent:
-        view.show_document(result.document(), written=written)
+        view.show_document(result.document(), written=paths)
     gating.leave(result, gates, model or f"example {example}")
 
 
-class _Asked(NamedTuple):
-    """What is asked beyond the settings.
-
-    Attributes:
-        gates: conditions to fail on.
-        metrics: metrics of the user's own.
-        dossiers: whether dossiers are written beside the report.
-    """
+class _Extras(NamedTuple):
+    """Conditions and custom metrics of an audit, and whether dossiers are written."""
 
     gates: list[Gate]
     metrics: dict[str, Callable[..., Any]]
@@ -223,21 +217,26 @@ def _audit_decisions(
     roles: DecisionRoles,
     people: DataOptions,
     output: OutputOptions,
-    run: ConsentOptions,
-    asked: _Asked,
+    extras: _Extras,
 ) -> _Audited:
     """Audit the decisions in a column of DATA."""
     from evenhand import auditing, view
 
     if data is None:
-        raise OptionError("an audit of decisions needs DATA", hint="evenhand audit decisions.csv --decision COLUMN ...")
+        raise OptionError(
+            "an audit of decisions requires DATA", hint="evenhand audit decisions.csv --decision COLUMN ..."
+        )
     config = DECISIONS.read(context, seed=people.seed)
     with view.show_progress(quiet=output.silent) as progress:
-        read, source = _read_decisions(data, roles, config, people, asked, progress)
-        for gate in asked.gates:
-            gate.check_attributes((*read.people.schema.names, *(roles.membership or {})))
-        result = auditing.audit_decisions(read, config, metrics=asked.metrics, data_name=source.name, progress=progress)
-    return _Audited(result, read.people, source.frame, lambda: _require_decisions(getattr(read, "selected", None)))
+        decisions, source = _read_decisions(data, roles, config, people, extras, progress)
+        for gate in extras.gates:
+            gate.check_attributes((*decisions.people.schema.names, *(roles.membership or {})))
+        result = auditing.audit_decisions(
+            decisions, config, metrics=extras.metrics, data_name=source.name, progress=progress
+        )
+    return _Audited(
+        result, decisions.people, source.frame, lambda: _require_decisions(getattr(decisions, "selected", None))
+    )
 
 
 def _read_decisions(
@@ -245,22 +244,22 @@ def _read_decisions(
     roles: DecisionRoles,
     config: DecisionAuditConfig,
     people: DataOptions,
-    asked: _Asked,
+    extras: _Extras,
     progress: Progress,
 ) -> tuple[Recorded, DataSource]:
-    """Return the decisions in DATA; those of many rows are counted where these are, unless every person is needed."""
+    """Read the decisions in DATA. Large data are counted by their engine, unless single rows are required."""
     from evenhand.errors import EvenhandError
 
-    everybody = [
+    requires_rows = [
         roles.score,
         roles.weight,
         roles.membership,
-        asked.metrics,
-        asked.dossiers,
+        extras.metrics,
+        extras.dossiers,
         config.thresholds,
         config.keep_decisions,
     ]
-    large = None if any(everybody) else open_data(data, schema=people.schema)
+    large = None if any(requires_rows) else open_data(data, schema=people.schema)
     if large is not None:
         progress("counting the rows where they are", 0.0)
         try:
@@ -268,14 +267,14 @@ def _read_decisions(
         except EvenhandError:
             if large.name == data:
                 raise
-            # A single file is read whole, as one of few rows is: what cannot be counted is said, or done, of that.
+            # A single file is read into memory instead, which also gives the clearer error.
     progress("reading the decisions", 0.0)
     source = people.read(data)
     return dataclasses.replace(roles, schema=source.schema).read(source.frame, location=source.name), source
 
 
 class _Audited(NamedTuple):
-    """An audit, whom it was about, their data as read, and who is given the favourable decision, asked when needed."""
+    """Audit with its people, the data as read, and a function that returns who gets the favourable decision."""
 
     result: AuditResult
     people: People | None
@@ -283,8 +282,8 @@ class _Audited(NamedTuple):
     decide: Callable[[], Booleans]
 
 
-class _Chosen(NamedTuple):
-    """What is audited: MODEL on DATA or an example, and the columns of weights and probabilities of groups."""
+class _ModelSource(NamedTuple):
+    """MODEL and DATA or an example, and the columns of weights and group probabilities."""
 
     model: str | None
     data: str | None
@@ -293,37 +292,37 @@ class _Chosen(NamedTuple):
 
 
 def _audit_model(
-    chosen: _Chosen,
+    source: _ModelSource,
     config: AuditConfig,
     people: DataOptions,
     output: OutputOptions,
     run: ConsentOptions,
-    asked: _Asked,
+    extras: _Extras,
 ) -> _Audited:
-    """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
+    """Audit MODEL on the people in DATA, or a model trained on an example."""
     from evenhand import auditing, view
     from evenhand.auditing.analysis import forecast_queries
 
-    model, data, example, sample = chosen
+    model, data, example, sample = source
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             progress(f"training a model on {example}", 0.0)
             subject = _train_example(example, people, sample)
         else:
             if model is None or data is None:
-                hint = "or decisions alone: --decision COLUMN; or try: evenhand audit --example adult"
-                raise OptionError("an audit needs a MODEL and DATA", hint=hint)
+                hint = "for decisions without a model: --decision COLUMN; to try it: evenhand audit --example adult"
+                raise OptionError("an audit requires MODEL and DATA", hint=hint)
             subject = people.read_subject(model, data, progress, sample=sample)
-    for gate in asked.gates:
+    for gate in extras.gates:
         gate.check_attributes((*subject.people.schema.protected, *(sample.membership or {})))
     subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress)
+        result = auditing.audit(subject, config, metrics=extras.metrics, progress=progress)
     return _Audited(result, subject.people, subject.people.frame, lambda: _require_decisions(_ask_decisions(subject)))
 
 
 def _ask_decisions(subject: Subject) -> Booleans | None:
-    """Return whom the model gives the favourable decision; None where it decides a number."""
+    """Query the model for who gets the favourable decision. None for numbers."""
     import numpy as np
 
     from evenhand.models.scorer import predict_labels
@@ -337,24 +336,24 @@ def _ask_decisions(subject: Subject) -> Booleans | None:
 def _require_decisions(selected: Booleans | None) -> Booleans:
     if selected is None:
         raise OptionError(
-            "a dossier counts decisions, and here a number is decided",
+            "a dossier of an audit requires decisions, got numbers",
             location="--dossier",
-            hint="write one from the numbers: evenhand dossier DATA, with outcome: {kind: score}",
+            hint="write a dossier of scores: evenhand dossier DATA, with outcome: {kind: score}",
         )
     return selected
 
 
-def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
-    """Return the dossiers that are wanted beside the report."""
-    for name in given:
-        if name not in BESIDE:
-            hint = f"one of: {', '.join(BESIDE)}; alternatives is made from a mitigation: evenhand dossier --result"
-            raise OptionError(f"no dossier {name!r} is written by an audit", location="--dossier", hint=hint)
-    return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(given)))
+def _read_dossiers(names: list[str]) -> tuple[DossierName, ...]:
+    """Check the names of dossiers, and remove duplicates."""
+    for name in names:
+        if name not in AUDIT_DOSSIERS:
+            hint = f"one of: {', '.join(AUDIT_DOSSIERS)}; for alternatives: evenhand dossier --result FILE"
+            raise OptionError(f"audits do not write a dossier {name!r}", location="--dossier", hint=hint)
+    return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(names)))
 
 
 def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subject:
-    """Return a model trained on the spot on a data set, and the people held out from its training."""
+    """Train a model on a data set, and return it with the people held out from its training."""
     from evenhand import auditing, datasets
     from evenhand.models.subject import Subject
 
@@ -365,14 +364,14 @@ def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subje
     return Subject(trained, encoded, described.name, f"logistic regression trained on {name}", **counted)
 
 
-def _read_membership(given: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return attribute -> group -> column, of texts such as ``race=white:p_white,black:p_black``.
+def _read_membership(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Parse texts such as ``race=white:p_white,black:p_black`` to the column of each group, by attribute.
 
     Raises:
-        OptionError: one is written otherwise, or says something twice.
+        OptionError: A text has another form, or repeats an attribute.
     """
-    found: dict[str, dict[str, str]] = {}
-    for text in given:
+    memberships: dict[str, dict[str, str]] = {}
+    for text in texts:
         name, _, listed = text.partition("=")
         parts = [part.partition(":") for part in listed.split(",")]
         groups = {group.strip(): column.strip() for group, _, column in parts}
@@ -381,9 +380,9 @@ def _read_membership(given: Sequence[str]) -> dict[str, dict[str, str]]:
             raise OptionError(
                 f"expected a name and a column for each of at least two groups, got {text!r}",
                 location="--membership",
-                hint="write for example race=white:p_white,black:p_black",
+                hint="for example race=white:p_white,black:p_black",
             )
-        if name in found:
-            raise OptionError(f"{name!r} is given twice", location="--membership", hint="give each name once")
-        found[name] = groups
-    return found
+        if name in memberships:
+            raise OptionError(f"{name!r} is repeated", location="--membership", hint="pass each name once")
+        memberships[name] = groups
+    return memberships

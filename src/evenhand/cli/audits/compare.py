@@ -1,4 +1,4 @@
-"""``evenhand compare BEFORE AFTER``: what changed between two audits, with gates for continuous integration."""
+"""``evenhand compare BEFORE AFTER``: compare two audits, and check conditions on the changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compare(
         Path | None, typer.Option("--markdown", help="Write the comparison as Markdown, for a pull request.")
     ] = None,
 ) -> None:
-    """Compare two audits: two models, two releases or two periods, paired where the people are the same."""
+    """Compare two audits, of two models, releases or periods. Audits of the same people are paired."""
     from evenhand import auditing
     from evenhand.auditing.comparison import own_metrics
 
@@ -39,10 +39,10 @@ def compare(
     own = {name for audit in audits for name in own_metrics(audit)}
     gates = gating.read(own)
     result = auditing.compare_audits(audits[0], audits[1], config)
-    written = output.write_page(result.document)
+    paths = output.write_page(result.document)
     if markdown is not None:
         write_atomically(markdown, result.to_markdown().rstrip("\n") + "\n")
-        written = [*written, markdown]
+        paths = [*paths, markdown]
     output.emit(result)
-    output.show(result.document, written)
+    output.show(result.document, paths)
     gating.leave(result, gates, after)

@@ -1,4 +1,4 @@
-"""Options of commands with conditions: what to fail on, and the files in which a pipeline reads what came of it."""
+"""Options for conditions: the conditions to fail on, and the files that report them to a pipeline."""
 
 from __future__ import annotations
 
@@ -20,79 +20,82 @@ if TYPE_CHECKING:
     from evenhand.auditing.gates.formats import GateOutcome
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-"""The variable in which GitHub Actions names the file of a job's summary."""
+"""Environment variable with the path of the job summary in GitHub Actions."""
 
 
 @dataclass(frozen=True)
 class GateOptions:
-    """Conditions to fail on, and how a pipeline is told."""
+    """Conditions to fail on, and the formats of their report."""
 
     fail_on: Annotated[
         list[str] | None,
-        typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'flip_rate > 0.01'; may be repeated."),
+        typer.Option(
+            "--fail-on", help="Exit with 1 if this condition holds, e.g. 'flip_rate > 0.01'; may be repeated."
+        ),
     ] = None
     allow_unassessable: Annotated[
         bool,
         typer.Option(
-            "--allow-unassessable", help="Let a --fail-on pass on numbers that are unknown or leave out small groups."
+            "--allow-unassessable", help="Pass conditions on numbers that are unknown or leave out small groups."
         ),
     ] = False
     sarif: Annotated[
-        Path | None, typer.Option("--sarif", help="Write what does not pass as SARIF 2.1.0, for code scanning.")
+        Path | None,
+        typer.Option("--sarif", help="Write the conditions that do not pass as SARIF 2.1.0, for code scanning."),
     ] = None
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write JUnit XML with one test case for every --fail-on.")
-    ] = None
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML with one test case per condition.")] = (
+        None
+    )
     github: Annotated[
-        bool, typer.Option("--github", help="In GitHub Actions: write the job's summary, and annotations.")
+        bool, typer.Option("--github", help="Write the job summary and annotations of GitHub Actions.")
     ] = False
 
     @property
     def places(self) -> dict[str, Path | None]:
-        """The files that are to be written, by option."""
+        """Files to write, by option."""
         return {"sarif": self.sarif, "junit": self.junit}
 
     def read(self, metrics: Collection[str] = ()) -> list[Gate]:
-        """Return the conditions.
+        """Parse the conditions.
 
         Args:
-            metrics: names of metrics of the user's own.
+            metrics: Names of custom metrics.
 
         Raises:
-            OptionError: one does not parse; or there is none, and files about conditions are asked for.
+            OptionError: A condition is invalid, or a file is to be written without conditions.
         """
         from evenhand import auditing
 
         if not self.fail_on and (self.sarif or self.junit):
             raise OptionError(
-                "expected conditions to report on",
+                "expected conditions, got none",
                 location="--sarif" if self.sarif else "--junit",
                 hint="add --fail-on, e.g. 'flip_rate > 0.01'",
             )
         return [auditing.parse_gate(expression, metrics) for expression in self.fail_on or []]
 
     def leave(self, result: GatedResult, gates: list[Gate], subject: str) -> None:
-        """Say which conditions hold or cannot be assessed, write the files, and leave with the code that says so.
+        """Check the conditions, report them, and exit with a code unless all of them pass.
 
         Args:
-            result: what the conditions are asked of.
-            gates: the conditions.
-            subject: the path or address of what was audited.
+            result: Result that the conditions are checked against.
+            gates: Conditions.
+            subject: Path or URL of the model or the data.
 
         Raises:
-            typer.Exit: a condition does not pass, or the run was interrupted.
+            typer.Exit: A condition does not pass, or the run was interrupted.
         """
         from evenhand import auditing
 
         outcomes = auditing.check_gates(gates, result)
-        self._say(outcomes)
+        self._print(outcomes)
         self._write(outcomes, result, subject)
         if getattr(result, "interrupted", False):
             raise typer.Exit(INTERRUPTED)
         if not auditing.gates_pass(outcomes, allow_unassessable=self.allow_unassessable):
             raise typer.Exit(1)
 
-    def _say(self, outcomes: list[GateOutcome]) -> None:
+    def _print(self, outcomes: list[GateOutcome]) -> None:
         unclear = False
         for outcome in outcomes:
             if outcome.status == "failed" or (outcome.status == "passed" and outcome.cautions):
@@ -102,7 +105,7 @@ class GateOptions:
                     typer.echo(f"--fail-on: not assessable in {outcome.expression}: {reason}", err=True)
                 unclear = True
         if unclear:
-            hint = "more people of those groups, or more answers, settle it; --allow-unassessable lets it pass"
+            hint = "audit more people of these groups, or ask more questions; or pass it by --allow-unassessable"
             typer.echo(hint, err=True)
 
     def _write(self, outcomes: list[GateOutcome], result: GatedResult, subject: str) -> None:
@@ -119,11 +122,11 @@ class GateOptions:
             return
         for line in auditing.format_annotations(outcomes, subject=subject, allow_unassessable=allowed):
             typer.echo(line, err=True)
-        place = os.environ.get(STEP_SUMMARY)
-        if place:
+        path = os.environ.get(STEP_SUMMARY)
+        if path:
             from evenhand import view
 
             document = result.document()
             summary = view.render_markdown(dataclasses.replace(document, blocks=document.sections()[0]))
-            with Path(place).open("a", encoding="utf-8") as file:
+            with Path(path).open("a", encoding="utf-8") as file:
                 file.write(auditing.format_step_summary(outcomes, summary))

@@ -1,4 +1,4 @@
-"""``evenhand audit DATA --rank COLUMN``: rankings that were recorded."""
+"""``evenhand audit DATA --rank COLUMN``: audit recorded rankings."""
 
 from __future__ import annotations
 
@@ -19,64 +19,67 @@ if TYPE_CHECKING:
 RANKINGS: ConfigOptions[RankingConfig] = ConfigOptions(
     "evenhand.groups:RankingConfig",
     about="rankings",
-    hint="leave it out, or leave --rank and --rank-by out",
+    hint="leave it out, or leave out --rank and --rank-by",
     without=("confidence", "draws", "seed"),
 )
 
 
 @dataclass(frozen=True)
 class RankingOptions:
-    """What the columns of DATA say of rankings."""
+    """Columns of DATA that define rankings."""
 
     rank: Annotated[
         str | None,
         typer.Option(
-            "--rank", help="Audit rankings: the column of recorded ranks, 1 is the first; no model is needed."
+            "--rank", help="Audit rankings, without a model: column of the recorded ranks, from 1 for the first."
         ),
     ] = None
     rank_by: Annotated[
-        str | None, typer.Option("--rank-by", help="Audit rankings by the score in this column, the highest first.")
+        str | None,
+        typer.Option(
+            "--rank-by", help="Audit rankings, without a model: column of scores; the highest score has rank 1."
+        ),
     ] = None
     query: Annotated[
         str | None,
-        typer.Option("--query", help="Column that names the list of each row, e.g. a search; else one list."),
+        typer.Option("--query", help="Column of the list of each row, e.g. a search; default: one list."),
     ] = None
     relevance: Annotated[
         str | None,
-        typer.Option("--relevance", help="Column of how much attention a candidate deserves, e.g. clicks or grades."),
+        typer.Option("--relevance", help="Column of the relevance of each candidate, e.g. clicks or grades."),
     ] = None
 
     @property
-    def wanted(self) -> bool:
+    def are_audited(self) -> bool:
         """Whether rankings are audited.
 
         Raises:
-            OptionError: something is said of rankings, but not what ranks.
+            OptionError: There are options for rankings, but no column of ranks or scores.
         """
         if self.rank is None and self.rank_by is None:
-            for option, given in (("--query", self.query), ("--relevance", self.relevance)):
-                if given is not None:
-                    hint = "name what ranks: --rank COLUMN of places, or --rank-by COLUMN of scores"
-                    raise OptionError(f"{option} is about rankings", hint=hint)
+            for option, column in (("--query", self.query), ("--relevance", self.relevance)):
+                if column is not None:
+                    hint = "add a column of ranks, --rank COLUMN, or of scores, --rank-by COLUMN"
+                    raise OptionError(f"{option} applies to rankings only", hint=hint)
             return False
         return True
 
 
-def refuse_for_rankings(given: dict[str, object], people: DataOptions) -> None:
-    """Refuse options that say nothing of rankings.
+def refuse_for_rankings(options: dict[str, object], people: DataOptions) -> None:
+    """Refuse options that do not apply to rankings.
 
     Raises:
-        OptionError: one is given.
+        OptionError: An option is set.
     """
-    given = given | {"--target": people.target, "--favourable": people.favourable, "--kind": people.kind}
-    given |= {"--order": people.order, "--unit": people.unit, "--ignore": people.ignore}
+    options = options | {"--target": people.target, "--favourable": people.favourable, "--kind": people.kind}
+    options |= {"--order": people.order, "--unit": people.unit, "--ignore": people.ignore}
     hints = {
         "--score": "to rank by a score: --rank-by COLUMN",
-        "--target": "what candidates deserve: --relevance COLUMN",
+        "--target": "for the relevance of candidates: --relevance COLUMN",
     }
-    for option, value in given.items():
+    for option, value in options.items():
         if value:
-            raise OptionError(f"{option} is not about rankings", hint=hints.get(option, "leave it out"))
+            raise OptionError(f"{option} does not apply to rankings", hint=hints.get(option, "leave it out"))
 
 
 def audit_rankings(
@@ -93,7 +96,7 @@ def audit_rankings(
     from evenhand.schema.rankings import RankingRoles
 
     if data is None:
-        raise OptionError("an audit of rankings needs DATA", hint="evenhand audit rankings.csv --rank COLUMN ...")
+        raise OptionError("an audit of rankings requires DATA", hint="evenhand audit rankings.csv --rank COLUMN ...")
     config = RANKINGS.read(context, seed=people.seed)
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the rankings", 0.0)
