@@ -113,16 +113,26 @@ def run_parts(result: auditing.AuditResult) -> set[str]:
     return {name for name in fields if getattr(result, name)} | ({"groups"} if result.groups.breakdowns else set())
 
 
-@pytest.mark.parametrize("error", [RuntimeError("broken"), MemoryError()], ids=["bug", "memory"])
-@pytest.mark.parametrize("target", PARTS)
-def test_a_part_that_fails_leaves_all_others(target: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+SHORT = auditing.AuditConfig(samples=200, searched=100)
+
+
+@pytest.fixture(scope="module")
+def complete() -> set[str]:
+    return run_parts(auditing.audit(label_subject(), SHORT))
+
+
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [*((target, RuntimeError("broken")) for target in PARTS), ("evenhand.groups.measure_groups", MemoryError())],
+)
+def test_a_part_that_fails_leaves_all_others(
+    target: str, error: Exception, complete: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*given: object, **settings: object) -> None:
         raise error
 
-    config = auditing.AuditConfig(samples=200, searched=100)
-    complete = run_parts(auditing.audit(label_subject(), config))
     monkeypatch.setattr(target, fail)
-    result = auditing.audit(label_subject(), config)
+    result = auditing.audit(label_subject(), SHORT)
     monkeypatch.undo()
     lost = complete - run_parts(result)
     depending = {
@@ -157,8 +167,13 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("limit", [1, 3, 10, 30, 100, 300])
-@pytest.mark.parametrize("subject", [label_subject, network_subject])
+@pytest.mark.parametrize(
+    ("subject", "limit"),
+    [
+        *((label_subject, limit) for limit in (1, 10, 100)),
+        *((network_subject, limit) for limit in (3, 30, 300)),
+    ],
+)
 def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
     subject: Callable[[], Subject], limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

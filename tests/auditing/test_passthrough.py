@@ -55,6 +55,13 @@ def audited():
     return frame, labels, model, evenhand.audit(model, frame, labels, **settings)
 
 
+@pytest.fixture(scope="module")
+def found(audited):
+    frame, labels, model, _ = audited
+    settings = {"accept_proposals": True, "budget": 3000, "seed": 1, "show_people": True}
+    return evenhand.search(model, frame, labels, protected=["gender"], **settings)
+
+
 def test_flips_are_those_of_the_model_asked_by_hand(audited):
     """Everybody keeps their own text and day; who prefers not to say is in no figure by gender."""
     frame, _, model, result = audited
@@ -164,10 +171,8 @@ def test_an_endpoint_is_sent_what_stands_in_the_data(audited):
     assert REFUSED in set(everybody["gender"])
 
 
-def test_saved_tests_ask_about_the_people_that_the_search_found(audited, tmp_path):
-    frame, labels, model, _ = audited
-    settings = {"accept_proposals": True, "budget": 3000, "seed": 1, "show_people": True}
-    found = evenhand.search(model, frame, labels, protected=["gender"], **settings)
+def test_saved_tests_ask_about_the_people_that_the_search_found(audited, found, tmp_path):
+    frame, _, model, _ = audited
     assert evenhand.individual.search.save_tests(found, tmp_path / "test_people.py") == min(found.profiles, 100)
     saved = runpy.run_path(str(tmp_path / "test_people.py"))
     asked = []
@@ -184,11 +189,8 @@ def test_saved_tests_ask_about_the_people_that_the_search_found(audited, tmp_pat
 
 
 @pytest.mark.parametrize("value", [pd.Timestamp("2024-01-01", tz="UTC"), float("inf"), ["a", "list"]])
-def test_tests_are_not_saved_with_what_a_program_cannot_write_down(audited, tmp_path, value):
-    frame, labels, model, _ = audited
-    settings = {"accept_proposals": True, "budget": 3000, "seed": 1, "show_people": True}
-    found = evenhand.search(model, frame, labels, protected=["gender"], **settings)
-    found.table.carried["id"] = value
+def test_tests_are_not_saved_with_what_a_program_cannot_write_down(found, tmp_path, monkeypatch, value):
+    monkeypatch.setitem(found.table.carried, "id", value)
     with pytest.raises(OptionError, match="expected a text, a finite number or a date without time zone in the passth"):
         evenhand.individual.search.save_tests(found, tmp_path / "test_people.py")
     assert not any(tmp_path.iterdir())
@@ -205,10 +207,8 @@ def test_what_cannot_take_passthrough_columns_says_so(audited):
         evenhand.certify(fitted(frame, labels, reads_text=False), schema=schema)
 
 
-def test_search_finds_only_what_the_model_confirms(audited):
-    frame, labels, model, _ = audited
-    settings = {"accept_proposals": True, "budget": 3000, "seed": 1, "show_people": True}
-    found = evenhand.search(model, frame, labels, protected=["gender"], **settings)
+def test_search_finds_only_what_the_model_confirms(audited, found):
+    frame, _, model, _ = audited
     profiles = found.to_frame()
     assert len(profiles) == found.profiles > 0
     assert "have the passthrough columns (id, applied, text) of the first row" in found.to_markdown()

@@ -91,13 +91,12 @@ def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, t
     assert any("replaces the original model" in one.read_text("utf-8") for one in (tmp_path / "dossier").glob("*.html"))
 
 
-@pytest.mark.parametrize("measure", ["ratio", "equal-opportunity", "equalized-odds"])
-def test_every_measure_is_searched(evenhand, folder, tmp_path, measure):
+def test_another_measure_is_searched(evenhand, folder, tmp_path):
     ran = evenhand(
         "mitigate",
         *ABOUT,
         "--against",
-        measure,
+        "equalized-odds",
         "--method",
         "thresholds",
         *QUICK,
@@ -107,7 +106,7 @@ def test_every_measure_is_searched(evenhand, folder, tmp_path, measure):
         "-",
     )
     assert ran.code == 0, ran.err
-    assert (ran.json["kind"], ran.json["against"]) == ("alternatives", measure)
+    assert (ran.json["kind"], ran.json["against"]) == ("alternatives", "equalized-odds")
     least = min(ran.json["candidates"], key=lambda one: one["validation"]["gap"])
     assert least["validation"]["gap"] < 0.75 * ran.json["candidates"][0]["validation"]["gap"]
     assert least["asks"] == ["sex"]

@@ -36,12 +36,11 @@ def reply(instances):
 
 
 @pytest.mark.parametrize("command", ["search", "audit", "subgroups"])
-@pytest.mark.parametrize("budget", [400, 2000])
-def test_the_server_counts_what_the_report_says_and_no_more_than_the_budget(evenhand, people, command, budget):
+def test_the_server_counts_what_the_report_says_and_no_more_than_the_budget(evenhand, people, command):
     with serving(reply) as service:
-        ran = evenhand(command, service.url, *people, "--budget", budget, "--json", "-")
+        ran = evenhand(command, service.url, *people, "--budget", 400, "--json", "-")
         assert ran.code == 0, ran.err
-        assert ran.json["queries"] == service.asked <= budget
+        assert ran.json["queries"] == service.asked <= 400
 
 
 @pytest.mark.parametrize("command", ["search", "audit", "subgroups"])
@@ -145,21 +144,6 @@ def test_mitigation_with_a_budget_that_pays_for_nothing(evenhand, mending, tmp_p
     assert not (tmp_path / "new.joblib").exists()
 
 
-def test_mitigation_calls_a_function_about_everybody_once(evenhand, mending, tmp_path):
-    (tmp_path / "counting_rule.py").write_text(
-        "ROWS = []\n"
-        "def decide(frame):\n"
-        "    ROWS.extend(map(tuple, frame[['points', 'hours', 'sex']].to_numpy().tolist()))\n"
-        "    return (frame['points'] + 9 * (frame['sex'] == 'm')) / 109\n"
-    )
-    ran = evenhand("mitigate", "counting_rule:decide", *mending, "--budget", 4000)
-    assert ran.code == 0, ran.err
-    asked = sys.modules["counting_rule"].ROWS
-    assert len(asked) == ran.json["queries"] <= 4000
-    # The test set for noise, the trial, the types of columns, and both sides of flips.
-    assert len(asked) - len(set(asked)) <= 24 + 32 + 320 + 1000
-
-
 COUNTED = """
 import numpy as np
 
@@ -188,19 +172,19 @@ classifier = Classifier()
 """
 
 
-@pytest.mark.parametrize("command", ["search", "audit", "subgroups"])
-@pytest.mark.parametrize("budget", [330, 700])
-@pytest.mark.parametrize("kind", ["score", "noisy", "classifier"])
+@pytest.mark.parametrize(
+    ("command", "kind"), [("search", "noisy"), ("audit", "classifier"), ("subgroups", "score"), ("audit", "score")]
+)
 def test_a_function_or_an_estimator_counts_no_more_than_the_budget(
-    evenhand, people, tmp_path, monkeypatch, command, budget, kind
+    evenhand, people, tmp_path, monkeypatch, command, kind
 ):
     """Trying a model, second answers, and looking for its inside are in the account too."""
     (tmp_path / "counted_models.py").write_text(COUNTED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "counted_models", raising=False)  # that of another folder
-    ran = evenhand(command, f"counted_models:{kind}", *people, "--budget", budget, "--json", "-")
+    ran = evenhand(command, f"counted_models:{kind}", *people, "--budget", 330, "--json", "-")
     assert ran.code == 0, ran.err
-    assert ran.json["queries"] == sum(sys.modules["counted_models"].ROWS) <= budget
+    assert ran.json["queries"] == sum(sys.modules["counted_models"].ROWS) <= 330
 
 
 @pytest.mark.parametrize("verb", [api.search, api.audit, api.find_subgroups, api.mitigate])

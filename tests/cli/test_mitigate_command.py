@@ -120,25 +120,14 @@ def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["chosen"] is None
 
 
-def test_screen_page_and_files(evenhand, found, tmp_path):
-    new, page = tmp_path / "new.joblib", tmp_path / "page.html"
-    ran = evenhand("mitigate", *ABOUT, "--from", "search.json", *QUICK, "--out", new, "--html", page)
-    assert ran.code == 0, ran.err
-    assert "model.joblib" in ran.out
-    assert "accuracy" in ran.out
-    assert str(new) in ran.out
-    assert str(page) in ran.out
-    assert "model.joblib" in page.read_text("utf-8")
-    assert "aside.csv" not in ran.out + page.read_text("utf-8")
-
-
-@pytest.mark.full
-def test_the_people_test_data_are_called_by_their_name(evenhand, found, tmp_path):
+def test_screen_page_and_files_call_the_test_data_by_their_name(evenhand, found, tmp_path):
     new, page = tmp_path / "new.joblib", tmp_path / "page.html"
     ran = evenhand(
         "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--out", new, "--html", page
     )
     assert ran.code == 0, ran.err
+    assert str(new) in ran.out
+    assert str(page) in ran.out
     shown, words = " ".join(ran.out.split()), " ".join(re.sub("<[^>]*>", "", page.read_text("utf-8")).split())
     assert "Mitigation of model.joblib on people.csv Training set 600 people, validation set 200, test set 400" in shown
     assert "test set 400 of aside.csv" in shown
@@ -325,8 +314,6 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--out", "new"], ["--out", "ending"]),
         ([*FROM, "--out", "absent/new.joblib"], ["--out", "no folder"]),
         ([*FROM, "--out", "."], ["--out", "a folder"]),
-        ([*FROM, "--html", "absent/page.html"], ["--html", "no folder"]),
-        ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
         ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "held out"]),
         ([*FROM, "--strength", "1"], ["--strength", "retrain has no strength", "diffdp"]),
@@ -345,10 +332,6 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--fit", "json:no_such_function"], ["no_such_function"]),
         ([*FROM, "--fit", "somewhere"], ["somewhere"]),
         ([*FROM, "--accuracy-loss", "1.5"], ["1.5"]),
-        ([*FROM, "--strength", "-1"], ["-1"]),
-        ([*FROM, "--rounds", "-1"], ["rounds"]),
-        ([*FROM, "--subgroups", "0"], ["subgroups"]),
-        ([*FROM, "--certify-effort", "-1"], ["certify"]),
         ([*FROM, "--time-limit", "0"], ["--time-limit: expected a number above 0"]),
         ([*FROM, "--protected", "race"], ["race"]),
     ],

@@ -44,7 +44,7 @@ def command(town, monkeypatch):
 SENSITIVE = ["--protected", "sex", "--protected", "district"]
 
 
-def test_json_is_what_scripts_read(evenhand, command):
+def test_json_is_what_scripts_read(evenhand, command, tmp_path):
     ran = evenhand(*command, *SENSITIVE, "--json", "-")
     assert ran.code == 0, ran.err
     assert ran.err == ""
@@ -63,16 +63,15 @@ def test_json_is_what_scripts_read(evenhand, command):
     assert found["findings"][0]["rules"] == {"sex": ["f"], "district": ["west"]}
     assert found["findings"][0]["adjusted_p"] == pytest.approx(1 / 201)
     assert SubgroupResult.from_json(ran.out).tested == found["tested"]
-
-
-def test_the_counts_are_those_of_the_data(evenhand, command, town):
-    found = evenhand(*command, *SENSITIVE, "--json", "-").json["findings"][0]
-    people = pd.read_csv("people.csv")
+    first, people = found["findings"][0], pd.read_csv("people.csv")
     inside = (people["sex"] == "f") & (people["district"] == "west")
     given = people["grade"] - 2.0 * inside > 0
-    assert found["size"] == inside.sum()
-    assert found["rate"] == pytest.approx(given[inside].mean())
-    assert found["rest_rate"] == pytest.approx(given[~inside].mean())
+    assert first["size"] == inside.sum()
+    assert first["rate"] == pytest.approx(given[inside].mean())
+    assert first["rest_rate"] == pytest.approx(given[~inside].mean())
+    again = evenhand(*command, *SENSITIVE, "--json", tmp_path / "again.json", "--quiet")
+    assert (again.code, again.out, again.err) == (0, "", "")
+    assert json.loads((tmp_path / "again.json").read_text("utf-8")) | {"seconds": 0} == found | {"seconds": 0}
 
 
 def test_screen_table_and_page(evenhand, command, tmp_path):
@@ -144,11 +143,6 @@ def test_every_option_reaches_the_search(evenhand, command):
     assert len(found["attributes"][2]["cells"]) <= 3
 
 
-def test_asking_again_gives_the_same(evenhand, command):
-    first, again = (evenhand(*command, *SENSITIVE, "--json", "-").json for _ in range(2))
-    assert first | {"seconds": 0} == again | {"seconds": 0}
-
-
 def test_what_is_asked_about_is_judged_or_refused(evenhand, command):
     ran = evenhand(
         *command,
@@ -182,11 +176,6 @@ def test_nothing_stands_out_of_a_model_that_ignores_them(evenhand, command, tmp_
     assert "(not significant)" in page.read_text("utf-8")
 
 
-def test_quiet_says_nothing(evenhand, command):
-    ran = evenhand(*command, *SENSITIVE, "--quiet")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-
-
 def test_a_data_set_brings_its_own_attributes(evenhand, tmp_path, monkeypatch):
     (tmp_path / "credit_rule.py").write_text("def model(frame):\n    return frame['duration'] < 24\n")
     monkeypatch.chdir(tmp_path)
@@ -213,17 +202,10 @@ def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch
         ([], "at least one protected attribute"),
         ([*SENSITIVE, "--measure", "luck"], "--measure: expected one of: favourable"),
         ([*SENSITIVE, "--method", "magic"], "--method: expected one of: exact, sampled"),
-        ([*SENSITIVE, "--support", "1.5"], "support"),
-        ([*SENSITIVE, "--margin", "-1"], "margin"),
-        ([*SENSITIVE, "--confidence", "1"], "confidence"),
         ([*SENSITIVE, "--min-size", "0"], "--min-size: expected a whole number of at least 1"),
-        ([*SENSITIVE, "--bins", "1"], "bins"),
-        ([*SENSITIVE, "--depth", "0"], "depth"),
-        ([*SENSITIVE, "--permutations", "3"], "permutations"),
         ([*SENSITIVE, "--per", "height"], "height"),
         ([*SENSITIVE, "--judge", "age >"], "age"),
         ([*SENSITIVE, "--judge", "height > 3"], "height"),
-        ([*SENSITIVE, "--budget", "0"], "--budget: expected a whole number of at least 1, got 0"),
         ([*SENSITIVE, "--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
         ([*SENSITIVE, "--out", "found.xls"], "must end in"),
         ([*SENSITIVE, "--out", "absent/found.csv"], "no folder"),
