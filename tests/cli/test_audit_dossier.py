@@ -46,7 +46,10 @@ def test_a_report_without_a_dossier_links_none(folder):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--dossier", "fria"), "audits do not write a dossier 'fria'"), (("--dossier", "ll144", "--json", "-"), "requires a folder for the report")],
+    [
+        (("--dossier", "fria"), "audits do not write a dossier 'fria'"),
+        (("--dossier", "ll144", "--json", "-"), "requires a folder for the report"),
+    ],
 )
 def test_a_dossier_that_an_audit_cannot_write_is_refused_first(folder, arguments, said):
     failed = run(*arguments)
