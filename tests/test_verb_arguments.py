@@ -80,6 +80,9 @@ def test_unknown_names_are_refused_with_the_nearest_name():
     assert "did you mean 'favourable'?" in str(caught.value)
 
 
+OTHER_SETTINGS = {"answers", "certificate", "compile_limit", "data", "favourable_target", "metrics", "out", "test"}
+OTHER_SETTINGS |= {"test_name", "workers"}
+
 SETTINGS = {
     api.AuditSettings: [AuditConfig],
     api.DecisionAuditSettings: [DecisionAuditConfig],
@@ -94,6 +97,8 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_editors_complete_every_field_of_a_configuration(settings):
-    fields = {name for config in SETTINGS[settings] for name in config.model_fields}
-    assert fields - {"protected"} <= settings.__annotations__.keys()
+def test_editors_complete_the_fields_of_a_configuration(settings):
+    fields = {name for config in SETTINGS[settings] for name in config.model_fields} - {"protected"}
+    names = settings.__annotations__.keys()
+    assert fields <= names
+    assert names - fields - api.ModelSettings.__annotations__.keys() <= OTHER_SETTINGS

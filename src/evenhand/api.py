@@ -193,7 +193,6 @@ class SubgroupSettings(ModelSettings, total=False):
     """Settings of ``find_subgroups`` (see ``evenhand.subgroups.SubgroupConfig`` and ``NumberSubgroupConfig``)."""
 
     attributes: Names
-    control: str
     permutations: int
     most: int
     measure: str

@@ -19,8 +19,6 @@ EvenhandError                  base class (exit code 2 of the command line)
 
 from __future__ import annotations
 
-from enum import Enum
-
 
 class EvenhandError(Exception):
     """Base class of all errors of Evenhand.
@@ -108,26 +106,12 @@ class TrustError(EvenhandError, PermissionError):
     """Raised when loading a file can execute code and the user has not allowed it."""
 
 
-class FetchFailure(Enum):
-    """Reason for a `FetchError`."""
-
-    UNREACHABLE = "unreachable"
-    """No connection was established, so the request was not sent."""
-    BROKEN = "broken"
-    """The connection was lost before the response was complete."""
-    TIMEOUT = "timeout"
-    """The response was not complete within the time limit."""
-    STATUS = "status"
-    """The server responded with an error status."""
-    OTHER = "other"
-    """Any other reason."""
-
-
 class FetchError(EvenhandError, OSError):
     """Raised when a network request fails.
 
     Attributes:
-        failure: Reason for the failure.
+        sent: Whether the request was sent. False if no connection was established.
+        timed_out: Whether the response was not complete within the time limit.
         status: HTTP status of the response. None without a response.
         body: First bytes of the error response.
         code: Error code in the response, such as ``context_length_exceeded``. Empty if there is none.
@@ -135,17 +119,13 @@ class FetchError(EvenhandError, OSError):
         retry_after: Seconds to wait before a retry. None if a retry is not useful.
     """
 
-    failure: FetchFailure = FetchFailure.OTHER
+    sent: bool = True
+    timed_out: bool = False
     status: int | None = None
     body: bytes = b""
     code: str = ""
     reason: str = ""
     retry_after: float | None = None
-
-    @property
-    def sent(self) -> bool:
-        """Whether the request was sent."""
-        return self.failure is not FetchFailure.UNREACHABLE
 
 
 class StoreError(EvenhandError, OSError):

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
+from evenhand.errors import BudgetError, DataError, FetchError, OptionError
 from evenhand.llm import ChatQuestion, LanguageModel
 from evenhand.llm.budget import CallBudget, ServiceUsage
 from evenhand.llm.model import QuestionPool, RateGate, question_key, upper_tokens
@@ -314,7 +314,7 @@ class Provider:
         time.sleep(self.chance.random() / 2000)
         error = FetchError(str(event))
         error.retry_after = 0.0
-        error.failure = FetchFailure.UNREACHABLE if event == "unreached" else FetchFailure.TIMEOUT
+        error.sent, error.timed_out = event != "unreached", event != "unreached"
         if event in ("late", "unreached"):
             raise error
         if isinstance(event, int):

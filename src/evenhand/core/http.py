@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from evenhand.core.coroutines import blocks, is_blocking
-from evenhand.errors import EvenhandError, FetchError, FetchFailure, MissingExtraError, ModelError
+from evenhand.errors import EvenhandError, FetchError, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -162,12 +162,9 @@ class HttpClient:
         except exceptions.ReadTimeoutError:
             return self._timeout_error()
         except exceptions.HTTPError as error:
-            if isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError):
-                failure = FetchFailure.UNREACHABLE
-            else:
-                broken = isinstance(error, exceptions.ProtocolError)
-                failure = FetchFailure.BROKEN if broken else FetchFailure.OTHER
-            return self._connection_error(_error_reason(error), secrets, failure)
+            sent = not isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError)
+            retry = not sent or isinstance(error, exceptions.ProtocolError)
+            return self._connection_error(_error_reason(error), secrets, sent=sent, retry=retry)
 
     async def _attempt_async(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
@@ -197,13 +194,13 @@ class HttpClient:
                 return bytes(received)
         except aiohttp.SocketTimeoutError as error:
             if isinstance(error, aiohttp.ConnectionTimeoutError):
-                return self._connection_error("the connection timed out", secrets, FetchFailure.UNREACHABLE)
+                return self._connection_error("the connection timed out", secrets, sent=False)
             return self._timeout_error()
         except aiohttp.ClientConnectorError as error:
             reason = error.os_error.strerror or str(error.os_error)
-            return self._connection_error(reason, secrets, FetchFailure.UNREACHABLE)
+            return self._connection_error(reason, secrets, sent=False)
         except (aiohttp.ClientError, OSError) as error:
-            return self._connection_error(_error_reason(error), secrets, FetchFailure.BROKEN)
+            return self._connection_error(_error_reason(error), secrets)
 
     def _check_encoding(self, headers: Mapping[str, str]) -> None:
         """Raise a ModelError if the response is compressed."""
@@ -216,14 +213,16 @@ class HttpClient:
             message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
             raise ModelError(message, location=self.location, hint=self.hint)
 
-    def _connection_error(self, reason: str, secrets: Sequence[str], failure: FetchFailure) -> FetchError:
+    def _connection_error(
+        self, reason: str, secrets: Sequence[str], *, sent: bool = True, retry: bool = True
+    ) -> FetchError:
         error = FetchError(
             f"{self.name} does not answer: {quote_answer(reason, secrets)}",
             location=self.location,
             hint="check that it is running, and the host, port and path of its URL",
         )
-        error.failure = failure
-        error.retry_after = None if failure is FetchFailure.OTHER else 0.0
+        error.sent = sent
+        error.retry_after = 0.0 if retry else None
         return error
 
     def _timeout_error(self) -> FetchError:
@@ -232,7 +231,7 @@ class HttpClient:
             location=self.location,
             hint="try again later, or raise `timeout`",
         )
-        error.failure = FetchFailure.TIMEOUT
+        error.timed_out = True
         error.retry_after = 0.0 if self.retries_when_late else None
         return error
 
@@ -245,7 +244,7 @@ class HttpClient:
         hidden = status == 401
         quoted = "" if hidden else f": {quote_answer(body if message is None else message, secrets)}"
         error = FetchError(f"{self.name} refused with status {status}{quoted}", location=self.location, hint=hint)
-        error.failure, error.status, error.body, error.code = FetchFailure.STATUS, status, body, code
+        error.status, error.body, error.code = status, body, code
         error.reason = "" if hidden or message is None else quote_answer(message, secrets)[1:-1]
         if status in RETRY_STATUSES or status >= 500:
             error.retry_after = _parse_retry_after(headers)

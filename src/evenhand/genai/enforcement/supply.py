@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.core.coroutines import call, is_blocking
 from evenhand.core.text import summarize_error
-from evenhand.errors import BudgetError, EvenhandError, FetchError, FetchFailure, ModelError
+from evenhand.errors import BudgetError, EvenhandError, FetchError, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
@@ -72,7 +72,7 @@ class PartFailure:
     @property
     def timed_out(self) -> bool:
         """Whether there was no response in time."""
-        return isinstance(self.error, FetchError) and self.error.failure is FetchFailure.TIMEOUT
+        return isinstance(self.error, FetchError) and self.error.timed_out
 
     @property
     def summary(self) -> str:

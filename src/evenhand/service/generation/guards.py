@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from evenhand import __version__
 from evenhand.core.coroutines import call
 from evenhand.core.http import SecretRedactor
-from evenhand.errors import AccessError, EvenhandError, FetchError, FetchFailure, StoreError, TrustError
+from evenhand.errors import AccessError, EvenhandError, FetchError, StoreError, TrustError
 from evenhand.genai.backends.generator import Generator, add_usage
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AnswerSeries, GuardedAnswer
@@ -228,7 +228,7 @@ class GuardedRequest:
     def late(self, seconds: float) -> ServedAnswer:
         """Return the answer for an item that is not decided in time."""
         error = FetchError(f"there was no item within {seconds:g} seconds")
-        error.failure = FetchFailure.TIMEOUT
+        error.timed_out = True
         failure = PartFailure.of("guard", error)
         return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, failures=(failure,)), self._keeper.number)
 
