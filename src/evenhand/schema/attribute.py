@@ -182,6 +182,11 @@ class Attribute(BaseModel):
         return self.kind in ("categorical", "ordinal")
 
     @property
+    def is_numeric(self) -> bool:
+        """Whether all values are numbers."""
+        return all(isinstance(value, int | float) and not isinstance(value, bool) for value in self.values or ())
+
+    @property
     def ordered(self) -> bool:
         """Whether the entries have an order."""
         return self.kind != "categorical"

@@ -82,7 +82,7 @@ def parse_constraint(
         OptionError: The expression is invalid; the message marks the position.
     """
     expression = parse_expression(text, location=location, words=list_words(attributes))
-    compiler = _Compiler(expression, attributes, protected)
+    compiler = Compiler(expression, attributes, protected)
     evaluate = compiler.truth(expression.tree)
     return Constraint(text.strip(), tuple(sorted(compiler.columns)), tuple(attributes), evaluate)
 
@@ -150,10 +150,10 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class _Compiler:
+class Compiler:
     """Compiles an expression tree to vectorised functions of individuals."""
 
-    def __init__(self, source: Source, attributes: Sequence[Attribute], protected: Sequence[str]) -> None:
+    def __init__(self, source: Source, attributes: Sequence[Attribute], protected: Sequence[str] = ()) -> None:
         self._source = source
         self._attributes = attributes
         self._names = [attribute.name for attribute in attributes]
@@ -201,11 +201,10 @@ class _Compiler:
         attribute, column = self._attribute(node, message)
         if not attribute.is_discrete:
             return lambda rows: rows[:, column]
-        values = attribute.values or ()
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        if not attribute.is_numeric:
             name = attribute.name
             raise self._source.fault(f"the values of {name!r} are not numbers", node, f"use its position: code({name})")
-        numbers = np.array(values, dtype=np.float64)
+        numbers = np.array(attribute.values, dtype=np.float64)
         return lambda rows: numbers[rows[:, column].astype(np.int64)]
 
     def _check_function(self, node: Call) -> None:
@@ -240,12 +239,12 @@ class _Compiler:
             if other is not None:
                 message = f"two categorical attributes, {attribute.name!r} and {other[0].name!r}, cannot be compared"
                 raise self._source.fault(message, token, "compare each with its values, or compare their codes: code()")
-            code = None
-            if isinstance(right, Number):
-                code = attribute.find_value(right.text, quoted=False)
-            elif isinstance(right, Name) and self._source.word(right) not in self._names:
+            word = self._source.word(right)
+            listed = attribute.find_value(word, quoted=False) is not None or not attribute.is_numeric
+            if (isinstance(right, Name) and word not in self._names) or (
+                isinstance(right, Number | Arithmetic) and listed
+            ):
                 code = find_entry(self._source, right, attribute)
-            if code is not None:
                 return lambda rows: compare(rows[:, column], code)
         evaluate_left, evaluate_right = self._number(left), self._number(right)
         return lambda rows: compare(evaluate_left(rows), evaluate_right(rows))

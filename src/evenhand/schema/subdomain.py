@@ -19,19 +19,17 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from evenhand.core.expressions import (
-    COMPARISONS,
     Comparison,
     Containment,
     Expression,
-    ExpressionPart,
     Logic,
     Node,
     parse_expression,
 )
-from evenhand.core.typing import Booleans, Floats
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
-from evenhand.schema.constraint import OPERATORS, find_attribute, find_entry
+from evenhand.schema.constraint import Compiler, Evaluator
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import read_number
 
@@ -85,23 +83,17 @@ def list_entries(attribute: Attribute, runs: Runs) -> Floats:
 
 
 class _Condition(NamedTuple):
-    """Comparison of an attribute with entries.
+    """Condition on one attribute.
 
     Attributes:
         attribute: Compared attribute.
-        sign: ``<``, ``<=``, ``>`` or ``>=`` with one entry; ``in`` or ``not in`` with any number of entries.
-        entries: Entries to compare with.
+        evaluate: Function that evaluates the condition on individuals.
+        entries: Entries at which the condition may change.
     """
 
     attribute: Attribute
-    sign: str
+    evaluate: Evaluator
     entries: list[float]
-
-    def holds(self, points: Floats) -> Booleans:
-        """Check entries elementwise."""
-        if self.sign in OPERATORS:
-            return np.asarray(OPERATORS[self.sign](points, self.entries[0]))
-        return np.asarray(np.isin(points, self.entries) == (self.sign == "in"))
 
 
 def parse_subdomain(schema: Schema, conditions: Sequence[str]) -> Subdomain | None:
@@ -113,10 +105,11 @@ def parse_subdomain(schema: Schema, conditions: Sequence[str]) -> Subdomain | No
     texts = tuple(text.strip() for text in conditions)
     by_name: dict[str, list[_Condition]] = {}
     for text in conditions:
-        expression = parse_expression(text, location="condition", words=schema.words)
-        for condition in _read_conditions(expression, expression.tree, schema):
+        source = parse_expression(text, location="condition", words=schema.words)
+        for node in _split(source, source.tree):
+            condition = _read_condition(source, node, schema)
             by_name.setdefault(condition.attribute.name, []).append(condition)
-    allowed = {name: _solve(schema[name], group) for name, group in by_name.items()}
+    allowed = {name: _solve(schema, schema.position(name), group) for name, group in by_name.items()}
     for name, runs in allowed.items():
         if not runs:
             raise OptionError(
@@ -126,11 +119,12 @@ def parse_subdomain(schema: Schema, conditions: Sequence[str]) -> Subdomain | No
     return Subdomain(texts, allowed) if allowed else None
 
 
-def _solve(attribute: Attribute, conditions: Sequence[_Condition]) -> Runs:
-    """Find the ranges of entries that meet all conditions.
+def _solve(schema: Schema, column: int, conditions: Sequence[_Condition]) -> Runs:
+    """Find the ranges of entries of an attribute that meet all conditions.
 
     The conditions change only at their entries, so one point of each range between these entries is checked.
     """
+    attribute = schema.attributes[column]
     starts = {attribute.first}
     for entry in itertools.chain.from_iterable(condition.entries for condition in conditions):
         if attribute.size is None:
@@ -139,59 +133,47 @@ def _solve(attribute: Attribute, conditions: Sequence[_Condition]) -> Runs:
             starts |= {float(math.ceil(entry)), math.floor(entry) + 1.0}
     points = np.array(sorted(start for start in starts if attribute.first <= start <= attribute.last))
     ends = np.nextafter(points[1:], -np.inf) if attribute.size is None else points[1:] - 1
-    holds = np.logical_and.reduce([condition.holds(points) for condition in conditions])
+    individuals = np.zeros((len(points), len(schema.attributes)))
+    individuals[:, column] = points
+    holds = np.logical_and.reduce([condition.evaluate(individuals) for condition in conditions])
     pieces = zip(holds.tolist(), points.tolist(), [*ends.tolist(), attribute.last], strict=True)
     groups = ((valid, list(group)) for valid, group in itertools.groupby(pieces, key=lambda piece: piece[0]))
     return tuple((group[0][1], group[-1][2]) for valid, group in groups if valid)
 
 
-def _read_conditions(source: Expression, node: Node, schema: Schema) -> Iterator[_Condition]:
-    """Yield the conditions of an expression, in order."""
+def _split(source: Expression, node: Node) -> Iterator[Comparison | Containment]:
+    """Yield the comparisons of an expression that are joined by ``and``, in order."""
     if isinstance(node, Logic) and node.word == "and":
         for operand in node.operands:
-            yield from _read_conditions(source, operand, schema)
+            yield from _split(source, operand)
     elif isinstance(node, Logic):
         hint = "list the values of one attribute: race in {White, Black}, race not in {White}"
         raise source.fault(f"conditions cannot contain {node.sign.text!r}", node.sign, hint)
-    elif isinstance(node, Containment):
-        attribute = find_attribute(source, node.operands[0], schema.attributes)
-        yield _read_condition(source, attribute, "in" if node.inside else "not in", node.operands[1:], node.sign)
-    elif isinstance(node, Comparison):
-        for left, token, right in zip(node.operands, node.signs, node.operands[1:], strict=False):
-            value, sign = right, token.text
-            if source.word(left) not in schema.names and source.word(right) in schema.names:
-                left, value, sign = right, left, COMPARISONS[sign]
-            attribute = find_attribute(source, left, schema.attributes)
-            yield _read_condition(source, attribute, {"==": "in", "!=": "not in"}.get(sign, sign), [value], value)
+    elif isinstance(node, Comparison | Containment):
+        yield node
     else:
         hint = "compare it: == != < <= > >=, in {...}, not in {...}"
         raise source.fault("expected a comparison", node, hint)
 
 
-def _read_condition(
-    source: Expression, attribute: Attribute, sign: str, values: Sequence[Node], part: ExpressionPart
-) -> _Condition:
-    """Convert the values of a condition to entries.
-
-    If the operator does not apply to the attribute, the error marks ``part``.
-    """
-    if sign in OPERATORS and not attribute.ordered:
-        hint = f"{attribute.name} in {{...}}, with some of {attribute.describe_domain()}"
-        raise source.fault(f"{sign} requires an ordered attribute, got {attribute.name!r}", part, hint)
-    if sign not in OPERATORS and attribute.size is None:
+def _read_condition(source: Expression, node: Comparison | Containment, schema: Schema) -> _Condition:
+    compiler = Compiler(source, schema.attributes)
+    evaluate = compiler.truth(node)
+    if len(compiler.columns) != 1:
+        message = "expected a comparison of one attribute with its values"
+        raise source.fault(message, node, "write a condition such as 18 <= age < 65")
+    attribute = schema.attributes[compiler.columns.pop()]
+    if attribute.is_discrete:
+        return _Condition(attribute, evaluate, attribute.domain().tolist())
+    signs = [node.sign] if isinstance(node, Containment) else node.signs
+    if attribute.size is None and not all(sign.text[0] in "<>" for sign in signs):
         message = f"expected a range of the real attribute {attribute.name!r}, got single values"
-        raise source.fault(message, part, "give a range, such as 18 <= age < 65")
+        raise source.fault(message, signs[0], "give a range, such as 18 <= age < 65")
     entries = []
-    for value in values:
-        if attribute.is_discrete:
-            entries.append(find_entry(source, value, attribute))
-            continue
-        word = source.word(value)
-        number = read_number(word)
-        if not math.isfinite(number):
-            message = f"expected a number to compare {attribute.name!r} with, got {word!r}"
-            raise source.fault(message, value, f"its domain is {attribute.describe_domain()}")
-        if sign not in OPERATORS and not number.is_integer():
-            raise source.fault(f"expected a whole number for {attribute.name!r}, got {number:g}", value)
-        entries.append(number)
-    return _Condition(attribute, sign, entries)
+    for operand in node.operands:
+        if (word := source.word(operand)) not in schema.names:
+            entries.append(read_number(word))
+            if not math.isfinite(entries[-1]):
+                message = f"expected a number to compare {attribute.name!r} with, got {word!r}"
+                raise source.fault(message, operand, f"its domain is {attribute.describe_domain()}")
+    return _Condition(attribute, evaluate, entries)
