@@ -160,8 +160,8 @@ def with_labels(people):
         (lambda people: {"y": ["yes"] * 200}, "only one class"),
         (lambda people: {"y": [None] + ["yes", "no"] * 99 + ["no"]}, "row 1: expected a label"),
         (lambda people: {"y": ["ja", "nein"] * 100}, "favourable="),
-        (lambda people: {"data": people.assign(notes=[{}] * 200)}, "column 'notes' holds dict values"),
-        (lambda people: {"data": people.assign(day=pd.Timestamp("2020-01-01"))}, "column 'day' holds dates or times"),
+        (lambda people: {"data": people.assign(notes=[{}] * 200)}, "'notes' holds dict values"),
+        (lambda people: {"data": people.assign(day=pd.Timestamp("2020-01-01"))}, "'day' holds dates or times"),
         (
             lambda people: {"data": people.assign(key=[f"p{i}" for i in range(200)])},
             "different values in 200 rows, an identifier",

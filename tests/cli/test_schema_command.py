@@ -65,7 +65,7 @@ def test_decided_types_and_words_for_unknown_stand_beside_their_columns(evenhand
         {
             "sex": ["f", "m", "f", "m", "Prefer not to say"] * 40,
             "zip": ["02134", "10115", "10117", "20095"] * 50,
-            "rent": [f"${1000 + 7 * i:,}" for i in range(200)],
+            "rent": [f"{1000 + 7 * i}.50" for i in range(200)],
             "grade": [1, 2, 3, 4, 5] * 40,
             "hired": ["yes", "no"] * 100,
         }

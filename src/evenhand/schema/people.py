@@ -589,7 +589,7 @@ class ColumnRoles:
             raise OptionError(f"expected labels as `y=`, got {self.y!r}", hint=f"to name a column: target={self.y!r}")
         if self.y is not None:
             labels = read_column("y", self.y)
-            target = self._name_labels(columns, target)
+            target = self._name_labels(frame, columns, target, labels)
             check_index(data=frame, y=self.y)
             frame = add_columns(frame, {target: labels}, {target: "y"})
         if target is None:
@@ -603,16 +603,20 @@ class ColumnRoles:
         proposed = people.schema.target.describe().model_copy(update={"how": "proposed"})
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
-    def _name_labels(self, columns: Sequence[str], target: str | None) -> str:
-        """Choose the name of labels that are not a column of the data.
+    def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
+        """Choose a new name for labels that are not a column of the data.
 
         Raises:
-            OptionError: The data already have a column of this name.
+            OptionError: The data already contain the labels as a column.
         """
+        import narwhals as nw
+
         name = str(target or getattr(self.y, "name", None) or "label")
-        if name in columns:
-            hint = "omit y=, or drop or rename the column of the data"
-            raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
+        while name in columns:
+            if target is not None or nw.from_native(frame, eager_only=True)[name].to_list() == labels.tolist():
+                hint = "omit y=, or drop the column from the data"
+                raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
+            name += " (y)"
         return name
 
     def _resolve(self, table: CodedTable, target: str, varied: bool) -> Schema:
