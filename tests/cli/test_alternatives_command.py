@@ -55,7 +55,7 @@ def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, t
     new, record, page = tmp_path / "new.joblib", tmp_path / "lda.json", tmp_path / "lda.html"
     command = ["mitigate", *ABOUT, "--against", "gap", "--method", "reweigh", "--method", "tilt"]
     command += ["--decide-without", "sex"]
-    ran = evenhand(*command, "--accuracy-loss", 0.1, "--out", new, "--record", record, "--html", page)
+    ran = evenhand(*command, "--accuracy-loss", 0.1, "--out", new, "--json", record, "--html", page)
     assert ran.code == 0, ran.err
     result = AlternativesResult.from_json(record.read_text("utf-8"))
     assert (result.decide_without, result.families, result.accuracy_loss) == (("sex",), ("reweigh", "tilt"), 0.1)
@@ -116,10 +116,9 @@ WRONG = {
     "another measure": (["--against", "parity"], "gap"),
     "an unknown attribute": (["--against", "gap", "--decide-without", "sexx"], "no attribute 'sexx'"),
     "an unknown family": (["--against", "gap", "--method", "tilted"], "tilt"),
-    "no search": (["--method", "diffdp", "--record", "lda.json"], "only a search for alternatives has a record"),
     "an option of methods": (["--against", "gap", "--rounds", 3], "leave it out"),
     "a negative loss": (["--against", "gap", "--accuracy-loss", -1], "accuracy"),
-    "the people as the record": (["--against", "gap", "--record", "people.csv"], "is a file to read"),
+    "the people as the record": (["--against", "gap", "--json", "people.csv"], "is a file to read"),
     "another file": (["--against", "gap", "--out", "new.onnx"], "some alternatives cannot be written"),
 }
 
@@ -156,7 +155,7 @@ def test_an_interrupt_keeps_what_was_searched(evenhand, folder, tmp_path, monkey
         *QUICK,
         "--out",
         tmp_path / "new.joblib",
-        "--record",
+        "--json",
         record,
     )
     assert ran.code == 130

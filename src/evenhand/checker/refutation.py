@@ -121,7 +121,7 @@ class RefutationCheck(Result):
 
 
 def is_refutation(path: Path) -> bool:
-    """Return whether a file looks like JSON, as refutations and records of alternatives are."""
+    """Return whether a file looks like JSON, as refutations are."""
     try:
         with path.open("rb") as file:
             return file.read(64).lstrip()[:1] == b"{"
@@ -135,7 +135,7 @@ def check_refutation(
     """Check whether what a refutation claims is true, in exact arithmetic and without the code that made it.
 
     Args:
-        path: the JSON of a refutation, or of a record of alternatives that holds one.
+        path: the JSON of a refutation.
         people: what reads the people to count again, once it is known what is decided; by default the counts are taken
             as the file states them.
 
@@ -226,13 +226,11 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise DataError(f"the file cannot be read: {error.strerror or error}", location=str(path)) from None
     except (ValueError, RecursionError):
         raise DataError("this is not JSON", location=str(path)) from None
-    if isinstance(found, dict) and found.get("kind") == "alternatives" and found.get("refutation"):
-        found = found["refutation"]
     if not isinstance(found, dict) or found.get("kind") != "refutation":
         raise DataError(
             "this holds no refutation",
             location=str(path),
-            hint="give the JSON of a refutation, or a record of alternatives that holds one",
+            hint="give the JSON of a refutation",
         )
     return found
 

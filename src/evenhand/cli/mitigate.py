@@ -14,7 +14,6 @@ from evenhand.cli.options import (
     ConsentOptions,
     DataOptions,
     PageOptions,
-    emit_result,
 )
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, EvenhandError, OptionError
@@ -77,18 +76,11 @@ def mitigate(
             "selection rates), equal-opportunity, equalized-odds. --method then names families.",
         ),
     ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--record", help="Record of the search for alternatives, for a dossier: .json; a refutation is added to it."
-        ),
-    ] = None,
     refute: Annotated[
         str | None,
         typer.Option(
             "--refute",
-            help="Prove that no rule on --features as accurate as --accuracy has a smaller gap: any, linear or "
-            "tree.",
+            help="Prove that no rule on --features as accurate as --accuracy has a smaller gap: any, linear or tree.",
         ),
     ] = None,
     features: Annotated[
@@ -100,7 +92,7 @@ def mitigate(
     from evenhand.mitigation.analysis import forecast_queries
     from evenhand.mitigation.split import put_in_one_table
 
-    output.check_places(out=out, record=record)
+    output.check_places(out=out)
     if refute is not None:
         unused = {"--test": test, "--against": against}
         for option, value in unused.items():
@@ -114,7 +106,7 @@ def mitigate(
             error.location = "--refute" if error.location == "--family" else error.location
             raise
         given = None if data is None else model
-        _refute_alternatives(config, given, data or model, features, people, output, consent, (out, record))
+        _refute_alternatives(config, given, data or model, features, people, output, consent, out)
         return
     if features is not None:
         raise OptionError("only a refutation has features", location="--features", hint="add --refute linear")
@@ -124,15 +116,13 @@ def mitigate(
         raise OptionError("expected a file for the new model", location="--out", hint="such as --out new.joblib")
     if against is not None:
         searched = ALTERNATIVES.read(context, seed=people.seed, against=against)
-        _check_outputs([model, data, test, people.schema], _outputs(out, output, record))
-        _search_alternatives(searched, model, data, test, people, output, consent, (out, record))
+        _check_outputs([model, data, test, people.schema], _outputs(out, output))
+        _search_alternatives(searched, model, data, test, people, output, consent, out)
         return
-    if record is not None:
-        raise OptionError("only a search for alternatives has a record", location="--record", hint="add --against gap")
     settings = SETTINGS.read(context, seed=people.seed)
     _check_outputs(
         [model, data, test, people.schema, *map(str, settings.findings)],
-        _outputs(out, output, None),
+        _outputs(out, output),
     )
     _check_methods(settings)
     if settings.strength is not None:
@@ -165,21 +155,17 @@ def _search_alternatives(
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    written_to: tuple[Path, Path | None],
+    out: Path,
 ) -> None:
-    """Search for less discriminatory alternatives; write the one that is chosen, and the record."""
+    """Search for less discriminatory alternatives, and write the chosen one."""
     from evenhand import mitigation, view
 
-    out, record = written_to
     with view.show_progress(quiet=output.silent) as progress:
         subject, kept, kept_name = _read_people(model, data, test, people, progress)
         asked = len(subject.people) + (0 if kept is None else len(kept))
         subject.ledger.budget = consent.approve(model, config.budget, 2 * asked)
         done = mitigation.find_alternatives(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
     written = [*done.save(out), *output.write_page(done.result.document)]
-    if record is not None:
-        emit_result(done.result, str(record))
-        written.append(record)
     output.emit(done.result)
     output.show(done.result.document, written)
     timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
@@ -195,18 +181,16 @@ def _refute_alternatives(
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    written_to: tuple[Path | None, Path | None],
+    out: Path | None,
 ) -> None:
-    """Prove how small the gap of a rule can be; write the rule found, and add the proof to a record."""
+    """Prove how small the gap of a rule can be, and write the rule found."""
     from evenhand import mitigation, view
 
-    out, record = written_to
     written: dict[str, str | Path | None] = {"--html": output.html, "--json": output.json}
-    _check_kept([model, data, people.schema, str(features)], {**written, "--out": out, "--record": record})
+    _check_kept([model, data, people.schema, str(features)], {**written, "--out": out})
     if out is not None and (config.family == "any" or out.suffix not in (".joblib", ".pkl")):
         what = "decisions by cell are no model" if config.family == "any" else f"{out} does not end in .joblib or .pkl"
         raise OptionError(what, location="--out", hint="--refute linear or tree --out rule.joblib")
-    search = None if record is None or not record.exists() else mitigation.read_search_record(record)
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the people", 0.0)
         source = people.read(data)
@@ -227,9 +211,6 @@ def _refute_alternatives(
         described = people.encode(source, people.protected).schema
         files += mitigation.save_witness(found, described, out)
     files += output.write_page(found.document)
-    if record is not None:
-        emit_result(found if search is None else search.model_copy(update={"refutation": found}), str(record))
-        files.append(record)
     output.emit(found)
     output.show(found.document, files)
     if found.interrupted:
@@ -296,9 +277,9 @@ def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Ite
         ) from error
 
 
-def _outputs(out: Path, output: PageOptions, record: Path | None) -> dict[str, str | Path | None]:
+def _outputs(out: Path, output: PageOptions) -> dict[str, str | Path | None]:
     """Return the files that are going to be written, by option."""
-    return {"--out": out, "--html": output.html, "--json": output.json, "--record": record}
+    return {"--out": out, "--html": output.html, "--json": output.json}
 
 
 def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:

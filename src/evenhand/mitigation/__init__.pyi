@@ -7,7 +7,7 @@ from .config import MitigationConfig
 from .findings import Findings
 from .refutation.analysis import refute_alternatives
 from .refutation.config import RefutationConfig
-from .refutation.model import read_search_record, save_witness
+from .refutation.model import save_witness
 from .refutation.result import RefutationResult
 from .result import CandidateResult, MitigationResult
 from .training.fair_classifier import FairClassifier
@@ -25,7 +25,6 @@ __all__ = [
     "compare_candidates",
     "find_alternatives",
     "mitigate",
-    "read_search_record",
     "refute_alternatives",
     "save_witness",
 ]

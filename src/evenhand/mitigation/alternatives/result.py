@@ -9,7 +9,6 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result_part import ResultPart
 from evenhand.mitigation.alternatives.config import Family, GapName
-from evenhand.mitigation.refutation.result import RefutationResult
 from evenhand.mitigation.result import Change, ChangeVerdict
 from evenhand.mitigation.study import ComparedResult
 
@@ -96,7 +95,6 @@ class AlternativesResult(ComparedResult):
         reason: Reason for the choice.
         least_loss: Smallest allowed loss at which a candidate with a smaller gap would be feasible. None if there is no
             such candidate.
-        refutation: Proof about all rules of a family, if it was requested too (``evenhand mitigate --refute``).
     """
 
     chart = "mitigation.draw_alternatives"
@@ -118,7 +116,6 @@ class AlternativesResult(ComparedResult):
     chosen: int | None
     reason: str
     least_loss: float | None
-    refutation: RefutationResult | None = None
 
     @property
     def frontier(self) -> tuple[AlternativeCandidate, ...]:

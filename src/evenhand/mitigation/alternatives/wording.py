@@ -20,7 +20,6 @@ from evenhand.core.document import (
 from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names
 from evenhand.mitigation.alternatives.gaps import GAP_WORDS
 from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativesResult
-from evenhand.mitigation.refutation.wording import state_finding
 from evenhand.mitigation.result import Change
 
 MINUS = "\N{MINUS SIGN}"
@@ -47,14 +46,11 @@ def build_document(result: AlternativesResult) -> Document:
     if result.interrupted:
         blocks.append(Note("The search was interrupted. These are the candidates found before.", "caution"))
     blocks += _choice_blocks(result)
-    if result.refutation is not None:
-        blocks.append(Text(f"Refutation: {state_finding(result.refutation)}"))
     blocks += [Note(note) for note in result.notes]
     blocks += _frontier_blocks(result)
     blocks += [Heading("Declared search", anchor="search", detail=True), _search_facts(result)]
     blocks += [Text("Searched families:", result.space), Text(f"Rule: {result.rule}")]
     blocks += [Heading("All candidates", anchor="candidates", detail=True), _candidate_table(result)]
-    blocks += [Heading("By group", anchor="groups", detail=True), _group_table(result)]
     blocks += [Heading("Limits", detail=True), Text(items=LIMITS)]
     return Document(
         f"Less discriminatory alternatives to {result.model}",
@@ -196,31 +192,6 @@ def _candidate_table(result: AlternativesResult) -> Table:
                 for name in ("loss", "margin", "validation gap", "accuracy", "AUC", "KS", "gap", "ratio")
             ),
             Column("within the loss"),
-        ),
-        rows,
-        usual="observed",
-    )
-
-
-def _group_table(result: AlternativesResult) -> Table:
-    groups = tuple(result.candidates[0].test.selection_rates)
-    rows = tuple(
-        TableRow(
-            (
-                candidate.number,
-                *(_share(candidate.test.selection_rates[group]) for group in groups),
-                *(_decimal(candidate.test.smd[group]) for group in groups),
-            )
-        )
-        for candidate in result.compared
-    )
-    return Table(
-        "Selection rates, and standardised mean differences of the scores from the largest group (SMD), on the test "
-        "set, of the original model and the frontier; the JSON contains those of all candidates",
-        (
-            Column("number"),
-            *(Column(f"selected: {group}", numeric=True) for group in groups),
-            *(Column(f"SMD: {group}", numeric=True) for group in groups),
         ),
         rows,
         usual="observed",

@@ -54,7 +54,7 @@ Instances = tuple[Floats, Integers]
 
 
 def searched_rows(limit: int) -> int:
-    """Compute the number of queries of a search for profiles, to add at most ``most`` instances."""
+    """Compute the number of queries of a search for profiles, to add at most ``limit`` instances."""
     return max(MIN_QUERIES, QUERIES_PER_INSTANCE * limit)
 
 
@@ -78,14 +78,14 @@ def count_instances(parts: Sequence[Instances]) -> int:
 
 
 def cut_instances(parts: Sequence[Instances], limit: int) -> list[Instances]:
-    """Keep at most ``most`` instances, the first of each part, in equal shares."""
+    """Keep at most ``limit`` instances, the first of each part, in equal shares."""
     total = max(limit, count_instances(parts), 1)
     sizes = [len(labels) * max(0, limit) // total for _, labels in parts]
     return [(rows[:n], labels[:n]) for (rows, labels), n in zip(parts, sizes, strict=True)]
 
 
 def doubling_amounts(start: int, limit: int) -> Iterator[int]:
-    """Yield ``start``, doubled repeatedly, and ``most`` at the end."""
+    """Yield ``start``, doubled repeatedly, and ``limit`` at the end."""
     while start < limit:
         yield start
         start *= 2

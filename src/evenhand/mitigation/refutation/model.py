@@ -1,4 +1,4 @@
-"""Witness of a refutation as a model, and records of searches to which a refutation is added."""
+"""Witness of a refutation as a model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import DataError, OptionError
-from evenhand.mitigation.alternatives.result import AlternativesResult
+from evenhand.errors import OptionError
 from evenhand.mitigation.methods.saving import SaveScorer
 from evenhand.mitigation.refutation.features import holds
 from evenhand.mitigation.refutation.result import RefutationResult
@@ -78,19 +77,3 @@ def save_witness(result: RefutationResult, schema: Schema, path: Path) -> tuple[
     )
     used = {column for condition in features for column in condition.columns}
     return SaveScorer(model, tuple(name for at, name in enumerate(schema.names) if at not in used))(path)
-
-
-def read_search_record(path: Path) -> AlternativesResult:
-    """Read the record of a search for alternatives, to which a refutation is added.
-
-    Raises:
-        DataError: The file is not such a record. It is kept.
-    """
-    try:
-        return AlternativesResult.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, DataError):
-        raise DataError(
-            "expected the record of a search for alternatives, to which the refutation is added, or no such file",
-            location=str(path),
-            hint="name another file",
-        ) from None

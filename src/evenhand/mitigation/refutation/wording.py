@@ -63,7 +63,6 @@ def build_document(result: RefutationResult) -> Document:
     if result.witness is not None:
         blocks += [Heading("Best rule found", anchor="witness"), *_witness_blocks(result)]
     blocks += [Heading("Proof", anchor="proof", detail=True), _proof_facts(result)]
-    blocks += [Heading("Cells", anchor="cells", detail=True), _cell_table(result)]
     blocks += [Heading("Limits", detail=True), Text(items=LIMITS)]
     return Document(
         "Is there a less discriminatory alternative?",
@@ -135,7 +134,7 @@ def _witness_blocks(result: RefutationResult) -> Iterator[Block]:
         title = f"{witness.words[0].upper()}{witness.words[1:]}:"
         yield Text(title, tuple(_tree_lines(read_tree(witness.tree), names)))
     else:
-        yield Text(f"The rule consists of {witness.words}, listed in the table of cells.")
+        yield Text(f"The rule consists of {witness.words}. The JSON lists the decision in each cell.")
     rates = ", ".join(f"{name} {format_percent(rate)}" for name, rate in witness.selection_rates.items())
     correct = f"{witness.right:,.6g} of {result.people:,} decisions are correct"
     yield Facts((("accuracy", f"{_share(witness.accuracy)}, {correct}"), ("selection rates", rates)))
@@ -171,31 +170,6 @@ def _proof_facts(result: RefutationResult) -> Facts:
             ("proof", proof),
             ("check", "evenhand check-certificate repeats the proof from the JSON in exact arithmetic"),
         )
-    )
-
-
-def _cell_table(result: RefutationResult) -> Table:
-    decisions = result.witness.decisions if result.witness is not None else (None,) * len(result.cells)
-    cells = zip(result.cells, decisions, strict=True)
-    rows = []
-    for cell, decision in sorted(cells, key=lambda pair: -sum(map(sum, pair[0].counts))):
-        features = [name for name, bit in zip(result.features, cell.features, strict=True) if bit == "1"]
-        accepted = "-"
-        if decision is not None:
-            accepted = {0.0: "no", 1.0: "yes"}.get(decision, f"{100 * decision:.1f} % by lot")
-        counts = (f"{no + yes:,} ({yes:,})" for no, yes in cell.counts)
-        rows.append(TableRow(("; ".join(features) or "none", *counts, accepted)))
-    columns = (
-        Column("features that hold"),
-        *(Column(name, numeric=True) for name in result.groups),
-        Column("accepted"),
-    )
-    return Table(
-        "People with equal features by group, in brackets those with a favourable true label, and the decision of the "
-        "best rule found",
-        columns,
-        tuple(rows),
-        listed=20,
     )
 
 
