@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import examples
 import pytest
-from pictured import PICTURED, document, scored
+from pictured import PICTURED, document, refutation, scored
 from rich.console import Console
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
@@ -41,6 +41,7 @@ WITHOUT_CHARTS = {
     "decisions": decisions,
     "certificate": lambda: examples.full().certificates[0],
     "dossier": dossier,
+    "refutation": refutation,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from evenhand.mitigation.refutation.features import (
 )
 from evenhand.mitigation.refutation.result import (
     CellCounts,
-    FloorBound,
     GivenStanding,
     RefutationProof,
     RefutationResult,
@@ -38,9 +36,6 @@ from evenhand.schema.people import People
 
 MAX_CELLS = 3000
 """Maximum number of cells for rules with weights, since pairs of cells are compared."""
-
-CURVE = 40
-"""Number of floors of the curve."""
 
 EQUAL = 1e-6
 """A bound this close to the gap of the witness counts as exact."""
@@ -142,7 +137,6 @@ def refute_alternatives(
         most_accurate=table.most_right / table.people,
         witness=witness,
         given=given,
-        curve=_trace_curve(table),
         proof=proof,
         parts=search.parts,
         stopped=search.stopped,
@@ -221,17 +215,3 @@ def _evaluate_witness(
         selection_rates=rates,
         **search.rule,
     )
-
-
-def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
-    """Bound the gap of all decisions based on the features at several floors, until an interrupt."""
-    constant = max(table.base, table.people - table.base)
-    if table.most_right <= constant:
-        return ()
-    bounds = []
-    with suppress(KeyboardInterrupt):
-        for need in np.unique(np.linspace(constant, table.most_right, CURVE).astype(np.int64)).tolist():
-            solution = Relaxation(FeatureCells(table.features, table.counts, need)).solve([], table.full_range)
-            floor, bound = need / table.people, max(0.0, solution.bound)
-            bounds.append(FloorBound(accuracy=floor, bound=bound, proof=solution.multipliers.write()))
-    return tuple(bounds)

@@ -59,20 +59,6 @@ class GivenStanding(ResultPart):
     gap: float
 
 
-class FloorBound(ResultPart):
-    """Proved bound for all decisions based on the features at one accuracy floor.
-
-    Attributes:
-        accuracy: Floor.
-        bound: Lower bound of the gap.
-        proof: Multipliers.
-    """
-
-    accuracy: float
-    bound: float
-    proof: str
-
-
 class RefutationProof(ResultPart):
     """Proof of the bound, for a check in exact arithmetic.
 
@@ -111,7 +97,6 @@ class RefutationResult(Result):
         most_accurate: Largest accuracy of any decisions based on the features.
         witness: Best rule found.
         given: Accuracy and gap of the original model.
-        curve: Bounds for all decisions at other floors.
         proof: Proof.
         parts: Number of parts of the search.
         stopped: Whether a limit was reached.
@@ -119,7 +104,6 @@ class RefutationResult(Result):
         notes: Notes.
     """
 
-    chart = "refutation.draw_refutation"
     kind: Literal["refutation"] = "refutation"
     model: str | None = None
     data: str
@@ -140,7 +124,6 @@ class RefutationResult(Result):
     most_accurate: float
     witness: WitnessRule | None
     given: GivenStanding | None = None
-    curve: tuple[FloorBound, ...] = ()
     proof: RefutationProof
     parts: int = 0
     stopped: bool = False

@@ -10,7 +10,6 @@ from evenhand.core.document import (
     Column,
     Document,
     Facts,
-    Figure,
     Heading,
     Metric,
     Note,
@@ -49,16 +48,6 @@ def build_document(result: RefutationResult) -> Document:
             Note("A limit ended the proof. More parts (--max-parts) or more time may raise the bound.", "info")
         )
     blocks += [Text(state_finding(result), role="finding"), *_metrics(result)]
-    if result.curve:
-        blocks.append(
-            Figure(
-                "refutation",
-                "Steps: proved lower bound of the gap of all decisions based on these features, including randomised "
-                "ones, at each accuracy. Bar: proved bound of the family at its floor, up to the rule found (filled). "
-                "Square: the original model.",
-                result,
-            )
-        )
     blocks += [Note(note) for note in result.notes]
     if result.witness is not None:
         blocks += [Heading("Best rule found", anchor="witness"), *_witness_blocks(result)]

@@ -84,7 +84,6 @@ FIGURES: dict[str, FigureSource] = {
     "number quantiles": FigureSource("numbers", "draw_quantiles", "svg"),
     "prompts": FigureSource("assessment", "draw_prompts", "svg"),
     "proved shares": FigureSource("certification", "draw_shares", "rows"),
-    "refutation": FigureSource("refutation", "draw_refutation", "svg"),
     "selection over places": FigureSource("rankings", "draw_selection", "svg"),
     "shares by attribute": FigureSource("certification", "draw_slices", "rows"),
     "subgroup gaps": FigureSource("subgroups", "draw_gaps", "rows"),
