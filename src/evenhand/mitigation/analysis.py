@@ -123,9 +123,8 @@ def mitigate(
 def forecast_queries(people: People, config: MitigationConfig, *, test: People | None = None) -> int:
     """Bound the number of distinct individuals that a mitigation without a budget queries a black box for.
 
-    The bound includes all people; all people under every protected assignment;
-    repeated queries that detect noise; and, for retraining, the findings, the profiles of further searches and the
-    neighbours of subgroups.
+    The bound includes all people under every protected assignment, repeated queries that detect noise and, for
+    retraining, the findings, the profiles of further searches and the neighbours of subgroups.
 
     Raises:
         DataError: The findings cannot be read.
@@ -138,7 +137,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     factor = 2 if schema.constrains_people else 1
     variants = factor * sum(len(schema.assignments(protected)) for protected in sets)
     size = len(people) + (0 if test is None else len(test))
-    # Some rows are queried twice. A noisy model is also queried again for all people among whom subgroups are searched.
+    # Some rows are queried twice. A noisy model is queried again about the validation set, which is searched.
     rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * size
     if any(method in FROM_FINDINGS for method in config.methods):
         most = max(1, int(config.share * len(people)))

@@ -78,7 +78,7 @@ def compare_candidates(
         given: Original model.
         candidates: New models.
         split: People. All choices are made on the validation set.
-        harms: Metrics that were to be reduced.
+        harms: Metrics to reduce.
         config: Settings.
         progress: Function called with a description and the share of the work done, 0 to 1.
 

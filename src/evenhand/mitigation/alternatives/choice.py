@@ -26,7 +26,7 @@ SURENESS = 1.2816
 """Standard errors of a one-sided 90 % bound."""
 
 GAIN_ERRORS = 2.0
-"""Standard errors of a gain of accuracy that do not count."""
+"""Number of standard errors by which gains of accuracy are reduced."""
 
 RULE = (
     "Candidates are compared by cross-fitted decisions about the validation set. A candidate is feasible if its loss "

@@ -37,7 +37,7 @@ class RateGap:
     Attributes:
         shares: m, one row per group and condition, shape (rates, n).
         pairs: Compared rows of ``shares``, shape (pairs, 2).
-        is_ratio: Whether rates are divided.
+        is_ratio: Whether the gap is 1 minus a ratio of rates.
     """
 
     shares: Floats

@@ -17,7 +17,7 @@ from evenhand.mitigation.learners.estimator import ENDINGS, write_object
 from evenhand.mitigation.learners.learner import file_ending, label_values, training_frame
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.models.blackbox.torch_module import TorchModule, input_type
+from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.importing import import_object
 from evenhand.models.load import load_model
 from evenhand.models.scorer import Scorer
@@ -101,7 +101,7 @@ class FunctionLearner:
         return scorer
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Write a network as ``.npz``, a PyTorch model as ``.pt2``, and trees in the format of their library.
+        """Write a network as ``.npz``, a PyTorch model as ``.pt`` or ``.pt2``, and trees in their library's format.
 
         All other objects are written as ``.skops``, ``.joblib`` or ``.pkl``.
 
@@ -138,23 +138,13 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
 
 
 def _write_module(scorer: TorchModule, path: Path) -> None:
-    """Write a module or program as ``.pt2``, or a module as ``.pt`` or ``.pth``."""
+    """Write a module as ``.pt`` or ``.pth``, or an exported program as ``.pt2``."""
     import torch
 
-    ending = file_ending(path, (".pt2", ".pt", ".pth"))
-    source = scorer.source
+    program = isinstance(scorer.source, torch.export.ExportedProgram)
+    file_ending(path, (".pt2",) if program else (".pt", ".pth"))
     try:
-        if ending != ".pt2":
-            torch.save(source, path)
-            return
-        if not isinstance(source, torch.export.ExportedProgram):
-            kind, device = input_type(source)
-            example = torch.zeros((2, scorer.schema.width), dtype=kind, device=device)
-            source = torch.export.export(source, (example,), dynamic_shapes=({0: torch.export.Dim("people")},))
-        torch.export.save(source, path)
+        (torch.export.save if program else torch.save)(scorer.source, path)
     except Exception as error:
-        raise ModelError(
-            f"the network cannot be written as {ending}: {summarize_error(error)}",
-            location=scorer.name,
-            hint="use a file name that ends in .pt" if ending == ".pt2" else None,
-        ) from error
+        message = f"the network cannot be written: {summarize_error(error)}"
+        raise ModelError(message, location=scorer.name) from error

@@ -384,8 +384,8 @@ def sample_levelling(model: Scorer, train: People, rules: Rules, n: int, *, rng:
 
     If the subgroup is favoured more often, these are favoured members and refused non-members; otherwise the reverse.
     Each of the people closest to the threshold is perturbed several times, as in ``sample_opposite``. A changed
-    decision narrows the gap more on the smaller side, so distances are multiplied by the size of the side, which costs
-    the least accuracy.
+    decision narrows the gap more on the smaller side. Distances are therefore multiplied by the size of the side, so
+    that few labels change.
 
     Args:
         model, train, rules, n, rng: As in ``sample_opposite``.

@@ -148,7 +148,7 @@ def refute_alternatives(
 
 
 def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxation, progress: Progress) -> FamilyBound:
-    """Search a family. Some decisions based on the features reach the floor."""
+    """Search a family. At least one vector of decisions must reach the floor."""
     if config.family == "any":
         return _search_any(table, relaxation)
     if config.family == "tree":

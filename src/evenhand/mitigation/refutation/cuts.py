@@ -66,7 +66,7 @@ class WeightBox(NamedTuple):
         return np.asarray(maximum <= 0)
 
     def split(self, feature: int) -> tuple[Self, Self]:
-        """Split the box at 0 of one weight. Both halves contain 0."""
+        """Split the box where one weight is 0. Both halves contain 0."""
         low, high = self.low.copy(), self.high.copy()
         high[feature] = low[feature] = 0
         return self._replace(high=high), self._replace(low=low)

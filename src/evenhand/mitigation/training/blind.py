@@ -152,7 +152,7 @@ def fix_columns(individuals: Floats, columns: Sequence[int], entries: Floats) ->
 
 
 def fix_people(people: People, columns: Sequence[int], entries: Floats) -> People:
-    """Copy people with fixed entries in some columns, also in their data frame."""
+    """Copy people, and fix the entries of some columns in the copy and in its data frame."""
     frame = people.frame
     if frame is not None:
         import narwhals as nw

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand import certification
 from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
@@ -19,7 +18,6 @@ from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.training.blind import find_protected
 from evenhand.mitigation.training.losses.loss import load_loss
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.population.independent import product_of_marginals
 
 if TYPE_CHECKING:
     from evenhand.mitigation.training.fair_classifier import FairClassifier
@@ -40,13 +38,10 @@ MAX_REFINEMENTS = 3
 WEAKER = 10.0
 """Divisor of the weakest strength, for the lower end of the refinement if even the weakest loses too much accuracy."""
 
-QUICK_BOXES = 2000
-"""Number of boxes of the certificates that decide between equally good networks."""
-
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """Training of a method.
+    """Training settings of a method.
 
     Attributes:
         words: Description.
@@ -220,13 +215,10 @@ class _StrengthSweep:
         best = log.best()
         if not self._recipe.by_person:
             return best
-        # Several networks may leave no flips in a small sample. Then the one with the best certificate is chosen.
+        # Several networks may leave no flips in a small sample. Then the one with the strongest penalty is chosen.
         harm = [log.remaining_harm(i) for i in range(len(log.trials))]
         equal = [i for i in range(len(harm)) if log.is_affordable(i) and harm[i] <= harm[best]]
-        if len(equal) < 2:
-            return best
-        self._task.progress(f"{self._method}: certifying {len(equal)} equally good networks", 1.0)
-        return min(equal, key=lambda i: (undecided_share(log.models[i], self._task), i))
+        return max(equal, key=lambda i: log.trials[i].value, default=best)
 
     def _notes(self, best: int) -> tuple[str, ...]:
         protected, loss = self._task.split.train.schema.protected, self._task.config.accuracy_loss
@@ -244,20 +236,6 @@ class _StrengthSweep:
         if best == 0 and len(self._log.trials) > 1:
             notes.append(f"No strength improved the metrics within a loss of {100 * loss:.1f} % of accuracy.")
         return tuple(notes)
-
-
-def undecided_share(network: AdditiveNetwork, task: MitigationTask) -> float:
-    """Compute the undecided share of a quick certificate, over the distribution of the training set."""
-    certificate = certification.certify(
-        network,
-        protected=find_protected(task),
-        population=product_of_marginals(task.split.train),
-        max_boxes=QUICK_BOXES,
-        samples=1,
-        counterexamples=0,
-        seed=task.config.seed,
-    )
-    return certificate.undecided
 
 
 def true_labels(people: People) -> NDArray[Any]:
