@@ -23,6 +23,7 @@ from evenhand.checker.reading import CertificateClaim, CertificateError, Recorde
 from evenhand.models.additive.network import (
     AdditiveNetwork,
     AttributeTerm,
+    CurveTerm,
     LineTerm,
     StepTerm,
     TableTerm,
@@ -102,6 +103,16 @@ def recorded_question_of(
 
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
     """Require the network that the certificate is about, and settings that make sense for it."""
+    curved = [
+        one.name
+        for one, part in zip(network.schema.attributes, network.parts, strict=True)
+        if isinstance(part, CurveTerm)
+    ]
+    if curved:
+        raise CertificateError(
+            f"{curved[0]!r} enters the model through a curve (a logarithm, a power, quantiles), which cannot be "
+            "computed in fractions: no certificate of such a model can be checked"
+        )
     require_fingerprint(statement, "network", network_fingerprint(network))
     if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
         raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")

@@ -27,7 +27,7 @@ from evenhand.certification.query.question import Question
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT, BINARY64_UNIT
 from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
-from evenhand.models.additive.network import AdditiveNetwork, network_fingerprint
+from evenhand.models.additive.network import AdditiveNetwork, CurveTerm, network_fingerprint
 from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_fingerprint
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import parse_subdomain
@@ -88,6 +88,19 @@ class CertificateWriter:
         Raises:
             OptionError: the question cannot be held, or the file cannot be written.
         """
+        parts = model.parts if isinstance(model, AdditiveNetwork) else ()
+        curved = [
+            one.name
+            for one, part in zip(model.schema.attributes, parts, strict=bool(parts))
+            if isinstance(part, CurveTerm)
+        ]
+        if curved:
+            raise OptionError(
+                f"a certificate file cannot hold {curved[0]!r}, which enters the model through a curve (a logarithm, a "
+                "power, quantiles): the checker computes in fractions, and such curves have none",
+                location="`certificate=`",
+                hint="leave the certificate out, or describe the number with `edges`, or with 4,096 values or fewer",
+            )
         self._query = query
         self._kinds = [_smallest_dtype(cells.count) for cells in query.cells]
         self._total = int(np.prod([cells.total for cells in query.cells], dtype=object)) if query.cells else 1

@@ -7,7 +7,7 @@ by size, categories by what they add to the network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,13 +15,20 @@ from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.models.additive.network import AttributeTerm, LineTerm, StepTerm, TableTerm
+from evenhand.models.additive.cells import first_true
+from evenhand.models.additive.network import AttributeTerm, CurveTerm, LineTerm, StepTerm, TableTerm
 from evenhand.population.independent import Marginal, UniformMarginal, normalize_masses
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.subdomain import Runs, list_entries
 
 REAL_CELLS = 65_536
 """Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""
+CURVE_CELLS = 65_536
+"""Cells of a number that enters through one curve, at most, each with an equal part of its rise."""
+LISTED_CELLS = 2**20
+"""Whole numbers that enter through one curve have a cell each if they are no more than this."""
+SHARED_CELLS = 2048
+"""The same where it enters through several: a table then holds what each cell adds to each unit."""
 MAX_CELLS = 2**30
 """An integer attribute with more values shares them out to cells of several consecutive values."""
 MAX_TABULATED = 10_000_000
@@ -252,6 +259,8 @@ def cells_of(
         return _cells_by_table(attribute, position, part, mass, entries, stepwise)
     if isinstance(part, LineTerm):
         return _cells_by_line(attribute, position, part, mass)
+    if isinstance(part, CurveTerm):
+        return _cells_by_curves(attribute, position, part, mass)
     return _cells_by_bins(attribute, position, part, mass)
 
 
@@ -297,7 +306,7 @@ def _list_wide(
                 hint="make it real in the schema, or bin it",
             )
         return held, Marginal(attribute, marginal.masses_of(attribute.domain()))
-    if held is not None or (isinstance(part, StepTerm) and len(runs or ()) < 2):
+    if held is not None or (isinstance(part, StepTerm | CurveTerm) and len(runs or ()) < 2):
         return held, marginal
     found = _list_inside(marginal, runs or ((attribute.first, attribute.last),))
     if not len(found):
@@ -432,6 +441,45 @@ def _cells_by_bins(attribute: Attribute, position: int, part: StepTerm, mass: Ma
     found = _cells_between(attribute, position, part.cuts, mass, units=part.rows.shape[1])
     used = np.searchsorted(part.cuts, found.entry(np.arange(found.count)), side="right")
     return replace(found, rows=np.ascontiguousarray(part.rows[used]))
+
+
+def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass: Marginal | UniformMarginal) -> Cells:
+    """Cut a number where its curves have risen by equal parts.
+
+    In a cell [a, b] a curve that is computed to within e of an increasing function lies between its computed values at
+    a and b, widened by 2 e. The middle stands for the cell, and half of what it spans is the residual: the largest
+    over all cells, for each curve.
+    """
+    alone = len(part.curves) == 1
+    levels = (CURVE_CELLS if alone else SHARED_CELLS) + 1
+    if attribute.size is not None and attribute.size <= (LISTED_CELLS if alone else CURVE_CELLS):
+        cuts = attribute.domain()
+    else:
+        cuts = np.concatenate([_rises(curve.computed, attribute, levels) for curve in part.curves])
+    found = _cells_between(attribute, position, cuts, mass, units=part.rows.shape[1])
+    starts = found.entry(np.arange(found.count))
+    ends = starts if found.ends is None else found.ends.copy()
+    if attribute.size is None:
+        ends[:-1] = np.nextafter(ends[:-1], -np.inf)
+    low, high = part.values(starts), part.values(np.maximum(starts, ends))
+    middle = (low + high) / 2
+    error = np.array([curve.error for curve in part.curves])
+    span = (np.maximum(np.abs(high - middle), np.abs(low - middle)) + 2 * error).max(axis=0)
+    residual = span @ np.abs(part.rows)
+    if not alone:
+        return replace(found, rows=np.ascontiguousarray(middle @ part.rows), residual=residual)
+    keys = np.maximum.accumulate(middle[:, 0])  # they fall by twice the error at most
+    residual += 2 * error[0] * np.abs(part.rows[0])
+    return replace(found, scale=CellScale(keys=keys), rows=np.ascontiguousarray(part.rows), residual=residual)
+
+
+def _rises(computed: Callable[[Floats], Floats], attribute: Attribute, levels: int) -> Floats:
+    """Return the first entries at which a curve has reached evenly spaced levels, shape (levels - 2,) at most."""
+    ends = computed(np.array([attribute.first, attribute.last]))
+    wanted = np.linspace(ends[0], ends[1], levels)[1:-1]
+    wanted = wanted[(wanted > ends[0]) & (wanted <= ends[1])]
+    low, high = np.full(len(wanted), attribute.first), np.full(len(wanted), attribute.last)
+    return first_true(lambda entries: computed(entries) >= wanted, low, high)
 
 
 def _cells_between(

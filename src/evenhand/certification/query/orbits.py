@@ -23,7 +23,7 @@ from evenhand.certification.query.cells import Cells, JointValues, cells_of_join
 from evenhand.certification.query.question import NormalForm, Query
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.models.additive.network import AdditiveNetwork, StepTerm
+from evenhand.models.additive.network import AdditiveNetwork, CurveTerm, StepTerm
 from evenhand.population.independent import Marginal, UniformMarginal
 from evenhand.population.mixture import JointDistribution, MixturePopulation
 from evenhand.schema.attribute import Attribute
@@ -306,7 +306,7 @@ class SingleMasses(NamedTuple):
             masses = np.stack([marginal.masses for marginal in tabulated])
             most = masses.max(axis=0)
             lived = np.flatnonzero(most > 0)
-            listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm)
+            listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm | CurveTerm)
             runs = form.asked.runs(attribute) if form.asked else ((attribute.first, attribute.last),)
             held = list_held(replace(tabulated[0], masses=most), runs) if listed else None
             found.append((tabulated[0], lived, masses[:, lived], held))

@@ -26,7 +26,7 @@ from evenhand.certification.query.rounding import (
 )
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
+from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, CurveTerm, LineTerm
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
@@ -629,4 +629,6 @@ def _term_size(attribute: Attribute, part: AttributeTerm) -> Floats:
     if isinstance(part, LineTerm):
         reach = max(abs(attribute.first), abs(attribute.last))
         return np.asarray(np.abs(part.slope) * reach + np.abs(part.intercept))
+    if isinstance(part, CurveTerm):
+        return part.size()
     return np.asarray(np.abs(part.rows).max(axis=0))

@@ -17,6 +17,7 @@ from evenhand.mitigation.split import TrainingSet
 from evenhand.models.additive.network import (
     AdditiveNetwork,
     AttributeTerm,
+    CurveTerm,
     LineTerm,
     StepTerm,
     network_from_dense,
@@ -157,7 +158,7 @@ def plain_dense_layers(
         tolerance: Tolerance of rounding in tables that are linear in a number. Networks of Keras read single precision.
 
     Raises:
-        OptionError: A number enters the network by bins, which plain inputs cannot express.
+        OptionError: A number enters the network by bins or a curve, which plain inputs cannot express.
     """
     bias = network.bias.copy()
     attributes, blocks = [], []
@@ -181,8 +182,9 @@ def plain_dense_layers(
 
 def _input_weights(attribute: Attribute, part: AttributeTerm, tolerance: float) -> tuple[Floats, Floats] | None:
     """Compute the weights (inputs, units) of an attribute and its share of the bias. None if this is impossible."""
-    if isinstance(part, StepTerm):
-        raise OptionError(f"{attribute.name!r} enters the network by bins, which dense layers cannot express")
+    if isinstance(part, StepTerm | CurveTerm):
+        form = "bins" if isinstance(part, StepTerm) else "a curve"
+        raise OptionError(f"{attribute.name!r} enters the network by {form}, which dense layers cannot express")
     if isinstance(part, LineTerm):
         slope, intercept = plain_line(attribute)
         return (part.slope / slope)[None], part.intercept - part.slope / slope * intercept

@@ -1,8 +1,8 @@
 """Cells: values that depend on a single attribute, computed exactly as the model's preprocessing computes them.
 
 Before attributes are combined, every column of a model is a function of a single attribute. A *cell* is such a
-function: a value for each entry of a finite domain or, for a numeric column with too many values to enumerate, bins or
-a straight line. A table of shape (n, columns) becomes an array of cells of shape (columns,).
+function: a value for each entry of a finite domain or, for a numeric column with too many values to enumerate, bins, a
+straight line or a monotone curve. A table of shape (n, columns) becomes an array of cells of shape (columns,).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.network import plain_line
+from evenhand.models.additive.network import MonotoneCurve, plain_line
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 
@@ -59,13 +59,21 @@ class RampCell:
 
 
 @dataclass(frozen=True, eq=False)
+class CurveCell:
+    """Nonlinear increasing function of a number with too many values to enumerate, such as its logarithm."""
+
+    attribute: int
+    curve: MonotoneCurve
+
+
+@dataclass(frozen=True, eq=False)
 class PassthroughCell:
     """Column passed to the model unchanged from the data, without a domain for proofs."""
 
     name: str
 
 
-Cell: TypeAlias = ListedCell | RampCell
+Cell: TypeAlias = ListedCell | RampCell | CurveCell
 Cells: TypeAlias = NDArray[Any]
 """An object array of ``Cell``."""
 
@@ -80,6 +88,8 @@ def cell_array(cells: Sequence[Cell | PassthroughCell]) -> Cells:
 
 def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
     """Compute a numeric cell at entries (n,) of its attribute, shape (n,)."""
+    if isinstance(cell, CurveCell):
+        return cell.curve.computed(entries)
     if isinstance(cell, RampCell):
         return np.asarray(cell.computed(entries), dtype=np.float64)
     if cell.cuts is not None:

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from evenhand.core.typing import Floats
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.cells import Cell, Cells, ListedCell, RampCell
+from evenhand.models.additive.cells import Cell, Cells, CurveCell, ListedCell, RampCell
 from evenhand.models.additive.network import (
     AdditiveNetwork,
     AffineLayer,
     AttributeTerm,
+    CurveTerm,
     LineTerm,
+    MonotoneCurve,
     StepTerm,
     TableTerm,
 )
@@ -210,6 +212,8 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
             f"the attribute {attribute.name!r} has too many values to enumerate and is used both directly and binned"
         )
     lines = [cell for cell in cells if isinstance(cell, RampCell)]
+    if not listed and len(lines) < len(cells):
+        return _curve_term(cells, weights)
     if lines:
         slopes, intercepts = np.array([line.slope for line in lines]), np.array([line.intercept for line in lines])
         return LineTerm(slopes @ weights, intercepts @ weights)
@@ -224,6 +228,28 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
         if cell.cuts is not None
     ]
     return StepTerm(cuts, np.stack(values, axis=1) @ weights)
+
+
+def _curve_term(cells: Sequence[Cell], weights: Floats) -> CurveTerm:
+    curves: list[MonotoneCurve] = []
+    rows: list[Floats] = []
+    for cell, row in zip(cells, weights, strict=True):
+        sign = -1.0 if isinstance(cell, RampCell) and cell.slope < 0 else 1.0
+        rows.append(sign * row)
+        if isinstance(cell, RampCell):
+            curves.append(_line_curve(cell, sign))
+        elif isinstance(cell, CurveCell):
+            curves.append(cell.curve)
+    return CurveTerm(tuple(curves), np.stack(rows))
+
+
+def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:
+    """Convert a line to an increasing curve, since its operations round monotonically."""
+
+    def compute_rising(entries: Floats) -> Floats:
+        return np.asarray(sign * np.asarray(cell.computed(entries), dtype=np.float64))
+
+    return MonotoneCurve(compute_rising, cell.low, cell.high, error=0.0)
 
 
 def _cell_numbers(cell: ListedCell) -> Floats:

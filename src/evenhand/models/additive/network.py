@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, TypeAlias
@@ -15,6 +15,9 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
+
+CURVE_PLACES = 257
+"""Number of curve points included in the fingerprint of a network."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,54 @@ class StepTerm:
         return self.rows[np.searchsorted(self.cuts, entries, side="right")]
 
 
-AttributeTerm: TypeAlias = TableTerm | LineTerm | StepTerm
+@dataclass(frozen=True, eq=False)
+class MonotoneCurve:
+    """Increasing function of a number with too many values to enumerate, as computed by the model.
+
+    Attributes:
+        computed: Function from entries (n,) to values (n,), with the model's rounding.
+        low, high: Ends of the domain.
+        error: Maximum distance between the computed values and a non-decreasing function. Library logarithms and powers
+            have errors of a few units in the last place, so computed values may fall where exact ones rise.
+    """
+
+    computed: Callable[[Floats], Floats]
+    low: float
+    high: float
+    error: float
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """Values at the ends of the domain."""
+        low, high = self.computed(np.array([self.low, self.high]))
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class CurveTerm:
+    """Numeric term of monotone curves, such as a logarithm: ``sum_k curve_k(entry) * rows[k]``.
+
+    ``rows`` has shape (curves, units).
+    """
+
+    curves: tuple[MonotoneCurve, ...]
+    rows: Floats
+
+    def values(self, entries: Floats) -> Floats:
+        """Compute the curves at entries (n,), shape (n, curves)."""
+        return np.stack([curve.computed(entries) for curve in self.curves], axis=1)
+
+    def at(self, entries: Floats) -> Floats:
+        """Compute the contributions of entries (n,) to the units, shape (n, units)."""
+        return np.asarray(self.values(entries) @ self.rows)
+
+    def size(self) -> Floats:
+        """Bound the absolute contributions to the units, shape (units,)."""
+        reach = [max(map(abs, curve.ends)) + 2 * curve.error for curve in self.curves]
+        return np.asarray(np.array(reach) @ np.abs(self.rows))
+
+
+AttributeTerm: TypeAlias = TableTerm | LineTerm | StepTerm | CurveTerm
 
 
 @dataclass(frozen=True)
@@ -318,11 +368,14 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
 
 
 def term_arrays(part: AttributeTerm) -> list[Floats]:
-    """Return the numbers of a term."""
+    """Return the numbers of a term. For curves, return values at evenly spaced points to nine digits."""
     if isinstance(part, LineTerm):
         return [part.slope, part.intercept]
     if isinstance(part, StepTerm):
         return [part.cuts, part.rows]
+    if isinstance(part, CurveTerm):
+        places = np.linspace(part.curves[0].low, part.curves[0].high, CURVE_PLACES)
+        return [np.array([float(f"{value:.9g}") for value in part.values(places).ravel()]), part.rows]
     return [part.rows, np.array([part.first])]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.cells import Cells, ListedCell, refuse_passthrough
+from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, refuse_passthrough
 from evenhand.models.additive.linear import LinearTensor, affine, build_network, input_units, relu
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
@@ -99,6 +99,13 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
         columns = np.concatenate([codes, columns[~categorical]])
     refuse_passthrough(columns)
     for column in columns:
+        if isinstance(column, CurveCell):
+            raise NotAdditiveError(
+                "the trees compare a transformed number (logarithm, power, quantiles): rounding makes the side of a "
+                "threshold ambiguous for some values",
+                location=box.name,
+                hint="train the trees on the number itself, whose order the transformation keeps",
+            )
         if isinstance(column, ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees compare words", location=box.name)
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]

@@ -1,7 +1,7 @@
 """Scikit-learn preprocessing of one attribute at a time, as one cell per column. Supported steps are listed by exact
 type. Their arithmetic is not reimplemented: each fitted step is called with all values of an attribute, and the results
-fill the tables. A numeric column with too many values to enumerate becomes a line after scalers and exact bins after
-``KBinsDiscretizer``.
+fill the tables. A numeric column with too many values to enumerate becomes a line after scalers, exact bins after
+``KBinsDiscretizer``, and a monotone curve after logarithms, powers and quantiles.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from evenhand.models.additive.cells import (
     MAX_LISTED,
     Cell,
     Cells,
+    CurveCell,
     ListedCell,
     PassthroughCell,
     RampCell,
@@ -31,6 +32,7 @@ from evenhand.models.additive.cells import (
     plain_inputs,
     refuse_passthrough,
 )
+from evenhand.models.additive.network import MonotoneCurve
 from evenhand.models.blackbox.base import model_input, refusal_error
 from evenhand.models.blackbox.estimator import EstimatorModel, NumberModel
 from evenhand.models.readers.reading import locate_errors
@@ -45,12 +47,39 @@ COLUMN_BY_COLUMN = SCALERS | {
     "QuantileTransformer",
     "SimpleImputer",
 }
+CURVES = frozenset({"FunctionTransformer", "PowerTransformer", "QuantileTransformer"})
 SELECTORS = frozenset({"SelectKBest", "SelectPercentile", "VarianceThreshold"})
 
-NONLINEAR = (
-    "it applies a nonlinear step to a numeric column with too many values to enumerate; describe it as ordinal with "
-    "`edges`, or as an integer with a smaller range"
-)
+CURVE_PROBES = 4097
+"""Number of evenly spaced points for the monotonicity check of a curve."""
+
+MONOTONE: dict[str, tuple[float, float]] = {
+    "arcsinh": (-math.inf, math.inf),
+    "arctan": (-math.inf, math.inf),
+    "cbrt": (-math.inf, math.inf),
+    "exp": (-math.inf, math.inf),
+    "exp2": (-math.inf, math.inf),
+    "expm1": (-math.inf, math.inf),
+    "log": (0.0, math.inf),
+    "log10": (0.0, math.inf),
+    "log1p": (-1.0, math.inf),
+    "log2": (0.0, math.inf),
+    "sinh": (-math.inf, math.inf),
+    "sqrt": (0.0, math.inf),
+    "square": (0.0, math.inf),
+    "tanh": (-math.inf, math.inf),
+}
+"""Interval on which each NumPy function increases."""
+
+FUNCTION_ERROR = 16 * 2.0**-52
+"""Bound on the relative error of elementary functions. NumPy and SciPy document 4 units in the last place."""
+
+STEEPEST_QUANTILE = 2e6
+"""Slope of the normal quantile function at 1e-7, scikit-learn's clipping limit: sqrt(2 pi) exp(5.2**2 / 2)."""
+
+LARGEST_CURVE_ERROR = 2.0**-20
+"""Maximum error of a curve, relative to its range."""
+
 ROUNDINGS = 64
 """Maximum distance of a scaler from the line through its ends, in rounding units. Larger distances mean
 nonlinearity."""
@@ -150,6 +179,8 @@ class _FittedStep:
             if isinstance(column, RampCell):
                 transform = self._bin_cells if type(self.step).__name__ == "KBinsDiscretizer" else self._lines
                 cells.update(zip(places, transform(j, column, places), strict=True))
+            elif isinstance(column, CurveCell):
+                cells.update(zip(places, self._scaled_curves(j, column, places), strict=True))
         return cell_array([cells[o] for o in range(len(self.owners))])
 
     def _call(self, columns: dict[int, Values]) -> Values:
@@ -180,10 +211,26 @@ class _FittedStep:
             )
         return result
 
+    def _output(self, j: int, values: Values, output: int) -> Floats:
+        """Compute one output column for these values of input column j."""
+        return np.asarray(self._call({j: values})[:, output].astype(np.float64))
+
     def _lines(self, j: int, line: RampCell, outputs: Sequence[int]) -> list[Cell]:
         """Transform a numeric column with too many values to enumerate."""
+        ends = np.array([line.low, line.high])
+        if is_kind(self.step, CURVES):
+            before = line.computed(ends).astype(np.float64)
+            return [
+                self._curve(
+                    j, line, o, error=_curve_error(self.step, j, before, self._output(j, line.computed(ends), o))
+                )
+                for o in outputs
+            ]
         if not self._keeps_lines():
-            raise NotAdditiveError(NONLINEAR)
+            raise NotAdditiveError(
+                "it applies a nonlinear step to a numeric column with too many values to enumerate; describe it as "
+                "ordinal with `edges`, or as an integer with a smaller range"
+            )
         probes = np.linspace(line.low, line.high, 9)
         if line.high - line.low > MAX_LISTED:
             probes[1:-1] = np.floor(probes[1:-1])  # an integer attribute has no values in between
@@ -197,7 +244,8 @@ class _FittedStep:
             intercept = first - slope * line.low
             deviation = np.abs(numbers - (slope * probes + intercept)).max()
             if deviation > ROUNDINGS * precision * max(abs(first), abs(last), abs(intercept)):
-                raise NotAdditiveError(NONLINEAR)  # for example, it clips
+                cells.append(self._curve(j, line, o, error=0.0))  # clipped; each operation rounds monotonically
+                continue
             if slope == 0:
                 cells.append(ListedCell(None, table[:1, o]))
                 continue
@@ -213,6 +261,42 @@ class _FittedStep:
         missing = getattr(self.step, "missing_values", None)
         fills_gaps = is_kind(self.step, {"SimpleImputer"}) and isinstance(missing, float) and math.isnan(missing)
         return fills_gaps or is_kind(self.step, SCALERS)
+
+    def _scaled_curves(self, j: int, cell: CurveCell, outputs: Sequence[int]) -> list[Cell]:
+        """Scale a curve. Scaler operations remain monotone after rounding, and they also scale the error of the curve.
+        The factor is measured between the ends; a step that clips in between is rejected.
+        """
+        if not self._keeps_lines() or getattr(self.step, "clip", False):
+            raise NotAdditiveError(
+                "it applies another nonlinear step to a numeric column with too many values to enumerate"
+            )
+        before = np.array(cell.curve.ends)
+        cells: list[Cell] = []
+        for o in outputs:
+            after = self._output(j, before, o)
+            factor = abs(after[1] - after[0]) / abs(before[1] - before[0])
+            cells.append(self._curve(j, cell, o, error=2 * factor * cell.curve.error))
+        return cells
+
+    def _curve(self, j: int, cell: RampCell | CurveCell, output: int, *, error: float) -> Cell:
+        before = cell if isinstance(cell, RampCell) else cell.curve
+
+        def compute_output(entries: Floats) -> Floats:
+            return self._output(j, before.computed(entries), output)
+
+        probes = compute_output(np.linspace(before.low, before.high, CURVE_PROBES))
+        if not np.isfinite(probes).all():
+            raise NotAdditiveError("it maps numbers of the domain to infinite or undefined values")
+        if (np.diff(probes) < -2 * error).any():
+            raise NotAdditiveError("it decreases along a numeric column with too many values to enumerate")
+        rise = probes[-1] - probes[0]
+        if rise <= 0:
+            return ListedCell(None, probes[:1])
+        if error > LARGEST_CURVE_ERROR * rise:
+            raise NotAdditiveError(
+                "its rounding error is too large for a numeric column with too many values to enumerate"
+            )
+        return CurveCell(cell.attribute, MonotoneCurve(compute_output, before.low, before.high, error))
 
     def _bin_cells(self, j: int, line: RampCell, outputs: Sequence[int]) -> list[Cell]:
         """Find the exact start of each ``KBinsDiscretizer`` bin."""
@@ -236,7 +320,49 @@ def _example_value(column: Cell) -> Values:
     """Return an example value of a column, shape (1,)."""
     if isinstance(column, ListedCell):
         return column.values[:1]
-    return np.asarray(column.computed(np.array([column.low])))
+    line = column.curve if isinstance(column, CurveCell) else column
+    return np.asarray(line.computed(np.array([line.low])))
+
+
+def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
+    """Bound the distance between a computed column and a monotone function.
+
+    Args:
+        step: Fitted FunctionTransformer with a supported function, QuantileTransformer or PowerTransformer.
+        j: Position of the column.
+        entries, values: Inputs and outputs at the ends of the domain, shape (2,).
+
+    Raises:
+        NotAdditiveError: the function is not monotone on the domain.
+    """
+    largest = float(np.abs(values).max())
+    if is_kind(step, {"FunctionTransformer"}):
+        low, high = MONOTONE.get(step.func.__name__, (math.inf, -math.inf))
+        if entries[0] < low or entries[1] > high:
+            raise NotAdditiveError(
+                f"{step.func.__name__} may not be monotone on a numeric column with too many values to enumerate"
+            )
+        return FUNCTION_ERROR * largest
+    if is_kind(step, {"QuantileTransformer"}):
+        steepest = STEEPEST_QUANTILE if step.output_distribution == "normal" else 1.0
+        return FUNCTION_ERROR * (steepest + largest)
+    power, scaler = float(step.lambdas_[j]), getattr(step, "_scaler", None)
+    if step.method == "box-cox":
+        bases, powers = entries, [power, power]
+    else:
+        # y = ((1 + x)**p - 1) / p above zero, and the same with 2 - p and 1 - x below (Yeo and Johnson 2000).
+        bases, powers = 1 + np.abs(entries), [power if entry >= 0 else 2 - power for entry in entries]
+    error = 0.0
+    for base, exponent in zip(bases, powers, strict=True):
+        # Computed as expm1(p log(base)) / p or as (base**p - 1) / p: the second suffers from cancellation for small p.
+        inner = abs(exponent * math.log(base))
+        size = (max(base**exponent, 1.0) + 1) / abs(exponent) if exponent else abs(math.log(base))
+        error = max(error, FUNCTION_ERROR * (1 + inner) * size)
+    if step.standardize and scaler is not None:
+        shift = abs(float(scaler.mean_[j])) if scaler.mean_ is not None else 0.0
+        scale = float(scaler.scale_[j]) if scaler.scale_ is not None else 1.0
+        error = 2 * error / scale + FUNCTION_ERROR * (largest + shift / scale)
+    return error
 
 
 def _column_owners(step: Any, inputs: int) -> list[int]:
