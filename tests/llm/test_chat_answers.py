@@ -168,9 +168,8 @@ def test_an_answer_that_states_both_choices_is_unreadable(words: list[str], sepa
     assert read is None or named == {read}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_a_mentioned_negated_or_doubted_choice_is_no_choice() -> None:
+    for answer in (
         "",
         "not yes",
         "Not: yes",
@@ -209,10 +208,8 @@ def test_an_answer_that_states_both_choices_is_unreadable(words: list[str], sepa
         '{"a": "yes", "b": "no"}',
         "x" * 10_000 + " yes",
         "{" * 10_000 + "yes no",
-    ],
-)
-def test_a_mentioned_negated_or_doubted_choice_is_no_choice(answer: str) -> None:
-    assert read_choice(answer, YES_NO) is None
+    ):
+        assert read_choice(answer, YES_NO) is None, answer
 
 
 def test_reasoning_may_mention_choices() -> None:
@@ -221,9 +218,8 @@ def test_reasoning_may_mention_choices() -> None:
     assert read_choice(reasoning + "yes", YES_NO) == "yes"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_reads_json_anywhere() -> None:
+    for answer in (
         '{"answer": "yes"}',
         'Here:\n```json\n{"answer": "Yes"}\n```\nI hope this helps.',
         '{"answer": "yes", "why": {"years": 4}}',
@@ -239,15 +235,12 @@ def test_reasoning_may_mention_choices() -> None:
         '[{"answer": "yes"}, {"answer": "yes"}]',
         '<think>{"answer": "no"}</think>{"answer": "yes"}',
         'Use {braces}: {"answer": "yes"}',
-    ],
-)
-def test_reads_json_anywhere(answer: str) -> None:
-    assert read_choice(answer, YES_NO, json_only=True) == read_choice(answer, YES_NO) == "yes"
+    ):
+        assert read_choice(answer, YES_NO, json_only=True) == read_choice(answer, YES_NO) == "yes", answer
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_json_without_one_answer_is_unreadable() -> None:
+    for answer in (
         "yes",
         '{"answer": null, "why": "yes"}',
         '{"answer": "yes or no"}',
@@ -257,10 +250,8 @@ def test_reads_json_anywhere(answer: str) -> None:
         "null",
         '{"answer": "yes"} then {"answer": "maybe"}',
         "[" * 100_000,
-    ],
-)
-def test_json_without_one_answer_is_unreadable(answer: str) -> None:
-    assert read_choice(answer, YES_NO, json_only=True) is None
+    ):
+        assert read_choice(answer, YES_NO, json_only=True) is None, answer
 
 
 @given(
@@ -275,9 +266,8 @@ def test_an_object_is_found_behind_any_text(value: object, before: str) -> None:
     assert read_choice(answer, YES_NO, entry="decision", json_only=True) == "yes"
 
 
-@pytest.mark.parametrize(
-    ("answer", "number"),
-    [
+def test_numbers_from_0_to_10() -> None:
+    for answer, number in (
         ("7", 7),
         ("7.5", 7.5),
         ("7,5", 7.5),
@@ -336,15 +326,12 @@ def test_an_object_is_found_behind_any_text(value: object, before: str) -> None:
         ("nan", None),
         ("1e1", None),
         ("7.5.1", None),
-    ],
-)
-def test_numbers_from_0_to_10(answer: str, number: float | None) -> None:
-    assert read_answer(answer, number_parser(0, 10)) == number
+    ):
+        assert read_answer(answer, number_parser(0, 10)) == number, answer
 
 
-@pytest.mark.parametrize(
-    ("high", "answer", "number"),
-    [
+def test_numbers_of_other_ranges() -> None:
+    for high, answer, number in (
         (100, "85%", 85),
         (100, "85,5 Prozent", 85.5),
         (100, "85 / 100", 85),
@@ -362,10 +349,8 @@ def test_numbers_from_0_to_10(answer: str, number: float | None) -> None:
         (200_000, "85.000", None),
         (200_000, "0.750", 0.75),
         (2e6, "1,234,567", 1_234_567),
-    ],
-)
-def test_numbers_of_other_ranges(high: float, answer: str, number: float | None) -> None:
-    assert read_answer(answer, number_parser(0, high)) == number
+    ):
+        assert read_answer(answer, number_parser(0, high)) == number, answer
 
 
 @given(
@@ -416,9 +401,8 @@ def test_a_cut_off_answer_counts_only_as_a_whole() -> None:
     assert read_choice("yes", ["yes", "yes, on probation", "no"], cut_off=True) is None
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_refusals() -> None:
+    for answer in (
         "I'm sorry, but I can't help with that.",
         "I\u2019m sorry, but that\u2019s not something I can do.",
         "I cannot decide about people.",
@@ -473,15 +457,12 @@ def test_a_cut_off_answer_counts_only_as_a_whole() -> None:
         "Me niego.",
         "Mi dispiace, ma non posso.",
         "Desculpe, mas não posso.",
-    ],
-)
-def test_refusals(answer: str) -> None:
-    assert is_refusal(answer)
+    ):
+        assert is_refusal(answer), answer
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_what_is_no_refusal() -> None:
+    for answer in (
         "I would not say yes",
         "yes and no",
         "Maybe.",
@@ -493,10 +474,8 @@ def test_refusals(answer: str) -> None:
         "Je ne suis pas convaincue.",
         "",
         '{"answer": "maybe", "why": "I cannot find a gap"}',
-    ],
-)
-def test_what_is_no_refusal(answer: str) -> None:
-    assert not is_refusal(answer)
+    ):
+        assert not is_refusal(answer), answer
 
 
 def test_own_phrases_of_refusals() -> None:
