@@ -235,14 +235,12 @@ class Figure:
         caption: Caption.
         source: Result to draw.
         arguments: Further arguments of the chart, such as a position or a name.
-        alternative: Alternative text. Default: the description of the chart.
     """
 
     chart: str
     caption: str
     source: Any = field(repr=False)
     arguments: tuple[int | str, ...] = ()
-    alternative: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,9 @@ def _block(block: Block, picture: Callable[[Figure], str] | None) -> Iterator[st
         case Facts():
             yield "\n".join(f"- **{escape(term)}**: {escape(said)}" for term, said in block.entries)
         case Figure() if picture is not None:
-            yield f"![{escape(block.alternative or block.caption)}]({picture(block)})"
+            yield f"![{escape(block.caption)}]({picture(block)})"
         case Figure():
-            yield f"*{escape(' '.join(part for part in (block.alternative, block.caption) if part))}*"
+            yield f"*{escape(block.caption)}*"
         case Pair():
             yield _pair(block)
         case Table():
