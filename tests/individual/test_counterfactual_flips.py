@@ -92,7 +92,7 @@ def test_published_flips_that_need_a_person_who_breaks_a_rule_are_counted():
 def test_examples_show_what_moves():
     model = linear(1.0, 0.0, [0, 2, 1, 0], -2.5)
     them = np.array([[1, 0, WIFE, 0], [1, 1, HUSBAND, 0]], dtype=float)
-    (pair,) = [one for one in measure(model, them, "sex").examples if one.source == "data"]
+    (pair,) = [one for one in measure(model, them, "sex").examples if one.real]
     assert (pair.worse.values, pair.worse.moved) == ({"sex": "f"}, {"role": "wife"})
     assert (pair.better.values, pair.better.moved) == ({"sex": "m"}, {"role": "husband"})
     assert pair.unprotected == {"grade": "1", "origin": "a"}

@@ -248,12 +248,11 @@ def headlines(audit: AuditResult) -> list[str]:
 
 def _answers(audit: AuditResult) -> list[Metric]:
     """List the metrics of the summary, by protected attribute."""
-    searched = {join_names(search.protected) for search in audit.searches if search.profiles}
     metrics = [
         *(gap_answers(audit.groups) if audit.groups.by_label is None else ()),
         *proxy_answers(audit.groups.proxies, weighted_by(audit.groups)),
         *(() if audit.groups.labels is None else label_answers(audit.groups.labels)),
-        *(() if audit.individual is None else flip_answers(audit.individual, searched=searched)),
+        *(() if audit.individual is None else flip_answers(audit.individual)),
         *(search_answer(search) for search in audit.searches),
         *(metric for certificate in audit.certificates for metric in proof_answers(certificate)),
     ]

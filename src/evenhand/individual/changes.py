@@ -23,7 +23,7 @@ from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_pr
 from evenhand.individual.analysis import VariationConfig
 from evenhand.individual.flips import FlipRate, Variants, attribute_sets
 from evenhand.individual.noise import rate_of
-from evenhand.individual.result import PairedProfile, describe_pair
+from evenhand.individual.result import Profile, describe_pair
 from evenhand.models.noise import RepeatCheck, can_vary
 from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.population.independent import Population
@@ -64,7 +64,7 @@ class NumberChange(FlipRate):
     means: dict[str, float]
 
 
-class ChangedPerson(PairedProfile):
+class ChangedPerson(Profile):
     """Person, with the two protected values whose numbers differ most. The numbers are the scores of the two sides.
 
     Attributes:

@@ -88,7 +88,7 @@ def find_clearest(
                 [model.classes[k] for k in labels[row, pair]],
                 scores[row, pair],
             ),
-            source=source,
+            real=source == "data",
         )
         for row, pair in zip(order[:max_examples].tolist(), pairs[order[:max_examples]], strict=True)
     ]

@@ -20,13 +20,10 @@ from evenhand.core.document import (
     TableRow,
 )
 from evenhand.core.result import PEOPLE_HIDDEN
-from evenhand.core.text import SIMULATED, join_names
+from evenhand.core.text import SIMULATED, join_names, list_some
 from evenhand.individual.changes import ChangedPerson, ChangeResult
 from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import show_quantity
-
-MAX_MEANS = 6
-"""Maximum number of values whose means are listed. Otherwise, only the lowest and the highest mean are."""
 
 
 def build_document(result: ChangeResult) -> Document:
@@ -52,11 +49,12 @@ def change_answers(result: ChangeResult) -> list[Metric]:
     unit, answers = result.unit, []
     for protected in dict.fromkeys(change.protected for change in result.changes):
         data, sampled = (change for change in result.changes if change.protected == protected)
+        means = [f"{value}: {format_number(mean, unit)}" for value, mean in data.means.items()]
         beyond = f"by more than {format_number(result.tolerance, unit)}" if result.tolerance else "at all"
         notes = [
             f"half of the people change by at most {format_number(data.quantiles['50'], unit)}, 90 % by at most "
             f"{format_number(data.quantiles['90'], unit)}, no person by more than {format_number(data.largest, unit)}",
-            *([_describe_means(data.means, unit)] if data.means else []),
+            *([f"mean number if all people were {list_some(means)}"] if means else []),
             f"of {SIMULATED}: {show_quantity(sampled.rate, 'rate').text} change {beyond}, estimated",
             *repeat_notes(data.repeats),
         ]
@@ -74,16 +72,6 @@ def change_answers(result: ChangeResult) -> list[Metric]:
             )
         )
     return answers
-
-
-def _describe_means(means: dict[str, float], unit: str | None) -> str:
-    """Describe the mean under each value, or only the lowest and the highest of many values."""
-    if len(means) > MAX_MEANS:
-        low, high = min(means, key=lambda value: means[value]), max(means, key=lambda value: means[value])
-        ends = f"from {format_number(means[low], unit)} ({low}) to {format_number(means[high], unit)} ({high})"
-        return f"mean number if all people had one of {len(means):,} values: {ends}"
-    texts = (f"{value}: {format_number(mean, unit)}" for value, mean in means.items())
-    return f"mean number if all people were {', '.join(texts)}"
 
 
 def change_blocks(result: ChangeResult) -> Iterator[Block]:

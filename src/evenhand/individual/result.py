@@ -42,7 +42,7 @@ class Assignment(ResultPart):
         return self.values | self.moved
 
 
-class PairedProfile(ResultPart):
+class Profile(ResultPart):
     """Unprotected attributes of a person, with two assignments that get different labels.
 
     Attributes:
@@ -50,12 +50,14 @@ class PairedProfile(ResultPart):
         worse: Assignment with the lowest favourable score among those whose label differs from that of ``better``.
         better: Assignment with the highest favourable score.
         gap: Difference of the two scores.
+        real: Whether the profile reveals a person in the data (see ``find_real``). All others are invented.
     """
 
     unprotected: dict[str, str]
     worse: Assignment
     better: Assignment
     gap: float
+    real: bool = False
 
     def row(self) -> dict[str, Any]:
         """Convert the profile to the row of a table."""
@@ -73,7 +75,7 @@ class PairedProfile(ResultPart):
 def describe_pair(
     schema: Schema, protected: Sequence[str], sides: Floats, labels: Sequence[Value], scores: Floats
 ) -> dict[str, Any]:
-    """Describe two people as the fields of ``PairedProfile``.
+    """Describe two people as the fields of ``Profile``.
 
     Args:
         schema: Schema of the people.
@@ -100,16 +102,6 @@ def describe_pair(
     )
     unprotected = {name: text for name, text in texts[1].items() if name not in (*protected, *moved)}
     return {"unprotected": unprotected, "worse": worse, "better": better, "gap": float(scores[1] - scores[0])}
-
-
-class Profile(PairedProfile):
-    """Example of a counterfactual flip.
-
-    Attributes:
-        source: ``data`` (a person in the data) or ``population`` (sampled).
-    """
-
-    source: Literal["data", "population"]
 
 
 class IndividualResult(Result):
@@ -144,7 +136,7 @@ class IndividualResult(Result):
         return next((rate for rate in self.rates if rate.protected == protected and rate.over == over), None)
 
     def _records_hidden(self) -> dict[str, Any]:
-        return {"examples": tuple(example for example in self.examples if example.source == "population")}
+        return {"examples": tuple(example for example in self.examples if not example.real)}
 
     def numbers(self) -> Iterator[ResultNumber]:
         """Yield the flip rates as published and between plausible counterparts, and their excess over noise."""
@@ -167,4 +159,4 @@ class IndividualResult(Result):
         """Convert the examples to a table: unprotected attributes, then values, labels and scores of the pair."""
         import pandas as pd
 
-        return pd.DataFrame([example.row() | {"source": example.source} for example in self.examples])
+        return pd.DataFrame([example.row() | {"real": example.real} for example in self.examples])

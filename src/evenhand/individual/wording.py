@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import (
     Block,
@@ -19,7 +19,7 @@ from evenhand.core.document import (
     Table,
     TableRow,
 )
-from evenhand.core.result import PEOPLE_HIDDEN
+from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.text import (
     SIMULATED,
     format_count,
@@ -30,7 +30,7 @@ from evenhand.core.text import (
 )
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.noise import FlipNoise
-from evenhand.individual.result import Assignment, IndividualResult, PairedProfile, Profile
+from evenhand.individual.result import Assignment, IndividualResult, Profile
 from evenhand.models.noise import RepeatCheck
 from evenhand.stats.quantity import (
     Estimated,
@@ -42,8 +42,8 @@ from evenhand.stats.quantity import (
     show_quantity,
 )
 
-PEOPLE_SHOWN = "Persons in the data are real records: handle this document as you handle the data."
-SCORES_SHOWN = "Scores are the model's scores of the favourable label, observed."
+INVENTED = f"An invented profile, from {SIMULATED}"
+"""Title of a pair that is no record of the data."""
 
 
 def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
@@ -148,32 +148,20 @@ def explain_comparison(result: IndividualResult) -> str:
     )
 
 
-def flip_answers(result: IndividualResult, *, searched: Container[str] = ()) -> list[Metric]:
-    """Build the answer for each set of protected attributes, over the data first.
-
-    Args:
-        result: The rates.
-        searched: Joined names of the protected attributes for which a search found flips.
-    """
-    return [
-        _flip_answer(result, protected, searched=join_names(protected) in searched)
-        for protected in dict.fromkeys(rate.protected for rate in result.rates)
-    ]
+def flip_answers(result: IndividualResult) -> list[Metric]:
+    """Build the answer for each set of protected attributes, over the data first."""
+    return [_flip_answer(result, protected) for protected in dict.fromkeys(rate.protected for rate in result.rates)]
 
 
-def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, searched: bool) -> Metric:
+def _flip_answer(result: IndividualResult, protected: tuple[str, ...]) -> Metric:
     first, *more = (rate for rate in result.rates if rate.protected == protected)
-    n_pairs = len(select_examples(result, protected))
     headline = first.headline
     if isinstance(headline.rate, Unknown):
         step = "increase the time limit"
     elif any(rate.headline.flips for rate in (first, *more)):
-        step = f"read the {format_count(n_pairs, 'pair', 'pairs')} under Individuals" if n_pairs else "request examples"
-        step = "see under Individuals how it was counted" if result.people_left_out and not n_pairs else step
-    elif searched:
-        step = "no flips in these queries; the search found some"
+        step = "read the pairs under Individuals"
     else:
-        step = "no flips in these queries; only a proof can exclude them"
+        step = "no flips in these queries: search for people, or prove that there are none"
     unknown = format_count(first.unknown, "person", "people")
     basis = None
     if isinstance(headline.rate, Estimated):
@@ -260,25 +248,31 @@ def _rate_row(rate: FlipRate) -> TableRow:
 
 def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
     """Yield the pairs of each set of protected attributes, the first two unfolded."""
-    has_pairs = False
     for protected in dict.fromkeys(rate.protected for rate in result.rates):
         pairs = [
-            build_pair(profile_source(example).capitalize(), example, favourable, scores=scores)
-            for example in select_examples(result, protected)
+            build_pair("A person in the data" if example.real else INVENTED, example, favourable, scores=scores)
+            for example in result.examples
+            if set(example.better.values) == set(protected)
         ]
-        if not pairs:
-            continue
-        has_pairs = True
-        yield Heading(f"The same person with another {' and '.join(protected)}", level=3, detail=False)
-        yield from fold_pairs(pairs, 2)
+        if pairs:
+            yield Heading(f"The same person with another {' and '.join(protected)}", level=3, detail=False)
+            yield from fold_pairs(pairs, 2)
+    yield from pair_notes(result, result.examples, scores=scores)
+
+
+def pair_notes(result: Result, profiles: Sequence[Profile], *, scores: bool) -> Iterator[Note]:
+    """Yield the notes about the order and the origin of pairs."""
     if result.people_left_out:
         yield Note(PEOPLE_HIDDEN)
-    if has_pairs:
-        notes = ["The pairs with the widest distance between scores come first."]
-        notes.append("Invented profiles are drawn from the population and are not records of the data.")
-        if any(example.source == "data" for example in result.examples):
-            notes.append(PEOPLE_SHOWN)
-        yield Note(" ".join([*notes, SCORES_SHOWN] if scores else notes))
+    if profiles:
+        notes = [
+            "The pairs with the widest gap between scores come first. Invented profiles are not records of the data."
+        ]
+        if any(profile.real for profile in profiles):
+            notes.append("Persons in the data are real records: handle this document as you handle the data.")
+        if scores:
+            notes.append("Scores are the model's scores of the favourable label, observed.")
+        yield Note(" ".join(notes))
 
 
 def fold_pairs(pairs: list[Pair], n: int) -> Iterator[Block]:
@@ -288,17 +282,7 @@ def fold_pairs(pairs: list[Pair], n: int) -> Iterator[Block]:
         yield Fold(format_count(len(pairs) - n, "more pair", "more pairs"), tuple(pairs[n:]))
 
 
-def select_examples(result: IndividualResult, protected: tuple[str, ...]) -> list[Profile]:
-    """Return the examples in which exactly these attributes vary."""
-    return [example for example in result.examples if set(example.better.values) == set(protected)]
-
-
-def profile_source(profile: Profile) -> str:
-    """Describe whether a profile is a record of the data."""
-    return "a person in the data" if profile.source == "data" else f"an invented profile, from {SIMULATED}"
-
-
-def build_pair(title: str, profile: PairedProfile, favourable: str | None, *, scores: bool) -> Pair:
+def build_pair(title: str, profile: Profile, favourable: str | None, *, scores: bool) -> Pair:
     """Build the block of a pair."""
     worse, better = (_show_side(side, favourable, scores=scores) for side in (profile.worse, profile.better))
     return Pair(title, worse, better, profile.unprotected)

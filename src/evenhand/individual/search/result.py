@@ -11,7 +11,7 @@ from evenhand.core.document import Document, SubjectCard
 from evenhand.core.result import Result
 from evenhand.core.typing import Integers
 from evenhand.individual.flips import FlipRate
-from evenhand.individual.result import PairedProfile, describe_pair
+from evenhand.individual.result import Profile, describe_pair
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.sensitivity import AttributeSensitivity
 from evenhand.models.noise import NoiseCheck, RepeatCheck
@@ -20,18 +20,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Example(PairedProfile):
+class Example(Profile):
     """Profile found by a search.
 
     Attributes:
         valid: Whether every pair of its values occurs together in the data. None without data.
         given: Whether the profile was a seed.
-        real: Whether the profile reveals a person in the data (see ``find_real``). All others are synthetic.
     """
 
     valid: bool | None
     given: bool
-    real: bool = False
 
 
 class SearchResult(Result):

@@ -20,11 +20,10 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
-from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import SIMULATED, format_count, format_level, format_percent, join_names
 from evenhand.individual.flips import FlipRate
 from evenhand.individual.search.result import Example, SearchResult
-from evenhand.individual.wording import PEOPLE_SHOWN, SCORES_SHOWN, build_pair, fold_pairs, repeat_notes
+from evenhand.individual.wording import build_pair, fold_pairs, pair_notes, repeat_notes
 from evenhand.stats.quantity import Estimated, show_quantity
 
 STOPPED = {
@@ -181,16 +180,9 @@ def _next_step(result: SearchResult) -> NextStep:
 
 def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
     yield Heading("The pairs with the widest gaps", anchor="pairs")
-    if result.people_left_out:
-        yield Note(PEOPLE_HIDDEN)
-    if not result.examples:
-        return
     pairs = [build_pair(_describe_source(example), example, favourable, scores=scores) for example in result.examples]
     yield from fold_pairs(pairs, UNFOLDED_PAIRS)
-    notes = ["Invented profiles are made by the search and are not records of the data."]
-    if any(example.real for example in result.examples):
-        notes.append(PEOPLE_SHOWN)
-    yield Note(" ".join([*notes, SCORES_SHOWN] if scores else notes))
+    yield from pair_notes(result, result.examples, scores=scores)
 
 
 def _describe_source(example: Example) -> str:
