@@ -217,7 +217,7 @@ def rates() -> tuple[FlipRate, ...]:
 
 
 def profile(
-    age: int, education: str, worse: dict[str, str], better: dict[str, str], gap: float, source: str
+    age: int, education: str, worse: dict[str, str], better: dict[str, str], gap: float, *, real: bool
 ) -> Profile:
     return Profile(
         unprotected={
@@ -232,7 +232,7 @@ def profile(
         worse=Assignment(values=worse, label="<=50K", score=0.5 - gap / 2),
         better=Assignment(values=better, label=">50K", score=0.5 + gap / 2),
         gap=gap,
-        source=source,
+        real=real,
     )
 
 
@@ -246,7 +246,7 @@ def individual() -> IndividualResult:
         seconds=3.4,
         rates=rates(),
         examples=tuple(
-            profile(age, education, *pair, gap=width - 0.04 * i, source="data" if i < 3 else "population")
+            profile(age, education, *pair, gap=width - 0.04 * i, real=i < 3)
             for pair, width in ((race, 0.24), (sex, 0.31), (both, 0.52))
             for i, (age, education) in enumerate(people)
         ),
