@@ -222,6 +222,17 @@ def test_bad_options(evenhand, case, monkeypatch, arguments, complaint):
     assert sorted(case.folder.iterdir()) == before
 
 
+def test_a_number_is_not_searched(evenhand, tmp_path, monkeypatch):
+    (tmp_path / "price.py").write_text("def model(frame):\n    return frame['grade'] * 1.5\n")
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"grade": rng.integers(0, 20, 60), "sex": rng.choice(["f", "m"], 60)})
+    people.assign(price=100 * rng.random(60).round(4)).to_csv(tmp_path / "people.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    ran = evenhand("search", "price:model", "people.csv", "--target", "price", "--protected", "sex")
+    assert ran.code == 2
+    assert "compares labels, and the target 'price' is a number" in ran.err
+
+
 @pytest.fixture
 def comments(tmp_path, monkeypatch):
     (tmp_path / "rude.py").write_text("def model(texts):\n    return [0.1 + 0.8 * ('women' in one) for one in texts]\n")
