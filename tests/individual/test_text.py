@@ -136,7 +136,7 @@ def test_findings_by_hand():
     assert first.template == "The {man|woman} came home late again"
     assert first.row == 0
     assert search.TextSearchResult.from_json(result.to_json()) == result
-    assert "counterfactual flip rate  75.0 %  observed on the 4 texts" in result.summary()
+    assert "counterfactual flip rate  75.0 %  observed on 4 texts" in result.summary()
     assert len(result.to_frame()) == len(result.examples) == 2
     assert result.plot().to_dict()["description"].endswith("gender 75.0 %.")
 
@@ -283,15 +283,6 @@ def test_a_toxicity_model_on_templates():
         first, second = model.predict([one.worse.text, one.better.text]).tolist()
         assert (str(first), str(second)) == (one.worse.label, one.better.label)
         assert first != second
-
-
-def test_the_summary_shows_each_pair_of_groups_once():
-    texts = [f"a {word} number {i}" for i in range(4) for word in ("Christian", "Muslim")]
-    result = search.search_texts(lambda asked: [float("Muslim" in one) for one in asked], texts, protected=["religion"])
-    shown = [line for line in result.summary().splitlines() if line.startswith("religion: ")]
-    assert len(shown) == 1
-    pairs = [(one.worse.group, one.better.group) for one in result.examples]
-    assert len(set(pairs)) < len(pairs)
 
 
 class NoisyModel:

@@ -11,9 +11,7 @@ from evenhand.core.document import (
     Heading,
     Metric,
     Note,
-    Pair,
     ReportedNumber,
-    Side,
     Table,
     TableRow,
     Text,
@@ -21,12 +19,12 @@ from evenhand.core.document import (
 from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.core.text import format_count, format_percent
 from evenhand.individual.flips import FlipRate
-from evenhand.individual.search.texts import TextFinding, TextSearchResult
+from evenhand.individual.search.texts import TextSearchResult
 from evenhand.individual.wording import repeat_notes
 from evenhand.stats.quantity import Observed, show_quantity
 
 SHOWN = 5
-"""Number of findings in the summary, one per pair of groups."""
+"""Number of findings that a terminal lists."""
 
 NOUNS = ("text", "texts")
 
@@ -36,10 +34,6 @@ NOISY = "Only flips that repeat in new queries about both texts count."
 
 def build_document(result: TextSearchResult) -> Document:
     """Build the document of the rates and the clearest findings."""
-    distinct = {
-        (finding.category, finding.worse.group, finding.better.group): finding for finding in result.examples[::-1]
-    }
-    clearest = sorted(distinct.values(), key=lambda finding: -finding.gap)[:SHOWN]
     return Document(
         "Texts: label changes with the words for a group",
         "In each text that mentions a group, the words for it were replaced by those for every other group. The "
@@ -49,9 +43,7 @@ def build_document(result: TextSearchResult) -> Document:
             *(Note("Interrupted: the results are incomplete.", "caution") for _ in range(result.interrupted)),
             *_headline(result),
             *map(_rate_answer, result.rates),
-            *(Heading("The clearest findings") for _ in clearest[:1]),
-            *(block for finding in clearest for block in _pair(result, finding)),
-            Heading("All texts whose label changes", detail=True),
+            Heading("Texts whose label changes"),
             Figure("flip rates of texts", "Counterfactual flip rate of each category, with its interval.", result),
             Note(PEOPLE_HIDDEN) if result.people_left_out else _findings_table(result),
         ),
@@ -73,45 +65,22 @@ def _headline(result: TextSearchResult) -> Iterator[Text]:
 
 
 def _rate_answer(rate: FlipRate) -> Metric:
-    basis = f"no text has such words, of {rate.without:,}"
-    number = ReportedNumber("-", kind="unknown", basis=basis)
-    if isinstance(rate.rate, Observed):
-        basis = f"on the {format_count(rate.n, *NOUNS)} that have such words"
-        number = show_quantity(rate.rate, "rate", basis=basis)
+    basis = f"on {format_count(rate.n, *NOUNS)} with such words"
+    number = show_quantity(rate.rate, "rate", basis=basis)
     return Metric("counterfactual flip rate", number, tuple(repeat_notes(rate.repeats)), about=rate.protected[0])
 
 
-def _pair(result: TextSearchResult, finding: TextFinding) -> tuple[Heading, Pair]:
-    worse, better = (
-        Side(
-            {finding.category: side.group},
-            side.label,
-            side.label == result.favourable,
-            None if result.label_only else ReportedNumber(f"{side.score:.2f}", side.score, "observed"),
-        )
-        for side in (finding.worse, finding.better)
-    )
-    title = Heading(f"{finding.category}: {_shorten_template(finding.template)}", level=3)
-    return title, Pair("The same text with other words", worse, better, {})
-
-
 def _findings_table(result: TextSearchResult) -> Table:
-    names = ("text", "category", "with the words of", "label", "with the words of", "label")
-    rows = tuple(
-        TableRow(
-            (
-                _shorten_template(finding.template),
-                finding.category,
-                finding.worse.group,
-                finding.worse.label,
-                finding.better.group,
-                finding.better.label,
-            )
-        )
-        for finding in result.examples
-    )
+    names = ["text", "category", "with the words of", "label", "with the words of", "label"]
+    columns = tuple(Column(name) for name in names) + (Column("gap", numeric=True),) * (not result.label_only)
+    rows = []
+    for finding in result.examples:
+        sides = (cell for side in (finding.worse, finding.better) for cell in (side.group, side.label))
+        gap = ReportedNumber(f"{finding.gap:.2f}", finding.gap, "observed")
+        row = (_shorten_template(finding.template), finding.category, *sides, gap)
+        rows.append(TableRow(row[: len(columns)]))
     caption = "Texts whose label changes with the words, observed; the widest gap between scores first"
-    return Table(caption, tuple(Column(name) for name in names), rows)
+    return Table(caption, columns, tuple(rows), usual="observed", listed=SHOWN)
 
 
 def _shorten_template(template: str, length: int = 160) -> str:

@@ -200,7 +200,7 @@ def search_texts(
     for category in categories:
         rows = {case.row for case in cases if case.category == category.name}
         flips = {finding.row for finding in findings.values() if finding.category == category.name}
-        reason = "no text that was reached has such words"
+        reason = "no text in these queries has such words"
         rates.append(
             FlipRate(
                 over="data",
