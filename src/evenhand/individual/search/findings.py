@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.flips import WidestPairs, find_flips, find_widest_pairs
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.attribute import Value
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.schema import Schema
 
@@ -221,38 +220,25 @@ class ProfileTable:
         """
         import pandas as pd
 
-        schema, rows = self.schema, np.arange(len(self))
+        rows = np.arange(len(self))
         sides = {"worse": self.worse, "better": self.better}
-        worst, best = (self.people(rows, which) for which in sides.values())
+        people = {side: self.people(rows, which) for side, which in sides.items()}
 
-        def decode(name: str, entries: Floats) -> NDArray[Any]:
-            return decode_entries(schema[name], entries)
+        def values(name: str, side: str) -> Any:
+            """Return categories and bins by name, and whole numbers as integers."""
+            attribute, entries = self.schema[name], people[side][:, self.schema.position(name)]
+            if attribute.values is None and attribute.kind == "real":
+                return entries
+            whole = entries.astype(np.int64)
+            return whole if attribute.values is None else [attribute.values[entry] for entry in whole]
 
-        columns: dict[str, Any] = {
-            name: decode(name, worst[:, schema.position(name)]) for name in self.unprotected_names
-        }
-        columns |= {f"{name} (better)": decode(name, best[:, schema.position(name)]) for name in self.moved}
+        columns = {name: values(name, "worse") for name in self.unprotected_names}
+        columns |= {f"{name} (better)": values(name, "better") for name in self.moved}
+        columns |= {f"{name} ({side})": values(name, side) for side in sides for name in self.protected}
         for side, which in sides.items():
-            columns |= {
-                f"{name} ({side})": decode(name, self.assignments[which, i]) for i, name in enumerate(self.protected)
-            }
-        classes = _value_array(self.classes)
-        columns |= {f"label ({side})": classes[self.profiles.labels[rows, which]] for side, which in sides.items()}
+            columns[f"label ({side})"] = [self.classes[label] for label in self.profiles.labels[rows, which]]
         columns |= {f"score ({side})": self.scores[rows, which] for side, which in sides.items()}
         columns["gap"] = self.gap
         columns["valid"] = self.profiles.valid if self.with_data else np.full(len(self), None)
         columns["given"] = self.profiles.given
         return pd.DataFrame(columns)
-
-
-def decode_entries(attribute: Attribute, entries: Floats) -> NDArray[Any]:
-    """Convert entries (n,) of an attribute to values: categories and bins by name, whole numbers as integers."""
-    if attribute.values is not None:
-        return _value_array(attribute.values)[entries.astype(np.int64)]
-    return entries.astype(np.int64) if attribute.kind == "integer" else entries
-
-
-def _value_array(values: tuple[Value, ...]) -> NDArray[Any]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
