@@ -60,6 +60,18 @@ MAX_VARIANTS = 1_000_000
 GAP_BINS = 20
 """Number of bins of the distribution of gaps."""
 
+SHOWN_SETTINGS = {
+    "local",
+    "h",
+    "budget",
+    "time_limit",
+    "constraints",
+    "allow_infeasible",
+    "as_published",
+    "samples",
+}
+"""Fields of the settings that a result shows."""
+
 MAX_IDLE_ROUNDS = 5
 """Number of consecutive rounds without new queries that end the search."""
 
@@ -333,17 +345,8 @@ class _Search:
             noise_test=test,
             asked="model" if self.front is None else "white box",
             table_reading=source.reading if isinstance(source, People) else None,
-            settings={
-                "seeds": len(seeds) if isinstance(seeds, np.ndarray) else seeds or SEEDS,
-                "local": config.local,
-                "h": config.h,
-                "budget": config.budget,
-                "time_limit": config.time_limit,
-                "constraints": [text.strip() for text in config.constraints],
-                "allow_infeasible": config.allow_infeasible,
-                "as_published": config.as_published,
-                "samples": config.samples,
-            },
+            settings={"seeds": len(seeds) if isinstance(seeds, np.ndarray) else seeds or SEEDS}
+            | config.model_dump(mode="json", include=SHOWN_SETTINGS),
             table=table,
             seed=config.seed,
             time_limited=self.limit.decided,
