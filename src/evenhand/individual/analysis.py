@@ -225,7 +225,7 @@ class _Allowance:
 
 
 class _Count(NamedTuple):
-    """Flips of one set of people.
+    """Flips of a set of people.
 
     Attributes:
         rate: The rate. None if no person was reached.

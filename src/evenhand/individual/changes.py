@@ -65,7 +65,7 @@ class NumberChange(FlipRate):
 
 
 class ChangedPerson(Profile):
-    """Person, with the two protected values whose numbers differ most. The numbers are the scores of the two sides.
+    """Person with the two protected values whose numbers differ most. The numbers are the scores of the two sides.
 
     Attributes:
         protected: Attributes that vary.

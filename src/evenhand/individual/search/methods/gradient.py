@@ -205,7 +205,7 @@ def _attribute_weights(plan: SlopePlan, profiles: Floats, which: Integers, answe
 
 
 def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """ADF (Zhang et al., ICSE 2020): slopes of the loss, without momentum, new local weights after every success."""
+    """Run ADF (Zhang et al., ICSE 2020): slopes of the loss, no momentum, new local weights after every success."""
 
     def slopes(profiles: Floats, which: Integers, scores: Floats) -> Floats:
         return -oracle.gradient(profiles, which, loss=True)
@@ -214,23 +214,23 @@ def adf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchC
 
 
 def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """EIDIG (Zhang, Zhang & Zhang, ISSTA 2021): slopes of the output, with momentum, new weights every 5 successes."""
+    """Run EIDIG (Zhang et al., ISSTA 2021): slopes of the output, with momentum, new weights every 5 successes."""
     search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, UPDATE))
 
 
 def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """EIDIG-INF (same source): as EIDIG, with the weights of a local walk's start throughout."""
+    """Run EIDIG-INF (same source): as EIDIG, with the weights of a local walk's start throughout."""
     search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
 
 
 def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """MAFT (Wang et al., ICSE 2024): as EIDIG, with slopes estimated from answers alone (zero-order)."""
+    """Run MAFT (Wang et al., ICSE 2024): as EIDIG, with slopes estimated from answers alone (zero-order)."""
     slopes = estimate_slopes(oracle, config.h)
     search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, UPDATE))
 
 
 def maft_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """MAFT with the schedule of EIDIG-INF, which is better with a budget, since every new weight costs queries."""
+    """Run MAFT with the schedule of EIDIG-INF, which is better with a budget, since every new weight costs queries."""
     slopes = estimate_slopes(oracle, config.h)
     search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, None))
 
