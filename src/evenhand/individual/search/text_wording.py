@@ -75,10 +75,10 @@ def _findings_table(result: TextSearchResult) -> Table:
     columns = tuple(Column(name) for name in names) + (Column("gap", numeric=True),) * (not result.label_only)
     rows = []
     for finding in result.examples:
-        sides = (cell for side in (finding.worse, finding.better) for cell in (side.group, side.label))
+        worse, better = finding.worse, finding.better
         gap = ReportedNumber(f"{finding.gap:.2f}", finding.gap, "observed")
-        row = (_shorten_template(finding.template), finding.category, *sides, gap)
-        rows.append(TableRow(row[: len(columns)]))
+        cells = (finding.category, worse.group, worse.label, better.group, better.label, gap)
+        rows.append(TableRow((_shorten_template(finding.template), *cells)[: len(columns)]))
     caption = "Texts whose label changes with the words, observed; the widest gap between scores first"
     return Table(caption, columns, tuple(rows), usual="observed", listed=SHOWN)
 
