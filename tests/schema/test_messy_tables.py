@@ -71,14 +71,22 @@ PROPOSED = {
     "times of day": (with_column([dt.time(i % 24) for i in EACH]), "holds dates or times", "passthrough"),
     "durations": (with_column(pd.to_timedelta(list(EACH), unit="D")), "holds dates or times", "passthrough"),
     "periods": (with_column(pd.period_range("2020-01", periods=N, freq="M")), "holds Period values", "passthrough"),
-    "dates as words": (
-        with_column([f"2020-{i % 12 + 1:02}-{i % 28 + 1:02}" for i in EACH]),
-        "60 different values",
+    "dates as words": (with_column([f"2020-{i % 12 + 1:02}-{i % 28 + 1:02}" for i in EACH]), "dates", "passthrough"),
+    "few dates": (with_column([f"{i % 25 + 1}.2.2020" for i in EACH]), "25 dates", "passthrough"),
+    "dates with months in words": (with_column([f"{i % 28 + 1} Jan 2020" for i in EACH]), "28 dates", "passthrough"),
+    "dates as numbers": (
+        with_column([20200000 + (i % 12 + 1) * 100 + i % 28 + 1 for i in EACH]),
+        "dates written as numbers",
         "passthrough",
     ),
-    "dollars": (with_column([f"${1000 + i:,}.50" for i in EACH]), "60 different values", "passthrough"),
-    "decimal commas": (with_column([f"{i},{i % 10}" for i in EACH]), "60 different values", "passthrough"),
-    "zip codes": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "60 different values", "passthrough"),
+    "dollars": (with_column([f"${1000 + i % 40:,}.50" for i in EACH]), "40 amounts", "passthrough"),
+    "euros behind": (with_column([f"{1 + i}.000,50 €" for i in EACH]), "amounts", "passthrough"),
+    "currency codes": (with_column([f"CHF {1000 + i}" for i in EACH]), "amounts", "passthrough"),
+    "accounts": (with_column([f"(${1000 + i:,}.50)" if i % 2 else f"${i}.50" for i in EACH]), "amounts", "passthrough"),
+    "percentages": (with_column([f"{i % 30 + 1},5 %" for i in EACH]), "30 amounts or percentages", "passthrough"),
+    "decimal commas": (with_column([f"{i % 40 + 1},{i % 10}" for i in EACH]), "40 amounts", "passthrough"),
+    "zip codes": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "60 zip codes", "passthrough"),
+    "zip codes as numbers": (with_column([10000 + i * 137 for i in EACH], "zip"), "zip codes", "passthrough"),
     "free text": (with_column([text(i) for i in EACH]), "free text", "passthrough"),
     "text with line breaks": (with_column([f"{text(i)}\nand\r\nmore" for i in EACH]), "free text", "passthrough"),
     "text in another script": (
@@ -293,7 +301,7 @@ def test_all_columns_are_named_in_one_error():
         frame = frame.assign(**{f"{changed.columns[-1]} {number}": changed[changed.columns[-1]].to_numpy()})
     found = evenhand.schema.propose_columns(frame, target="hired", protected=["sex"])
     required = [one.column for one in found if one.required]
-    assert len(required) > 30
+    assert len(required) > 35
     with pytest.raises(EvenhandError) as caught:
         infer_schema(frame, target="hired", protected=["sex"])
     said = str(caught.value)

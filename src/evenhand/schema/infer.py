@@ -70,10 +70,18 @@ COUNTED_ROWS = 20
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 LEADING_ZERO = re.compile(r"[+-]?0\d")
+DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -,]+\d{2,4}"
+    r"|[A-Za-z]{3,9} \d{1,2}(, | )\d{4})([T ,]+\d{1,2}:\d{2}.*)?"
+)
+UNIT = r"([%$€£¥₹₽₺₩₦₫฿₪₱₴]|[A-Z]{1,3}\$|[A-Z]{2,3}|Rs\.?|kr\.?|zł|Kč|Ft|pct\.?|percent)"
+AMOUNT = re.compile(rf"[-+\u2212(]*{UNIT}?[ \u00a0]?[-+\u2212(]*\d[\d.,' \u00a0\u202f\u2019]*[)-]?{UNIT}?[)-]?")
+POSTAL_NAME = re.compile(r"(zip|postal|post)[ _-]?(code)?s?|plz|.*[ _](zip|postcode|plz)|zip[ _-].*|.*zipcode", re.I)
 IDENTIFIER_NAME = re.compile(
     r"(.*[ _-])?(id|ids|uuid|guid|index|idx|key|nr|no|number|ssn|row)|.*[a-z](ID|Id|UUID)|Unnamed: .*", re.A
 )
 
+GROUP_ZIP_CODES = "group it, for example by region"
 CONVERT_DATES = "convert it to a number, such as an age"
 LEAVE_OUT = "leave it out"
 
@@ -313,6 +321,10 @@ class _ColumnReview:
             if self._enumerates_rows(low):
                 problem = f"has a different number in each of {self.rows:,} rows, like an identifier"
                 return self._passthrough(problem, LEAVE_OUT)
+            if len(numbers) > FEW_DISTINCT and POSTAL_NAME.fullmatch(self.name):
+                return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
+            if len(numbers) > FEW_DISTINCT and _are_dates(numbers):
+                return self._passthrough("has dates written as numbers", CONVERT_DATES)
             entry = {"kind": "integer", "lower": low, "upper": high}
         else:
             ranges = self._enter_numbers(numbers) if self.protected else None
@@ -379,6 +391,14 @@ class _ColumnReview:
         review = None if others else self._review_decimals(stripped)
         if review is not None:
             return review
+        if len(distinct) > MAX_DISTINCT and POSTAL_NAME.fullmatch(self.name):
+            return self._passthrough(f"has {len(distinct):,} zip codes", GROUP_ZIP_CODES)
+        codes = any(LEADING_ZERO.match(word) for word in stripped)
+        for pattern, plural in ((DATE, "dates"), (AMOUNT, "amounts or percentages")):
+            formatted = [word for word in stripped if pattern.fullmatch(word)]
+            if len(distinct) > FEW_DISTINCT and len(formatted) >= TYPICAL * len(distinct) and not codes:
+                problem = f"has {len(formatted):,} {plural} written as words, such as {formatted[0]!r}"
+                return self._passthrough(problem, "convert it to numbers")
         if len(distinct) <= MAX_DISTINCT or MAX_CATEGORIES >= len(distinct) <= self.present / 2:
             return self._check_entry({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
         kind = "too many to be categories"
@@ -499,3 +519,11 @@ class _ColumnReview:
             return False
         pairs = set(zip(self.coded.codes.tolist(), self.target.codes.tolist(), strict=True))
         return len(pairs) == len(self.values)
+
+
+def _are_dates(numbers: Sequence[float]) -> bool:
+    """Check whether all integers can be read as year, month and day, such as 20240131."""
+    parts = [divmod(int(number) % 10_000, 100) for number in numbers]
+    return all(19_000_101 <= number <= 21_001_231 for number in numbers) and all(
+        1 <= month <= 12 and 1 <= day <= 31 for month, day in parts
+    )

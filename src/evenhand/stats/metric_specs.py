@@ -330,9 +330,7 @@ DECISION_METRICS = frozenset(
 """Metrics that need only decisions. All other metrics, including custom metrics, need true labels or numbers."""
 
 CONDITION_NAMES = frozenset(
-    name
-    for name, spec in METRICS.items()
-    if spec.family not in ("custom", "label rate", "ranking", "subgroup finding")
+    name for name, spec in METRICS.items() if spec.family not in ("custom", "label rate", "ranking", "subgroup finding")
 )
 """Metrics that are available in conditions."""
 
