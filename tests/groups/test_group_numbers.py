@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import wasserstein_distance
 
 from evenhand.errors import DataError
 from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded_numbers
@@ -36,8 +35,6 @@ def test_by_hand():
     gaps = {gap.name: gap for gap in result.breakdowns[0].gaps}
     assert (gaps["mean_difference"].value.value, gaps["mean_difference"].best) == (25.0, "M")
     assert gaps["residual_difference"].value.value == 5.0
-    assert gaps["wasserstein_distance"].value.value == 25.0  # every M is (20, 20, 20, 40) above the F of the same rank
-    assert gaps["kolmogorov_distance"].value.value == 0.5
     assert isinstance(gaps["median_difference"].value, Unknown)
     assert set(gaps) == set(NUMBER_GAP_TITLES)
     assert result.favourable == "lower"
@@ -62,8 +59,6 @@ def test_against_plain_loops(seed):
         if not isinstance(median, Unknown):
             assert median.value == part["premium"].quantile(0.5, interpolation="lower")
     large = [part["premium"] for part in parts.values() if len(part) >= 10]
-    furthest = max(wasserstein_distance(one, other) for one in large for other in large)
-    assert result.breakdowns[0].gap("wasserstein_distance").value.value == pytest.approx(furthest)
     means = [part.mean() for part in large]
     assert result.breakdowns[0].gap("mean_difference").value.value == pytest.approx(max(means) - min(means))
 
@@ -128,7 +123,6 @@ def test_a_regressor_is_measured_and_the_result_comes_back():
     shown = render_markdown(result.document())
     assert "The mean claim of people with sex M is" in shown
     units = {gap.name: unit_of(gap.name) for gap in result.breakdowns[0].gaps}
-    assert units.pop("kolmogorov_distance") == "decimal"
     assert set(units.values()) == {"target"}
     unlabelled = ColumnRoles(target="claim", protected=["sex"], schema=read.schema).read(people.drop(columns="claim"))
     with pytest.raises(DataError, match="true numbers"):

@@ -1,4 +1,4 @@
-"""Numbers of people who count differently: weighted means, quantiles, distances, and intervals that hold."""
+"""Numbers of people who count differently: weighted means, quantiles, and intervals that hold."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand.stats import quantile_interval
-from evenhand.stats.distribution import distribution_distances, number_moments, sample_quantile, skewed_mean_interval
+from evenhand.stats.distribution import number_moments, sample_quantile, skewed_mean_interval
 
 
 def people(n=400, seed=0):
@@ -53,9 +53,8 @@ def test_equal_weights_change_no_figure_but_drawn_ones():
             other = theirs.metrics[name]
             assert (other.value, other.low, other.high, other.n) == pytest.approx((one.value, one.low, one.high, one.n))
     for ours, theirs in zip(plain.breakdowns[0].gaps, weighted.breakdowns[0].gaps, strict=True):
-        off = 0.15 if ours.metric == "distribution" else 1e-9
         assert theirs.value.value == pytest.approx(ours.value.value)
-        assert theirs.value.high == pytest.approx(ours.value.high, rel=off)
+        assert theirs.value.high == pytest.approx(ours.value.high, rel=1e-9)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=30), st.floats(0.05, 0.95))
@@ -69,7 +68,7 @@ def test_whole_weights_are_people_repeated(rows, share):
     assert limits is None or limits[0] <= sample_quantile(values, share, weights) <= limits[1]
 
 
-def test_gaps_distances_subgroups_and_words_are_weighted():
+def test_gaps_subgroups_and_words_are_weighted():
     frame = people()
     result = audit(frame)
     women, men = (frame[frame["sex"] == sex] for sex in "FM")
@@ -78,11 +77,6 @@ def test_gaps_distances_subgroups_and_words_are_weighted():
     assert breakdown.gap("mean_difference").value.value == pytest.approx(means[0] - means[1])
     errors = [np.average(one["premium"] - one["true"], weights=one["wt"]) for one in (women, men)]
     assert breakdown.gap("residual_difference").value.value == pytest.approx(errors[0] - errors[1])
-    points = np.sort(frame["premium"].to_numpy())
-    below = [np.array([one["wt"][one["premium"] <= x].sum() for x in points]) / one["wt"].sum() for one in (women, men)]
-    apart = np.abs(below[0] - below[1])
-    assert breakdown.gap("kolmogorov_distance").value.value == pytest.approx(apart.max())
-    assert breakdown.gap("wasserstein_distance").value.value == pytest.approx(apart[:-1] @ np.diff(points))
     assert result.subgroups.weights == result.residual_subgroups.weights == "sample_weight"
     text = result.to_markdown().replace("\\", "")
     assert "weighted by sample_weight" in text
@@ -109,10 +103,10 @@ def test_a_model_is_audited_by_weights_and_says_what_is_not():
 @pytest.mark.slow
 @pytest.mark.parametrize("related", [False, True], ids=["unrelated", "by number"])
 def test_weighted_intervals_of_numbers_hold(related):
-    """Lognormal numbers of two groups alike, drawn unequally: mean 1.13, median 1, distances 0; 600 samples."""
+    """Lognormal numbers of two groups alike, drawn unequally: mean 1.13, median 1; 600 samples."""
     rng, runs = np.random.default_rng(0), 600
-    held = {"mean": 0, "median": 0, "distance": 0}
-    for run in range(runs):
+    held = {"mean": 0, "median": 0}
+    for _ in range(runs):
         x = np.exp(rng.normal(0, 0.5, 3000))
         chance = np.clip(0.03 + (0.06 * x if related else 0.12 * rng.random(3000)), 0, 1)
         drawn = rng.random(3000) < chance
@@ -124,8 +118,5 @@ def test_weighted_intervals_of_numbers_hold(related):
         order = np.argsort(x)
         limits = quantile_interval(x[order], 0.5, weights=weights[order])
         held["median"] += bool(limits[0] <= 1 <= limits[1])
-        samples, each = ([column[group == i] for i in (0, 1)] for column in (x, weights))
-        apart = distribution_distances(samples, 0.95, np.random.default_rng(run), draws=199, weights=each)
-        held["distance"] += apart.wasserstein.low == 0
     for name, count in held.items():
         assert count / runs >= (0.92 if name == "mean" else 0.95 - 3 * np.sqrt(0.95 * 0.05 / runs)), held

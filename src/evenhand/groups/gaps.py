@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,16 +11,10 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.groups.breakdown import Gap, Group
 from evenhand.groups.estimators import Estimator
 from evenhand.groups.label_coverage import describe_selective
-from evenhand.stats.distribution import LargestDistance
 from evenhand.stats.level import Interval, bonferroni
 from evenhand.stats.metric_specs import DECISION_METRICS, LOWER_IS_WORSE, METRICS
 from evenhand.stats.proportion import RATIO_METHOD, count_pairs
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-
-MOST_COMPARED = 40
-"""Maximum number of groups whose distributions are compared in pairs."""
-
-BOOTSTRAP = "bootstrap of the largest distance"
 
 
 class GroupComparison(NamedTuple):
@@ -53,9 +47,9 @@ class GroupComparison(NamedTuple):
         return {self.labels[i]: int(size) for i, size in enumerate(n.tolist()) if i not in included}
 
 
-def describe_simultaneity(comparisons: int, correction: str = " (Bonferroni)") -> str:
+def describe_simultaneity(comparisons: int) -> str:
     """Describe the number of comparisons over which an interval is simultaneous; empty for one comparison."""
-    return "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons{correction}"
+    return "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons (Bonferroni)"
 
 
 def registered_gaps(
@@ -202,51 +196,6 @@ def equalized_odds_gap(estimators: Mapping[str, Estimator], comparison: GroupCom
         by_group[label] = furthest.model_copy(update={"value": abs(furthest.value), "low": low, "high": high})
     ordered = {label: by_group[label] for label in gaps[0].by_group if label in by_group}
     return largest.model_copy(update={"not_assessable": left_out, "by_group": ordered})
-
-
-def compare_distributions(
-    names: Sequence[str],
-    metric: str,
-    sizes: tuple[Integers, Floats | Integers],
-    comparison: GroupComparison,
-    measure: Callable[[Integers], Sequence[tuple[LargestDistance, str]]],
-    means: Floats | None = None,
-) -> list[Gap]:
-    """Compute the largest distances between the distributions of two groups; a reference is ignored.
-
-    Args:
-        names: Names of the gaps.
-        metric: ``distribution`` or ``labels``.
-        sizes: Number of people and effective size of each group, shape (groups,) each.
-        comparison: Settings.
-        measure: Function of the compared groups. It returns each distance with its method.
-        means: Means of the groups, of which the higher is ``best``. None if neither group is better.
-    """
-    people, n = sizes
-    large = np.flatnonzero(n >= comparison.min_size)
-    left_out = comparison.left_out(n, large)
-    if not 2 <= len(large) <= MOST_COMPARED:
-        reason = f"people must number {comparison.min_size} in at least two groups"
-        if len(large) > MOST_COMPARED:
-            reason = f"{len(large)} groups: {metric} of at most {MOST_COMPARED} groups are compared in pairs"
-        unknown = Unknown(reason=reason)
-        return [Gap(name=name, metric=metric, value=unknown, not_assessable=left_out) for name in names]
-    gaps = []
-    for name, (distance, method) in zip(names, measure(large), strict=True):
-        pair = [int(large[distance.first]), int(large[distance.second])]
-        if means is not None:
-            pair.sort(key=lambda i: -means[i])
-        value = Observed(
-            value=distance.value,
-            n=int(people[large].sum()),
-            low=distance.low,
-            high=distance.high,
-            confidence=comparison.confidence,
-            method=method + describe_simultaneity(count_pairs(len(large)), ""),
-        )
-        best, worst = (comparison.labels[i] for i in pair)
-        gaps.append(Gap(name=name, metric=metric, value=value, best=best, worst=worst, not_assessable=left_out))
-    return gaps
 
 
 def add_cautions(gaps: Iterable[Gap], groups: Iterable[Group]) -> tuple[Gap, ...]:

@@ -17,9 +17,7 @@ from evenhand.groups.config import GroupConfig
 from evenhand.groups.engine import GroupCounts, Sample, break_down, describe_groups
 from evenhand.groups.estimators import Computed, Estimator, Mean, Rate
 from evenhand.groups.gaps import (
-    BOOTSTRAP,
     GroupComparison,
-    compare_distributions,
     compare_groups,
     largest_gap,
     registered_gaps,
@@ -34,7 +32,6 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.outcome import NEITHER
 from evenhand.schema.people import People
-from evenhand.stats.distribution import LargestDistance, total_variation
 from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_RATE_GAPS
 from evenhand.stats.proportion import mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
@@ -135,7 +132,6 @@ class LabelSample(Sample):
         truth: Positions of the true labels, -1 if unknown, shape (n,); None without true labels.
         names: Labels; grades in their order, worst first.
         ordered: Whether the labels are grades.
-        seed: Random seed of bootstraps.
     """
 
     memberships: Sequence[Membership]
@@ -143,14 +139,13 @@ class LabelSample(Sample):
     truth: Integers | None
     names: tuple[str, ...]
     ordered: bool
-    seed: int
 
     def __len__(self) -> int:
         return len(self.decided)
 
     def at(self, entries: Booleans) -> Self:
         truth = None if self.truth is None else self.truth[entries]
-        return type(self)((), self.decided[entries], truth, self.names, self.ordered, self.seed)
+        return type(self)((), self.decided[entries], truth, self.names, self.ordered)
 
     def count(self, group: Integers, groups: int) -> GroupCounts:
         kinds = len(self.names)
@@ -159,7 +154,7 @@ class LabelSample(Sample):
         if self.truth is not None:
             cells = ((group * kinds + self.truth) * kinds + self.decided)[self.truth >= 0]
             confused = np.bincount(cells, minlength=groups * kinds**2).reshape(groups, kinds, kinds)
-        tables = LabelTables(self.names, given, confused, ordered=self.ordered, seed=self.seed)
+        tables = LabelTables(self.names, given, confused, ordered=self.ordered)
         coverage = count_labels(
             group, groups, self.decided, self.names, None if self.truth is None else self.truth >= 0
         )
@@ -175,17 +170,14 @@ class LabelTables:
         given: Number of people by assigned label, shape (groups, labels).
         confused: Number of people by true and assigned label, shape (groups, labels, labels); None without true labels.
         ordered: Whether the labels are grades.
-        seed: Random seed of bootstraps.
         size: Number of people in each group.
         labelled: Number of people with a true label in each group.
         rates: Rates of each label against the rest, and for all grades but the lowest the share of people with at
             least this grade.
     """
 
-    def __init__(
-        self, names: tuple[str, ...], given: Integers, confused: Integers | None, *, ordered: bool, seed: int
-    ) -> None:
-        self.names, self.given, self.confused, self.ordered, self.seed = names, given, confused, ordered, seed
+    def __init__(self, names: tuple[str, ...], given: Integers, confused: Integers | None, *, ordered: bool) -> None:
+        self.names, self.given, self.confused, self.ordered = names, given, confused, ordered
         self.size = np.asarray(given.sum(axis=1))
         self.labelled = np.zeros_like(self.size) if confused is None else np.asarray(confused.sum(axis=(1, 2)))
         self.rates = {name: self._rates_of(i) for i, name in enumerate(names)}
@@ -267,16 +259,6 @@ class LabelTables:
             rates = {label: columns[metric] for label, columns in self.rates.items() if metric in columns}
             # The gaps of two labels are equal.
             gaps[name] = _compare_each(name, rates, comparison, len(rates) if kinds > 2 else 1)
-        grades = np.arange(kinds, dtype=np.float64)
-        means = self.given @ grades / np.maximum(self.size, 1) if self.ordered else None
-
-        def measure(large: Integers) -> list[tuple[LargestDistance, str]]:
-            rng = np.random.default_rng(self.seed)
-            return [(total_variation(self.given[large], comparison.confidence, rng), BOOTSTRAP)]
-
-        names, sizes = ("total_variation_distance",), (self.size, self.size)
-        for gap in compare_distributions(names, "labels", sizes, comparison, measure, means):
-            gaps[gap.name] = [gap]
         for name in LABEL_GAP_TITLES:
             yield from gaps.get(name, ())
 
@@ -322,7 +304,7 @@ def _measure(
         labels, decided = labels[::-1], highest - decided
         truth = None if truth is None else np.where(truth < 0, -1, highest - truth)
     texts = tuple(map(str, labels))
-    sample = LabelSample(group_people(people, names), decided, truth, texts, ordered, config.seed)
+    sample = LabelSample(group_people(people, names), decided, truth, texts, ordered)
     return LabelMetrics(
         people=len(people),
         target=target.name,

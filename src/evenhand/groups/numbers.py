@@ -11,12 +11,11 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
 from evenhand.errors import DataError
-from evenhand.groups.breakdown import Gap
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import DecidedPeople, add_metrics
 from evenhand.groups.engine import TENTHS, GroupCounts, Sample, break_down, calibrate, describe_groups
 from evenhand.groups.estimators import Computed, Estimator, SkewedMean
-from evenhand.groups.gaps import BOOTSTRAP, GroupComparison, compare_distributions, registered_gaps
+from evenhand.groups.gaps import registered_gaps
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.label_coverage import HALVES, count_labels
 from evenhand.groups.membership import Membership, Partition, group_people
@@ -25,8 +24,6 @@ from evenhand.models.scorer import Regressor, ask_numbers
 from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.stats.distribution import (
-    LargestDistance,
-    distribution_distances,
     number_moments,
     quantile_interval,
     sample_quantile,
@@ -39,8 +36,6 @@ QUANTILES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
 
 CURVE = tuple(share / 20 for share in range(1, 20))
 """Shares of people at which quantile curves are drawn."""
-
-DISTANCES = ("wasserstein_distance", "kolmogorov_distance")
 
 ORDERED = "order statistics (binomial)"
 EFFECTIVE = ", of effective sample sizes (weights)"
@@ -115,7 +110,6 @@ class NumberSample(Sample):
         truth: True numbers, NaN if unknown; None without true numbers.
         weights: Sample weights; None without weights.
         median: Median of all decisions, which splits the people for the coverage of true numbers.
-        seed: Random seed of the bootstrap.
     """
 
     memberships: Sequence[Membership]
@@ -123,7 +117,6 @@ class NumberSample(Sample):
     truth: Floats | None
     weights: Floats | None
     median: float
-    seed: int
 
     scored: ClassVar[str] = "mean"
     observed: ClassVar[str] = "true_mean"
@@ -133,7 +126,7 @@ class NumberSample(Sample):
 
     def at(self, entries: Booleans) -> Self:
         truth, weights = (None if column is None else column[entries] for column in (self.truth, self.weights))
-        return type(self)((), self.decided[entries], truth, weights, self.median, self.seed)
+        return type(self)((), self.decided[entries], truth, weights, self.median)
 
     def labelled(self) -> Booleans | None:
         return None if self.truth is None else ~np.isnan(self.truth)
@@ -163,8 +156,7 @@ class NumberSample(Sample):
             size = np.bincount(group[rows], minlength=groups)
             reach = float(np.ptp(values[rows])) if size.any() else 0.0
             estimators[metric] = SkewedMean(metric, size, moments.n, moments, reach, weighting=weighting)
-        means = [estimator for estimator in estimators.values() if isinstance(estimator, SkewedMean)]
-        n = means[0].n
+        n = estimators["mean"].n
         parts = OrderedParts.of(self, group, people)
         for metric, share in QUANTILES.items():
             compute = parts.quantile(share, people, weighting)
@@ -172,26 +164,15 @@ class NumberSample(Sample):
             estimators[metric] = Computed(metric, people, n, compute, ORDERED, requirement, weighting=weighting)
         halves = (self.decided > self.median).astype(np.int64)
 
-        def compare(comparison: GroupComparison) -> Iterator[Gap]:
-            gaps = registered_gaps(NUMBER_GAP_TITLES, estimators, comparison)
-            yield from gaps.values()
-
-            def measure(large: Integers) -> list[tuple[LargestDistance, str]]:
-                rng = np.random.default_rng(self.seed)
-                distances = distribution_distances(
-                    [parts.numbers[i] for i in large],
-                    comparison.confidence,
-                    rng,
-                    weights=None if parts.weights is None else [parts.weights[i] for i in large],
-                )
-                return [(distance, BOOTSTRAP + weighting) for distance in distances]
-
-            yield from compare_distributions(
-                DISTANCES, "distribution", (people, n), comparison, measure, means[0].values
-            )
-
         coverage = count_labels(group, groups, halves, HALVES, labelled)
-        return GroupCounts(people, n, self.weights is not None, estimators, coverage, compare)
+        return GroupCounts(
+            people,
+            n,
+            self.weights is not None,
+            estimators,
+            coverage,
+            lambda comparison: registered_gaps(NUMBER_GAP_TITLES, estimators, comparison).values(),
+        )
 
 
 @dataclass(frozen=True)
@@ -239,7 +220,7 @@ def _measure(
     memberships = group_people(people, names)
     weights = None if numbers.weights is None else numbers.weights.values
     median = float(np.median(numbers.decided))
-    sample = NumberSample(memberships, numbers.decided, people.numbers, weights, median, config.seed)
+    sample = NumberSample(memberships, numbers.decided, people.numbers, weights, median)
     everyone = describe_groups(sample.total(), [{}], config)[0]
     kept = {name: values for name, values in sample.values.items() if name in ("mean", "mean_residual")}
     result = GroupMetrics(

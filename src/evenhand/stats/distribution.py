@@ -1,23 +1,15 @@
-"""Statistics of unbounded numbers: means of skewed samples, quantiles, and distances between distributions."""
+"""Statistics of unbounded numbers: means of skewed samples, quantiles, and the Kolmogorov distance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.stats.level import Interval, as_interval, student_quantile, tail_probability
 from evenhand.stats.proportion import count_needed, effective_counts, kish_size
-
-GRID = 512
-"""Maximum number of points at which distributions are compared in the bootstrap."""
-
-DRAWS = 999
-"""Number of bootstrap samples."""
 
 NO_SKEW = 1e-6
 """Skewness of an estimate, divided by 3, below which it is treated as 0."""
@@ -181,151 +173,5 @@ def kolmogorov_distance(a: Floats, b: Floats) -> float:
     Statistics 1948.
     """
     points = np.concatenate([a, b])
-    return float(np.abs(_distribution_function(a, points) - _distribution_function(b, points)).max())
-
-
-class LargestDistance(NamedTuple):
-    """The largest distance between the distributions of two groups, its interval, and the positions of both groups."""
-
-    value: float
-    low: float
-    high: float
-    first: int
-    second: int
-
-
-class DistributionDistances(NamedTuple):
-    """Distances between the distributions of several groups.
-
-    Attributes:
-        wasserstein: Wasserstein-1 distance, in the unit of the numbers.
-        kolmogorov: Largest difference in the share of people above any one number.
-    """
-
-    wasserstein: LargestDistance
-    kolmogorov: LargestDistance
-
-
-def distribution_distances(
-    samples: Sequence[Floats],
-    confidence: float,
-    rng: np.random.Generator,
-    *,
-    draws: int = DRAWS,
-    weights: Sequence[Floats] | None = None,
-) -> DistributionDistances:
-    r"""Compute the largest distances between the distributions of any two of several groups.
-
-    With distribution functions F and G, ``W = integral |F - G| dx`` (Wasserstein-1; as a measure of unfair numbers:
-    Chzhen et al., "Fair regression with Wasserstein barycenters", NeurIPS 2020) and ``K = sup |F - G|`` (as the
-    statistical parity of a regression: Agarwal, Dudik & Wu, "Fair regression", ICML 2019).
-
-    By the triangle inequality, the error of an estimate is at most the same distance between ``(F^ - F)`` and
-    ``(G^ - G)``. The bootstrap approximates its distribution by that of the distance between ``(F* - F^)`` and
-    ``(G* - G^)`` (for W: del Barrio, Gine & Matran, "Central limit theorems for the Wasserstein distance", Annals of
-    Probability 1999). If q is a quantile of its maximum over all pairs, the intervals from ``W^ - q`` to ``W^ + q``
-    hold simultaneously for all pairs, so for equal distributions the lower end exceeds 0 at most as often as the
-    confidence level allows.
-
-    Args:
-        samples: Numbers of each of two or more groups.
-        confidence: Confidence level of each of the two intervals.
-        rng: Random generator of the bootstrap samples.
-        draws: Number of bootstrap samples.
-        weights: Sample weights of each group. If given, distributions are weighted, and the contribution of each person
-            is multiplied by a standard normal number instead of being resampled.
-    """
-    pooled = np.unique(np.concatenate(samples))
-    points = pooled
-    if len(pooled) > GRID:
-        points = np.unique(np.quantile(pooled, np.linspace(0, 1, GRID), method="nearest"))
-    sample_weights = [None] * len(samples) if weights is None else weights
-    # The estimates use all numbers, the bootstrap at most GRID of them.
-    pairs = list(zip(samples, sample_weights, strict=True))
-    exact = np.array([_distribution_function(sample, pooled, weight) for sample, weight in pairs])
-    estimated = np.array([_distribution_function(sample, points, weight) for sample, weight in pairs])
-    cells = np.clip(np.diff(estimated, axis=1, prepend=0.0), 0, None)
-    cells /= cells.sum(axis=1, keepdims=True)
-    deviations = [
-        (rng.multinomial(len(sample), cell, size=draws).cumsum(axis=1) / len(sample) - function).astype(np.float32)
-        if weight is None
-        else _draw_deviations(sample, weight, points, function, rng.normal(size=(draws, len(points))))
-        for (sample, weight), cell, function in zip(pairs, cells, estimated, strict=True)
-    ]
-    widths, grid_widths = np.diff(pooled), np.diff(points).astype(np.float32)
-    wasserstein, kolmogorov = _RunningMaximum(draws), _RunningMaximum(draws)
-    for i, j in combinations(range(len(samples)), 2):
-        difference, errors = np.abs(exact[i] - exact[j]), np.abs(deviations[i] - deviations[j])
-        wasserstein.add(i, j, float(difference[:-1] @ widths), errors[:, :-1] @ grid_widths)
-        kolmogorov.add(i, j, float(difference.max()), errors.max(axis=1))
-    return DistributionDistances(wasserstein.bound(confidence, np.inf), kolmogorov.bound(confidence, 1.0))
-
-
-def total_variation(
-    counts: Integers, confidence: float, rng: np.random.Generator, *, draws: int = DRAWS
-) -> LargestDistance:
-    r"""Compute the largest total variation distance between the label distributions of any two of several groups.
-
-    ``TV = sum_l |p_l - q_l| / 2``: the share of one group that would need a different label for both distributions to
-    be equal. The estimate is biased upwards for small groups, whose shares differ by chance. As in
-    ``distribution_distances``, its error is at most the total variation of ``(p^ - p)`` from ``(q^ - q)``, whose
-    maximum over all pairs has a bootstrap quantile; the interval holds simultaneously for all pairs.
-
-    Args:
-        counts: Number of people by group and label, shape (groups, labels); no group is empty.
-        confidence: Confidence level.
-        rng: Random generator of the bootstrap samples.
-        draws: Number of bootstrap samples.
-    """
-    size = counts.sum(axis=1, keepdims=True)
-    shares = counts / size
-    deviations = [
-        rng.multinomial(int(n), share, size=draws) / n - share for n, share in zip(size[:, 0], shares, strict=True)
-    ]
-    distance = _RunningMaximum(draws)
-    for i, j in combinations(range(len(counts)), 2):
-        errors = np.abs(deviations[i] - deviations[j]).sum(axis=1) / 2
-        distance.add(i, j, float(np.abs(shares[i] - shares[j]).sum() / 2), errors)
-    return distance.bound(confidence, 1.0)
-
-
-class _RunningMaximum:
-    """Running maximum of the distance over pairs of groups, and of its error in each bootstrap draw."""
-
-    def __init__(self, draws: int) -> None:
-        self._largest = LargestDistance(-1.0, 0.0, 0.0, 0, 1)
-        self._errors = np.zeros(draws)
-
-    def add(self, i: int, j: int, value: float, errors: NDArray[np.floating]) -> None:
-        """Include the distance between two groups, and its bootstrap errors, shape (draws,)."""
-        if value > self._largest.value:
-            self._largest = LargestDistance(value, 0.0, 0.0, i, j)
-        self._errors = np.maximum(self._errors, errors)
-
-    def bound(self, confidence: float, maximum: float) -> LargestDistance:
-        """Return the largest distance with its interval, clipped to [0, maximum]."""
-        value, margin = self._largest.value, float(np.quantile(self._errors, confidence, method="higher"))
-        return self._largest._replace(low=max(0.0, value - margin), high=min(maximum, value + margin))
-
-
-def _distribution_function(sample: Floats, points: Floats, weights: Floats | None = None) -> Floats:
-    """Compute the share of a sample, by weight if it has weights, at or below each point."""
-    order = np.argsort(sample)
-    below = np.searchsorted(sample[order], points, side="right")
-    if weights is None:
-        return below / len(sample)
-    return np.asarray(np.concatenate([[0.0], np.cumsum(weights[order])])[below] / weights.sum())
-
-
-def _draw_deviations(
-    sample: Floats, weights: Floats, points: Floats, function: Floats, normal: Floats
-) -> NDArray[np.float32]:
-    """Draw errors of a weighted distribution function at each point, shape (draws, points).
-
-    ``sum(e_i w_i (1(x_i <= t) - F(t))) / sum(w)`` with normal multipliers e_i. Their sum over the people between two
-    points is normal with variance ``sum(w_i^2)``.
-    """
-    cells = np.minimum(np.searchsorted(points, sample), len(points) - 1)
-    terms = normal * np.sqrt(np.bincount(cells, weights=weights**2, minlength=len(points)))
-    errors = terms.cumsum(axis=1) - function * terms.sum(axis=1, keepdims=True)
-    return np.asarray(errors / weights.sum(), dtype=np.float32)
+    below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (a, b)]
+    return float(np.abs(below[0] - below[1]).max())

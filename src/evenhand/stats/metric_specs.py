@@ -173,19 +173,6 @@ _SPECS = (
         family="number gap",
     ),
     _gap("absolute_error_difference", "mean absolute error", "mean_absolute_error", unit="target", family="number gap"),
-    _gap(
-        "wasserstein_distance",
-        "Wasserstein distance",
-        comparison="the furthest apart of two distributions",
-        unit="target",
-        family="number gap",
-    ),
-    _gap(
-        "kolmogorov_distance",
-        "Kolmogorov distance",
-        comparison="largest difference in the share above any one number (0 to 1)",
-        family="number gap",
-    ),
     # One label against the rest
     MetricSpec("label_share", "share given it", "label rate"),
     MetricSpec("label_base_share", "share who truly have it", "label rate", denominator=LABELLED),
@@ -207,12 +194,6 @@ _SPECS = (
     MetricSpec("too_high", "graded too high", "label", denominator=LABELLED),
     MetricSpec("mean_grade_error", "mean error in grades", "label", "target", denominator=LABELLED),
     _gap("label_share_difference", "share given one label", "label_share", family="label gap"),
-    _gap(
-        "total_variation_distance",
-        "total variation distance",
-        comparison="the furthest apart of two groups' labels (0 to 1)",
-        family="label gap",
-    ),
     _gap("cut_difference", "share given at least one grade", "at_least", family="label gap"),
     _gap("label_accuracy_difference", "accuracy", "label_accuracy", family="label gap"),
     _gap("macro_recall_difference", "macro recall", "macro_recall", family="label gap"),
@@ -324,8 +305,7 @@ LABEL_RATE_GAPS = {name: METRICS[name].compares for name in LABEL_GAP_TITLES if 
 """Gaps in the rates of one label, and the metric that each of them compares."""
 
 DECISION_METRICS = frozenset(
-    {"labels", "distribution"}
-    | {name for name, spec in METRICS.items() if spec.denominator == "people" and spec.family in MEASURED_FAMILIES}
+    {name for name, spec in METRICS.items() if spec.denominator == "people" and spec.family in MEASURED_FAMILIES}
 )
 """Metrics that need only decisions. All other metrics, including custom metrics, need true labels or numbers."""
 

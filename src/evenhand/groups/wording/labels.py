@@ -34,7 +34,7 @@ from evenhand.groups.wording.tables import (
     small_group_notes,
 )
 from evenhand.stats.metric_specs import RATE_TITLES
-from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
+from evenhand.stats.quantity import Quantity, Unknown, format_value, show_quantity
 
 ADVICE = (
     "bring the true labels to see whether they have the same gap",
@@ -72,13 +72,8 @@ def describe_labels(result: LabelMetrics) -> str:
 
 def label_terms(result: LabelMetrics) -> str:
     """Define the terms of the first screen."""
-    terms = (
-        "Total variation distance: the share of one group that would need another label for both groups to have the "
-        "same distribution of labels. Macro recall: the mean true positive rate of all labels."
-    )
-    if not result.ordered:
-        return terms
-    return f"Share given at least a grade: that grade or a higher one. {terms}"
+    terms = "Macro recall: the mean true positive rate of all labels."
+    return f"Share given at least a grade: that grade or a higher one. {terms}" if result.ordered else terms
 
 
 def label_sentences(result: LabelMetrics) -> list[str]:
@@ -157,10 +152,6 @@ def _answer_gap(result: LabelMetrics, breakdown: Breakdown) -> Metric:
     if gap is not None:
         label = f"at least {gap.largest_at}" if result.ordered else gap.largest_at
         notes = [f"{label}; highest: {gap.best}; lowest: {gap.worst}"]
-    other = breakdown.gap("total_variation_distance")
-    if other is not None and isinstance(other.value, Observed):
-        ends = format_ends(other.value, other.name)
-        notes.append(f"total variation distance: {format_value(other.value, other.name)} ({ends})")
     next_step = advise(gap, breakdown.gap("label_accuracy_difference"), ADVICE)
     return gap_answer(name, gap, breakdown, notes, next_step, result.min_group_size)
 

@@ -18,7 +18,7 @@ from evenhand.groups.wording.tables import (
     unit_and_weights,
     weighted_by,
 )
-from evenhand.stats.quantity import Observed, Unknown, format_ends, format_value
+from evenhand.stats.quantity import Unknown, format_value
 
 ADVICE = (
     "bring the true numbers to see whether they have the same gap",
@@ -84,11 +84,8 @@ def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
 
 
 def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
-    gap, distance = breakdown.gap("mean_difference"), breakdown.gap("wasserstein_distance")
+    gap = breakdown.gap("mean_difference")
     notes = [] if gap is None else [f"highest: {gap.best}; lowest: {gap.worst}{unit_and_weights(result)}"]
-    if distance is not None and isinstance(distance.value, Observed):
-        ends = format_ends(distance.value, distance.name)
-        notes.append(f"Wasserstein distance: {format_value(distance.value, distance.name)} ({ends})")
     next_step = advise(gap, breakdown.gap("residual_difference"), ADVICE)
     return gap_answer("gap of the means", gap, breakdown, notes, next_step, result.min_group_size)
 
