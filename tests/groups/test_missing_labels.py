@@ -13,8 +13,6 @@ from sklearn.metrics import f1_score, roc_auc_score
 import evenhand
 from evenhand.groups import GroupMetrics
 from evenhand.groups.label_coverage import LabelCoverage
-from evenhand.groups.proxies.rates import measure_proxies
-from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats import Observed, Unknown
 from support import scaled
 
@@ -253,27 +251,6 @@ def test_a_custom_metric_that_is_undefined_in_a_large_group_names_the_group():
 
     gap = audit(frame, metrics={"inverse": inverse_negatives}).breakdowns[0].gap("inverse_difference")
     assert gap.not_assessable == {"c": int((frame["group"] == "c").sum())}
-
-
-def test_probable_groups_have_error_rates_of_people_with_a_true_label():
-    frame = people(6, n=400, known=0.6)
-    chance = np.random.default_rng(0).random(len(frame))
-    frame = frame.assign(p=chance, q=1 - chance)
-    result = audit(frame, membership={"race": {"x": "p", "y": "q"}}).proxies[0]
-    known = frame["true"].notna()
-    kept = frame[known]
-    everyone = measure_proxies(
-        frame["decided"].to_numpy() == 1, GroupProbabilities.read("race", {"x": frame["p"], "y": frame["q"]})
-    )
-    labelled = measure_proxies(
-        kept["decided"].to_numpy() == 1,
-        GroupProbabilities.read("race", {"x": kept["p"], "y": kept["q"]}),
-        true_labels=kept["true"].to_numpy().astype(int),
-    )
-    assert result.rate("x").estimate.value == pytest.approx(everyone.rate("x").estimate.value)
-    for metric in ("true_positive_rate", "false_positive_rate"):
-        assert result.rate("x", metric).estimate.value == pytest.approx(labelled.rate("x", metric).estimate.value)
-        assert result.rate("x", metric).estimate.n == labelled.rate("x", metric).estimate.n
 
 
 def test_error_rates_at_other_thresholds_are_of_people_with_a_true_label():

@@ -173,14 +173,13 @@ def add_proxies(
     Args:
         result: Group metrics of the same people.
         attributes: Probabilities of the groups by each attribute.
-        people: Decisions; error rates need true labels.
+        people: Decisions.
         config: Confidence level, minimum size of a compared group, and random seed.
     """
     proxies = tuple(
         measure_proxies(
             people.decided,
             probabilities,
-            true_labels=people.truth,
             weights=people.weights,
             confidence=config.confidence,
             min_group_size=config.min_group_size,

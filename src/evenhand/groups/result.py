@@ -189,7 +189,7 @@ class GroupMetrics(Result):
         if self.labels is not None:
             yield from self.labels.numbers()
         for proxies in self.proxies:
-            yield from proxies.numbers(self.min_group_size, self.label_caution)
+            yield from proxies.numbers(self.min_group_size)
 
     @property
     def by_label(self) -> LabelMetrics | None:

@@ -254,11 +254,8 @@ _SPECS = (
     ),
     # Groups whose membership is known only as a probability
     *(
-        MetricSpec(f"{kind}_{metric}_difference", f"{kind} {title} difference", "proxy", "decimal", "higher")
-        for metric, title in (
-            ("selection_rate", "selection rate"),
-            ("true_positive_rate", "true positive rate"),
-            ("false_positive_rate", "false positive rate"),
+        MetricSpec(
+            f"{kind}_selection_rate_difference", f"{kind} selection rate difference", "proxy", "decimal", "higher"
         )
         for kind in ("probable", "bounded")
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,11 +11,9 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.gaps import describe_simultaneity, largest_absolute
-from evenhand.groups.label_coverage import DECISIONS, count_labels, find_caution
-from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
+from evenhand.groups.proxies.result import ASSUMPTION, ProxyDifference, ProxyRate, ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats.level import bonferroni, normal_quantile
-from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.proportion import clopper_pearson, kish_size
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 
@@ -34,32 +31,29 @@ def measure_proxies(
     selected: Booleans,
     probabilities: GroupProbabilities,
     *,
-    true_labels: Integers | None = None,
     weights: Floats | None = None,
     confidence: float = 0.95,
     min_group_size: int = SMALL,
     seed: int = 0,
 ) -> ProxyRates:
-    """Estimate selection and error rates of groups from probabilities of membership.
+    """Estimate the selection rates of groups from probabilities of membership.
 
     With probabilities p of a group, decisions d and weights w, the estimate is ``sum(w p d) / sum(w p)``, with the
     linearised variance ``sum(w^2 p^2 (d - rate)^2) / sum(w p)^2``. It is biased by the covariance of decision and
     membership among people with equal probabilities (Chen, Kallus, Mao, Svacha & Udell, "Fairness under unawareness",
-    FAT* 2019). Error rates are estimated among people with the same true label.
+    FAT* 2019).
 
     The bounds do not need this assumption. People of similar probability form cells, with mean probability q and
     selection rate r. Selected members are at least ``max(0, q + r - 1)`` and at most ``min(q, r)`` of a cell (Frechet);
     summed over cells these bound the rate of the group (Kallus, Mao & Zhou, "Assessing algorithmic fairness with
-    unobserved protected class using data combination", Management Science 2022). For an error rate, the numerator is
-    minimised while the rest of the denominator is maximised, and vice versa, which a single allocation within the cell
-    achieves. Finer cells give closer bounds, but need at least ``MIN_CELL_SIZE`` people for a precise rate, so the
-    bounds are valid but not sharp. The side of each maximum is chosen on one half of the people and applied to the
-    other, and vice versa. Any choice is valid, so there is no selection bias.
+    unobserved protected class using data combination", Management Science 2022). Finer cells give closer bounds, but
+    need at least ``MIN_CELL_SIZE`` people for a precise rate, so the bounds are valid but not sharp. The side of each
+    maximum is chosen on one half of the people and applied to the other, and vice versa. Any choice is valid, so there
+    is no selection bias.
 
     Args:
         selected: Whether each decision is favourable, shape (n,).
         probabilities: Probabilities of the groups of each person.
-        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,). If None, no error rates are estimated.
         weights: Sample weights, shape (n,).
         confidence: Confidence level of all intervals.
         min_group_size: Minimum effective size of a compared group.
@@ -73,44 +67,21 @@ def measure_proxies(
         raise DataError(f"no person has known probabilities by {probabilities.name}")
     half = np.random.default_rng([seed, HALVES]).random(int(known.sum())) < 0.5
     weight = np.ones(len(half)) if weights is None else weights[known]
-    sample = _Sample(probabilities.values[known], weight, half)
-    decided, labels = selected[known], None if true_labels is None else true_labels[known]
-    denominators = {"selection_rate": np.ones(len(decided), dtype=np.bool_)}
-    if labels is not None:
-        denominators |= {"true_positive_rate": labels == 1, "false_positive_rate": labels == 0}
-    rates: list[ProxyRate] = []
-    differences: list[ProxyDifference] = []
-    for metric, among in denominators.items():
-        totals = [_add_up(sample, k, decided, among) for k in range(len(probabilities.groups))]
-        metric_rates = [
-            _describe_rate(name, metric, total, confidence, min_group_size, probabilities.name)
-            for name, total in zip(probabilities.groups, totals, strict=True)
-        ]
-        rates += metric_rates
-        large = [k for k, rate in enumerate(metric_rates) if not rate.small]
-        differences += _compare(metric, probabilities, totals, large, confidence)
-    assumption = ASSUMPTION + LABELS * (labels is not None)
-    if labels is not None:
-        everyone = np.zeros(len(labels), dtype=np.int64)
-        caution = find_caution(count_labels(everyone, 1, decided.astype(np.int64), DECISIONS, labels >= 0)[0])
-        assumption += f" {caution[0].upper()}{caution[1:]}." if caution else ""
+    totals = [_add_up(p, weight, half, selected[known].astype(np.float64)) for p in probabilities.values[known].T]
+    rates = [
+        _describe_rate(name, total, confidence, min_group_size, probabilities.name)
+        for name, total in zip(probabilities.groups, totals, strict=True)
+    ]
+    large = [k for k, rate in enumerate(rates) if not rate.small]
     return ProxyRates(
         by=probabilities.name,
-        assumption=assumption,
+        assumption=ASSUMPTION,
         people=int(known.sum()),
         unknown=int((~known).sum()),
         weighted=weights is not None,
         rates=tuple(rates),
-        differences=tuple(differences),
+        difference=_compare(probabilities, totals, large, confidence),
     )
-
-
-class _Sample(NamedTuple):
-    """Probabilities (n, groups) and weights (n,) of people, and a mask of one half of them."""
-
-    p: Floats
-    weights: Floats
-    half: Booleans
 
 
 class _Ratio(NamedTuple):
@@ -128,50 +99,40 @@ class _Ratio(NamedTuple):
 
 @dataclass(frozen=True)
 class _Totals:
-    """Estimate and bounds of one rate of one group; None if there are no members."""
+    """Estimate and bounds of the rate of one group; the bounds are unused if there are no members."""
 
     people: int
     expected: float
     effective: float
-    estimate: _Ratio | None
-    low: _Ratio | None
-    high: _Ratio | None
+    estimate: _Ratio
+    low: _Ratio
+    high: _Ratio
 
 
-def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans) -> _Totals:
-    """Compute the rate of group ``k`` among a subset of the people."""
-    p, w = sample.p[:, k], sample.weights
-    inside, above, below = (mask.astype(np.float64) for mask in (among, among & selected, among & ~selected))
-    members = w * p * inside
-    total = float(members.sum())
+def _add_up(p: Floats, w: Floats, half: Booleans, selected: Floats) -> _Totals:
+    """Compute the selection rate of the group with probabilities ``p``."""
+    members, total = w * p, float((w * p).sum())
 
-    def ratio(top: Floats, bottom: Floats) -> _Ratio | None:
-        """Compute sum(w top) / sum(w bottom)."""
-        whole = float((w * bottom).sum())
-        if whole <= 0 or total <= 0:
-            return None
-        value = float(np.clip((w * top).sum() / whole, 0.0, 1.0))
+    def ratio(top: Floats) -> _Ratio:
+        """Compute sum(w top) / sum(w p)."""
+        value = float(np.clip((w * top).sum() / (total or 1.0), 0.0, 1.0))
         # Delta method: a ratio T / B changes with each person by (T - value * B) / sum(B).
-        return _Ratio(value, w * (top - value * bottom) / whole)
+        return _Ratio(value, w * (top - value * p) / (total or 1.0))
 
     cells = _cut_cells(p)
-    mass, people, selecting, rejecting = (
-        _sum_cells(cells, sample.half, w * column) for column in (p, np.ones_like(w), above, below)
-    )
-    # The minimum of members in the numerator with the maximum in the rest of the denominator, and vice versa. The other
-    # half of the people decides which side of each maximum is used, so each bound is a sum over people, linear in p.
-    other = (1 - sample.half.astype(np.int64), cells)
-    must_select, can_reject_all = (mass + selecting > people)[other], (rejecting < mass)[other]
-    lowest, rest_of_lowest = np.where(must_select, p + above - 1, 0.0), np.where(can_reject_all, below, p)
-    can_select_all, must_reject = (selecting < mass)[other], (mass + rejecting > people)[other]
-    highest, rest_of_highest = np.where(can_select_all, above, p), np.where(must_reject, p + below - 1, 0.0)
+    mass, people, selecting = (_sum_cells(cells, half, w * column) for column in (p, np.ones_like(w), selected))
+    # The other half of the people decides which side of each maximum is used, so each bound is a sum over people,
+    # linear in p.
+    other = (1 - half.astype(np.int64), cells)
+    lowest = np.where((mass + selecting > people)[other], p + selected - 1, 0.0)
+    highest = np.where((selecting < mass)[other], selected, p)
     return _Totals(
-        people=int(among.sum()),
+        people=len(p),
         expected=total,
         effective=float(kish_size(members.sum(), (members**2).sum())),
-        estimate=ratio(p * above, p * inside),
-        low=ratio(lowest, lowest + rest_of_lowest),
-        high=ratio(highest, highest + rest_of_highest),
+        estimate=ratio(p * selected),
+        low=ratio(lowest),
+        high=ratio(highest),
     )
 
 
@@ -189,74 +150,73 @@ def _cut_cells(p: Floats) -> Integers:
     return np.asarray(np.searchsorted(edges, p, side="right"))
 
 
-def _describe_rate(group: str, metric: str, totals: _Totals, confidence: float, min_size: int, by: str) -> ProxyRate:
-    estimate: Quantity = Unknown(reason=f"{METRICS[metric].denominator} belong to this group with probability 0")
-    if totals.estimate is not None:
+def _describe_rate(group: str, totals: _Totals, confidence: float, min_size: int, by: str) -> ProxyRate:
+    """Build the rate of one group; without members, it is unknown and its bounds are 0 and 1."""
+    estimate: Quantity = Unknown(reason="people belong to this group with probability 0")
+    ends = (0.0, 1.0)
+    if totals.expected > 0:
         rate, variance = totals.estimate.value, totals.estimate.variance()
         mixed = 0 < rate < 1 and variance > 0
         size = rate * (1 - rate) / variance if mixed else max(totals.effective, 1.0)
         low, high = clopper_pearson(rate * size, size, confidence)
-        estimate = Estimated(
-            value=rate,
-            n=totals.people,
-            low=float(low),
-            high=float(high),
-            confidence=confidence,
-            population=f"people like these, whose {by} is known by probability",
-            method=METHOD,
+        estimate = _estimate(rate, (float(low), float(high)), totals, confidence, by, METHOD)
+        z = normal_quantile(confidence)
+        lowest, highest = (
+            bound.value + side * z * bound.variance() ** 0.5 for bound, side in ((totals.low, -1), (totals.high, 1))
         )
-    z = normal_quantile(confidence)
+        ends = max(0.0, lowest), min(1.0, highest)
     return ProxyRate(
         group=group,
-        metric=metric,
         expected_people=totals.expected,
         effective_size=totals.effective,
-        small=totals.effective < min_size or totals.estimate is None,
+        small=totals.effective < min_size or totals.expected <= 0,
         estimate=estimate,
-        low=0.0 if totals.low is None else max(0.0, totals.low.value - z * totals.low.variance() ** 0.5),
-        high=1.0 if totals.high is None else min(1.0, totals.high.value + z * totals.high.variance() ** 0.5),
+        low=ends[0],
+        high=ends[1],
+    )
+
+
+def _estimate(
+    value: float, ends: tuple[float, float], totals: _Totals, confidence: float, by: str, method: str
+) -> Estimated:
+    return Estimated(
+        value=value,
+        n=totals.people,
+        low=ends[0],
+        high=ends[1],
+        confidence=confidence,
+        population=f"people like these, whose {by} is known by probability",
+        method=method,
     )
 
 
 def _compare(
-    metric: str, probabilities: GroupProbabilities, totals: list[_Totals], large: list[int], confidence: float
-) -> Iterator[ProxyDifference]:
-    """Yield the largest difference of a rate between two large groups; nothing if there are fewer than two."""
+    probabilities: GroupProbabilities, totals: list[_Totals], large: list[int], confidence: float
+) -> ProxyDifference | None:
+    """Compute the largest difference between two large groups; None if there are fewer than two."""
     pairs = [(i, j) for place, i in enumerate(large) for j in large[place + 1 :]]
     if not pairs:
-        return
+        return None
     z = normal_quantile(bonferroni(confidence, len(pairs)))
     values, intervals, bounds = [], [], []
     for first, second in ((totals[i], totals[j]) for i, j in pairs):
-        assert first.estimate is not None
-        assert second.estimate is not None
         value = first.estimate.value - second.estimate.value
         half = z * first.estimate.variance(second.estimate) ** 0.5
         values.append(value)
         intervals.append((max(-1.0, value - half), min(1.0, value + half)))
         # The smallest possible difference is the lowest rate of the first group minus the highest of the second.
         sides = ((first.low, second.high, -1), (first.high, second.low, 1))
-        low, high = (
-            float(side) if a is None or b is None else a.value - b.value + side * z * a.variance(b) ** 0.5
-            for a, b, side in sides
-        )
+        low, high = (a.value - b.value + side * z * a.variance(b) ** 0.5 for a, b, side in sides)
         bounds.append((max(-1.0, low), min(1.0, high)))
     widest = max(range(len(pairs)), key=lambda place: abs(values[place]))
     best, worst = pairs[widest] if values[widest] >= 0 else pairs[widest][::-1]
-    (low, high), (lowest, highest) = largest_absolute(intervals), largest_absolute(bounds)
-    yield ProxyDifference(
-        metric=metric,
+    lowest, highest = largest_absolute(bounds)
+    method = f"linearised, normal{describe_simultaneity(len(pairs))}"
+    interval = largest_absolute(intervals)
+    return ProxyDifference(
         best=probabilities.groups[best],
         worst=probabilities.groups[worst],
-        estimate=Estimated(
-            value=abs(values[widest]),
-            n=totals[best].people,
-            low=low,
-            high=high,
-            confidence=confidence,
-            population=f"people like these, whose {probabilities.name} is known by probability",
-            method=f"linearised, normal{describe_simultaneity(len(pairs))}",
-        ),
+        estimate=_estimate(abs(values[widest]), interval, totals[best], confidence, probabilities.name, method),
         low=lowest,
         high=highest,
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evenhand.core.document import Block, Column, Heading, Metric, Note, ReportedNumber, Table, TableRow
+from evenhand.core.document import Block, Column, Heading, Metric, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.core.text import format_count, format_level
 from evenhand.groups.proxies.result import ProxyRates
-from evenhand.stats.metric_specs import METRIC_TITLES
 from evenhand.stats.quantity import Estimated, Known, format_value, show_quantity
 
 DIFFERENCE = "demographic_parity_difference"
@@ -28,7 +27,7 @@ def proxy_sentences(proxies: Sequence[ProxyRates], weighted: str) -> list[str]:
     """Compare the groups with the largest difference in selection rates, one sentence for each attribute."""
     sentences = []
     for part in proxies:
-        difference = part.difference()
+        difference = part.difference
         if difference is None:
             continue
         rates = [part.rate(group).estimate for group in (difference.worst, difference.best)]
@@ -50,18 +49,16 @@ def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int = 2
         if part.unknown:
             people = format_count(part.unknown, "person", "people")
             yield Note(f"Left out: {people} of unknown {part.by}, who are in every figure that is not by {part.by}.")
-        for metric in dict.fromkeys(rate.metric for rate in part.rates):
-            yield _rate_table(part, metric, weighted)
-        if part.differences:
-            yield _difference_table(part, weighted)
+        yield _rate_table(part, weighted)
+        yield from (Text(sentence) for sentence in proxy_sentences([part], weighted))
 
 
-def _rate_table(proxies: ProxyRates, metric: str, weighted: str) -> Table:
-    rates = [rate for rate in proxies.rates if rate.metric == metric]
+def _rate_table(proxies: ProxyRates, weighted: str) -> Table:
+    rates = proxies.rates
     level = next((rate.estimate.confidence for rate in rates if isinstance(rate.estimate, Estimated)), 0.95)
     titles = ("expected people", "effective size", "under the assumption", "without the assumption")
     return Table(
-        f"{METRIC_TITLES[metric].capitalize()} by {proxies.by}, estimated from probabilities{weighted}; below each its "
+        f"Selection rate by {proxies.by}, estimated from probabilities{weighted}; below each its "
         f"{format_level(level)} interval",
         (Column(proxies.by), *(Column(title, numeric=True) for title in titles)),
         tuple(
@@ -82,36 +79,8 @@ def _rate_table(proxies: ProxyRates, metric: str, weighted: str) -> Table:
     )
 
 
-def _difference_table(proxies: ProxyRates, weighted: str) -> Table:
-    columns = (
-        Column("largest difference"),
-        Column("under the assumption", numeric=True),
-        Column("without the assumption", numeric=True),
-        Column("highest"),
-        Column("lowest"),
-    )
-    return Table(
-        f"Largest differences by {proxies.by}, estimated from probabilities{weighted}; intervals and bounds are "
-        "simultaneous over all pairs of groups",
-        columns,
-        tuple(
-            TableRow(
-                (
-                    METRIC_TITLES[difference.metric],
-                    show_quantity(difference.estimate, DIFFERENCE, basis=f"on {proxies.people:,} people"),
-                    f"{difference.low:.2f} to {difference.high:.2f}",
-                    difference.best,
-                    difference.worst,
-                )
-            )
-            for difference in proxies.differences
-        ),
-        usual="estimated",
-    )
-
-
 def _answer(proxies: ProxyRates, weighted: str) -> Metric:
-    name, difference = "demographic parity difference, by probability", proxies.difference()
+    name, difference = "demographic parity difference, by probability", proxies.difference
     if difference is None:
         return Metric(
             name,
