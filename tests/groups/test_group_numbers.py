@@ -102,7 +102,7 @@ def test_small_groups_are_in_no_gap():
         gap.not_assessable == {"X": 5} for gap in result.breakdowns[0].gaps if gap.name != "quantile_10_difference"
     )
     few = measured(frame, min_group_size=60)
-    assert all("60 in at least two groups" in gap.value.reason for gap in few.breakdowns[0].gaps)
+    assert all("at least two groups must have 60" in gap.value.reason for gap in few.breakdowns[0].gaps)
 
 
 def test_a_regressor_is_measured_and_the_result_comes_back():

@@ -76,7 +76,7 @@ def test_what_to_do_after_a_proof(falsified, undecided, stopped, step):
 def test_what_is_unknown_has_a_reason_and_no_number():
     found = line(examples.minimal(), "gender", "demographic parity difference")
     assert (found.number.text, found.number.value, found.number.kind) == ("-", None, "unknown")
-    assert found.explanation == ("unknown: not computable: people must number 30 in at least two groups",)
+    assert found.explanation == ("unknown: not computable: at least two groups must have 30 people",)
 
 
 def test_an_unknown_rate_has_its_reason():

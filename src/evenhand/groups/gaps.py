@@ -94,7 +94,7 @@ def compare_groups(
     missing_reference = comparison.reference is not None and comparison.reference not in compared
     if missing_reference or len(compared) < 2:
         place = f"the reference group {gap.reference}" if missing_reference else "at least two groups"
-        reason = f"{estimator.denominator} must number {comparison.min_size} in {place}{estimator.requirement}"
+        reason = f"{place} must have {comparison.min_size} {estimator.denominator}{estimator.requirement}"
         return gap.model_copy(update={"value": Unknown(reason=reason)})
 
     def observe(value: float, ends: tuple[float, float], groups: Integers | list[int]) -> Observed:
@@ -112,7 +112,7 @@ def compare_groups(
         own = compared == comparison.reference
         base = limits.take(int(np.flatnonzero(own)[0]))
         if ratio and base.value == 0:
-            reason = f"the rate of {gap.reference} is 0, and nothing can be divided by it"
+            reason = f"the rate of {gap.reference} is 0, so the ratio is undefined"
             return gap.model_copy(update={"value": Unknown(reason=reason)})
         others = limits.take(~own)
         values = others.value / base.value if ratio else others.value - base.value
@@ -128,7 +128,7 @@ def compare_groups(
     labels = {"best": comparison.labels[compared[best]], "worst": comparison.labels[compared[worst]]}
     gap = gap.model_copy(update=labels)
     if ratio and highest == 0:
-        reason = "the highest rate is 0, and nothing can be divided by it"
+        reason = "the highest rate is 0, so the ratio is undefined"
         return gap.model_copy(update={"value": Unknown(reason=reason)})
     value = lowest / highest if ratio else highest - lowest
     bounds = limits.smallest_ratio() if ratio else limits.largest_difference()

@@ -124,7 +124,7 @@ class KeptDecisions(ResultPart):
             packed = np.zeros(0, dtype=np.uint8)
         if len(packed) != size:
             raise DataError(
-                f"the decisions kept are not those of {sum(self.sizes):,} people", hint="write the report again"
+                f"expected kept decisions of {sum(self.sizes):,} people, got another number", hint="repeat the audit"
             )
         return packed
 

@@ -160,7 +160,7 @@ class NumberSample(Sample):
         parts = OrderedParts.of(self, group, people)
         for metric, share in QUANTILES.items():
             compute = parts.quantile(share, people, weighting)
-            requirement = ", and suffice for an interval of this quantile"
+            requirement = ", enough for an interval of this quantile"
             estimators[metric] = Computed(metric, people, n, compute, ORDERED, requirement, weighting=weighting)
         halves = (self.decided > self.median).astype(np.int64)
 

@@ -16,13 +16,13 @@ PositionWeights: TypeAlias = Literal["log", "reciprocal"]
 class RankingConfig(Config):
     """Settings of an audit of rankings."""
 
-    at: tuple[int, ...] = setting((), "how many places from the top count as selected, such as 10; by default several")
+    at: tuple[int, ...] = setting((), "numbers of top places that count as selected, such as 10; by default several")
     position_weights: PositionWeights = setting(
         "log", "attention of a place: 1 / log2(1 + rank) as in DCG, or 1 / rank"
     )
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     min_group_size: int = setting(
-        10, "fewest candidates of a group that is compared; smaller ones are not assessable", ge=1
+        10, "minimum number of candidates of a compared group; smaller groups are not assessable", ge=1
     )
     draws: int = setting(2000, "permutations of the groups within one list, or few lists", ge=199)
     seed: int = setting(0, "random seed", ge=0)

@@ -248,7 +248,7 @@ def _describe_numbers(ranked: RankedLists, measure: str, values: Floats) -> list
             name=measure,
             at=ranked.at[i % width] if measure == SELECTION else None,
             value=None if np.isnan(value) else value,
-            reason="nothing to count in these lists" if np.isnan(value) else "",
+            reason="these lists have no candidates to compare" if np.isnan(value) else "",
         )
         for i, value in enumerate(values.tolist())
     ]
@@ -297,7 +297,7 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> list[_Wides
         high, low = table.max(axis=1), table.min(axis=1)
         best, worst = (int(compared[columns[i]]) for i in (table[0].argmax(), table[0].argmin()))
         if high[0] <= 0:
-            gaps.append(_Widest(unknown, "all groups have 0, and 0 has no ratio to 0"))
+            gaps.append(_Widest(unknown, "all groups have 0, so the ratio is undefined"))
         else:
             gaps.append(_Widest(_divide(low, high), "", best, worst))
     return gaps

@@ -37,8 +37,8 @@ from evenhand.stats.metric_specs import RATE_TITLES
 from evenhand.stats.quantity import Quantity, Unknown, format_value, show_quantity
 
 ADVICE = (
-    "bring the true labels to see whether they have the same gap",
-    "one group is given its true label less often too; the confusions show the labels given instead",
+    "provide the true labels to see whether they have the same gap",
+    "accuracy differs too; the confusions show the assigned labels",
     "ask whether the true labels carry past discrimination",
 )
 """Next step if the errors are unknown, differ, or do not differ between the groups."""

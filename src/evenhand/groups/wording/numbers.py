@@ -21,8 +21,8 @@ from evenhand.groups.wording.tables import (
 from evenhand.stats.quantity import Unknown, format_value
 
 ADVICE = (
-    "bring the true numbers to see whether they have the same gap",
-    "the errors differ too: numbers are too high for one group, compared with the other",
+    "provide the true numbers to see whether they have the same gap",
+    "the errors differ too: the numbers are too high for one group relative to the other",
     "the true numbers have the same gap; ask whether they carry past discrimination",
 )
 """Next step if the errors are unknown, differ, or do not differ between the groups."""

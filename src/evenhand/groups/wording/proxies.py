@@ -48,7 +48,9 @@ def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int = 2
         yield Note(part.assumption, "caution")
         if part.unknown:
             people = format_count(part.unknown, "person", "people")
-            yield Note(f"Left out: {people} of unknown {part.by}, who are in every figure that is not by {part.by}.")
+            yield Note(
+                f"Left out: {people} of unknown {part.by}, who are included in all numbers that are not by {part.by}."
+            )
         yield _rate_table(part, weighted)
         yield from (Text(sentence) for sentence in proxy_sentences([part], weighted))
 
@@ -86,7 +88,7 @@ def _answer(proxies: ProxyRates, weighted: str) -> Metric:
             name,
             ReportedNumber("-", kind="unknown", basis="not computable: fewer than two groups are large enough"),
             about=proxies.by,
-            next_step="bring more people",
+            next_step="add more people",
         )
     notes = [
         f"without the assumption that decisions do not depend on {proxies.by} among people of the same probability: "

@@ -164,7 +164,7 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
     )
     yield Table(
         f"Gaps by {by}, {interval}, simultaneous over all pairs of groups",
-        (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
+        (Column("comparison"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
         tuple(TableRow((_title(gap), _show(result, breakdown, gap), gap.best, gap.worst)) for gap in breakdown.gaps),
         usual="observed",
     )

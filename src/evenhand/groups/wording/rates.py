@@ -266,10 +266,10 @@ def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
 def _next_step(difference: Gap, ratio: Gap | None, *, truth: bool) -> str:
     fraction = None if ratio is None else quantity_value(ratio.value)
     if fraction is not None and fraction < FOUR_FIFTHS:
-        errors = "compare the error rates of the groups" if truth else "bring true labels to compare error rates"
+        errors = "compare the error rates of the groups" if truth else "provide true labels to compare error rates"
         return f"{errors}; justify the gap or mitigate it"
     if difference.not_assessable:
-        return "bring more people of the groups that are not assessable"
+        return "add people of the groups that are not assessable"
     if not is_distinguishable(difference):
         return CHANCE
-    return "see whether errors fall more on one group than on the other" if truth else "bring true labels"
+    return "compare the error rates of the groups" if truth else "provide true labels"

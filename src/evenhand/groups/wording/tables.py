@@ -22,7 +22,7 @@ from evenhand.stats.quantity import (
     show_quantity,
 )
 
-CHANCE = "too few people to tell the gap from chance; more would narrow the interval"
+CHANCE = "the gap may be chance; more people would narrow the interval"
 
 
 def weighted_by(result: GroupMetrics) -> str:
@@ -45,7 +45,7 @@ def describe_weights(result: GroupMetrics) -> tuple[str, str]:
 def describe_left_out(unknown: int, by: Sequence[str]) -> str:
     """Describe the number of people who are left out because one of their values is unknown."""
     people = format_count(unknown, "person", "people")
-    return f"left out: {people} of unknown {' or '.join(by)}, who are in every figure that is not by {join_names(by)}"
+    return f"left out: {people} of unknown {' or '.join(by)}, who are included in all numbers that are not by {join_names(by)}"
 
 
 def describe_not_assessable(gap: Gap) -> str:
@@ -205,7 +205,7 @@ def gap_table(caption: str, gaps: Sequence[Gap]) -> Table:
     """
     return Table(
         caption,
-        (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
+        (Column("comparison"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
         tuple(
             TableRow(
                 (title_gap(gap), show_metric(gap.name, gap.value), gap.best, gap.worst),
@@ -335,10 +335,10 @@ def gap_answer(
     if gap is not None and isinstance(gap.value, Unknown):
         reason = gap.value.reason
     elif len(breakdown.groups) != 1:
-        reason = f"people must number {min_size} in at least two groups"
+        reason = f"at least two groups must have {min_size} people"
     return Metric(
         name,
         ReportedNumber("-", kind="unknown", basis=f"not computable: {reason}"),
         about=by,
-        next_step=f"bring at least {min_size} people of each group",
+        next_step=f"add people until each group has at least {min_size}",
     )
