@@ -11,7 +11,6 @@ from evenhand.core.document import (
     Fold,
     Heading,
     Metric,
-    Note,
     ReportedNumber,
     Table,
     Text,
@@ -23,12 +22,12 @@ from evenhand.groups.result import LabelMetrics
 from evenhand.groups.wording.tables import (
     advise,
     confidence_levels,
-    describe_left_out,
     gap_answer,
     gap_sentences,
     gap_table,
     group_table,
     label_notes,
+    left_out_notes,
     metric_columns,
     overall_table,
     small_group_notes,
@@ -108,8 +107,7 @@ def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
 def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, levels: str) -> Iterator[Block]:
     by, noun = join_names(breakdown.by), "grade" if result.ordered else "label"
     yield Heading(f"{result.target} by {by}", level, anchor=f"labels-by-{by}", detail=True)
-    if breakdown.unknown:
-        yield Note(f"{describe_left_out(breakdown.unknown, breakdown.by).capitalize()}.")
+    yield from left_out_notes(breakdown.unknown, breakdown.by)
     share = "share given this or a higher grade" if result.ordered else "share given it"
     small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
     yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))

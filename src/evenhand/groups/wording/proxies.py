@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from evenhand.core.document import Block, Column, Heading, Metric, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.core.text import format_count, format_level
 from evenhand.groups.proxies.result import ProxyRates
+from evenhand.groups.wording.tables import left_out_notes
 from evenhand.stats.quantity import Estimated, Known, format_value, show_quantity
 
 DIFFERENCE = "demographic_parity_difference"
@@ -46,11 +47,7 @@ def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int = 2
     for part in proxies:
         yield Heading(f"By {part.by}, known by probability", level, detail=True)
         yield Note(part.assumption, "caution")
-        if part.unknown:
-            people = format_count(part.unknown, "person", "people")
-            yield Note(
-                f"Left out: {people} of unknown {part.by}, who are included in all numbers that are not by {part.by}."
-            )
+        yield from left_out_notes(part.unknown, [part.by])
         yield _rate_table(part, weighted)
         yield from (Text(sentence) for sentence in proxy_sentences([part], weighted))
 

@@ -32,6 +32,7 @@ from evenhand.groups.wording.tables import (
     group_table,
     is_distinguishable,
     label_notes,
+    left_out_notes,
     metric_columns,
     overall_table,
     plain_number,
@@ -151,8 +152,7 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
     """Yield the figure, the gaps and all metrics by the given attributes."""
     by, levels, suffix = join_names(breakdown.by), confidence_levels(result), unit_and_weights(result)
     yield Heading(f"By {by}", level, detail=True)
-    if breakdown.unknown:
-        yield Note(f"{describe_left_out(breakdown.unknown, breakdown.by).capitalize()}.")
+    yield from left_out_notes(breakdown.unknown, breakdown.by)
     yield from _breakdown_figure(result, breakdown)
     if breakdown.gaps:
         yield gap_table(f"Gaps by {by}, observed{suffix}; below each its {levels} interval", breakdown.gaps)

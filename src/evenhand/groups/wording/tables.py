@@ -45,7 +45,14 @@ def describe_weights(result: GroupMetrics) -> tuple[str, str]:
 def describe_left_out(unknown: int, by: Sequence[str]) -> str:
     """Describe the number of people who are left out because one of their values is unknown."""
     people = format_count(unknown, "person", "people")
-    return f"left out: {people} of unknown {' or '.join(by)}, who are included in all numbers that are not by {join_names(by)}"
+    return f"left out: {people} of unknown {' or '.join(by)}, who are in all numbers that are not by {join_names(by)}"
+
+
+def left_out_notes(unknown: int, by: Sequence[str]) -> Iterator[Note]:
+    """Yield the number of people of unknown group; nothing if there are none."""
+    if unknown:
+        text = describe_left_out(unknown, by)
+        yield Note(f"{text[0].upper()}{text[1:]}.")
 
 
 def describe_not_assessable(gap: Gap) -> str:
