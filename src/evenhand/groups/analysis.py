@@ -178,7 +178,7 @@ def add_proxies(
     """
     proxies = tuple(
         measure_proxies(
-            people.decided,
+            np.asarray(people.decided == 1),
             probabilities,
             weights=people.weights,
             confidence=config.confidence,

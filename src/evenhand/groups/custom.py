@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
@@ -124,7 +125,7 @@ def add_metrics(
     return result.model_copy(update={"overall": overall, "breakdowns": tuple(breakdowns)})
 
 
-def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[Floats | Integers]:
+def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[NDArray[Any]]:
     """Select the first two columns of a function by the names of its parameters.
 
     Raises:
@@ -143,7 +144,7 @@ def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople
         )
     scored = any(parameter in SCORES for parameter in parameters[:2])
     sources = {"y_true": people.truth, **({"y_score": people.scores} if scored else {"y_pred": people.decided})}
-    columns: list[Floats | Integers] = []
+    columns: list[NDArray[Any]] = []
     for source, column in sources.items():
         if column is None:
             hint = "give `y_true=`" if source == "y_true" else "give `y_score=`, or a model that gives scores"
@@ -157,7 +158,7 @@ class _CustomMetric(NamedTuple):
 
     name: str
     function: Callable[..., Any]
-    columns: list[Floats | Integers]
+    columns: list[NDArray[Any]]
     weights: Floats | None
 
     def effective_size(self, rows: Integers) -> float:

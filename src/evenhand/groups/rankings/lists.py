@@ -87,7 +87,7 @@ class RankedLists:
     def large(self) -> Booleans:
         """Mask of the groups with enough candidates and lists for a comparison, shape (groups,)."""
         candidates, lists = self.members.sum(axis=0), (self.members > 0).sum(axis=0)
-        return (candidates >= self.config.min_group_size) & (lists >= (ENOUGH_LISTS if self.sampled else 1))
+        return np.asarray((candidates >= self.config.min_group_size) & (lists >= (ENOUGH_LISTS if self.sampled else 1)))
 
     @property
     def compared(self) -> Integers:

@@ -217,6 +217,7 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
 
 def _compare_with_even(number: RankedNumber, drawn: Floats, confidence: float, *, ratio: bool) -> RankedNumber:
     """Add the quantile of a gap over even orders, and its p-value."""
+    assert number.value is not None
     reached = int((drawn <= number.value).sum() if ratio else (drawn >= number.value).sum())
     end = float(np.quantile(drawn, 1 - confidence if ratio else confidence))
     low, high = (end, 1.0) if ratio else (0.0, end)
