@@ -71,7 +71,7 @@ def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaints"),
     [
-        (["audit"], ["needs a MODEL and DATA"]),
+        (["audit"], ["requires MODEL and DATA"]),
         (["audit", "{model}", "{data}"], ["true labels", "--target"]),
         (
             ["audit", "{model}", "{data}", "--target", "hired"],

@@ -6,33 +6,16 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenhand.core.document import Column, Document, Facts, Table, TableRow, Text
-from evenhand.core.result_part import ResultPart
+from evenhand.core.document import Document, Facts, Text
 from evenhand.core.text import format_count, format_significant
 from evenhand.llm.asking import afford_calls
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.interview import open_interview
 from evenhand.llm.result import LanguageModelResult
-from evenhand.llm.stopping import LOOKS
-from evenhand.stats.level import bonferroni, normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class ForecastSweep(ResultPart):
-    """Forecast after one sweep.
-
-    Attributes:
-        sweep: Number of the sweep.
-        calls: Number of calls until then, including repeated questions.
-        half_width: Half-width of the interval of a gap due to the noise of answers, assuming a favourable rate of 50 %.
-    """
-
-    sweep: int
-    calls: int
-    half_width: float
 
 
 class LanguageModelForecast(LanguageModelResult):
@@ -48,7 +31,6 @@ class LanguageModelForecast(LanguageModelResult):
             limit.
         money: Cost of these tokens. None if the file gives no prices.
         limit: Maximum cost, which is never exceeded. None without a limit.
-        sweeps: Forecasts for some of the sweeps.
     """
 
     kind: Literal["llm-forecast"] = "llm-forecast"
@@ -61,7 +43,6 @@ class LanguageModelForecast(LanguageModelResult):
     tokens_out: int | None = None
     money: float | None = None
     limit: float | None = None
-    sweeps: tuple[ForecastSweep, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -79,13 +60,10 @@ class LanguageModelForecast(LanguageModelResult):
         )
 
     def document(self) -> Document:
-        """Build the report: questions, and achievable widths of intervals."""
+        """Build the report: calls, tokens and cost."""
         groups = ", ".join(f"{group} ({format_count(count, 'name', 'names')})" for group, count in self.groups.items())
         parts = [f"{self.sweep_calls:,} in sweeps", f"{self.noise_calls:,} to measure noise"]
         parts += [f"{self.finding_calls:,} to confirm findings"] if self.finding_calls else []
-        rows = [
-            TableRow((sweep.sweep, f"{sweep.calls:,}", f"{100 * sweep.half_width:.1f} points")) for sweep in self.sweeps
-        ]
         return Document(
             f"Forecast for {self.model} on {self.data}",
             "No question was sent.",
@@ -98,22 +76,17 @@ class LanguageModelForecast(LanguageModelResult):
                         ("calls", f"{self.calls:,} at most: {', '.join(parts)}"),
                     )
                 ),
-                Table(
-                    "Half-width of the interval of a gap due to the noise of answers, if half of the answers are "
-                    "favourable; the variation between templates and names is not included",
-                    tuple(Column(name, numeric=True) for name in ("sweep", "calls so far", "half-width")),
-                    tuple(rows),
-                ),
             ),
             brand="Evenhand forecast",
             made=self.provenance,
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a data frame with one row per sweep."""
+        """Return a data frame with one row."""
         import pandas as pd
 
-        return pd.DataFrame([sweep.model_dump() for sweep in self.sweeps])
+        names = ("calls", "sweep_calls", "noise_calls", "finding_calls", "tokens_in", "tokens_out", "money", "limit")
+        return pd.DataFrame([{name: getattr(self, name) for name in names}])
 
 
 def forecast_language_model(
@@ -147,7 +120,6 @@ def forecast_language_model(
     votes = file.consensus
     calls = votes * planned.most
     size = calls / max(sweep.calls, 1)
-    level = bonferroni(config.confidence, len(interview.comparisons))
     return LanguageModelForecast(
         file=file.name,
         model=file.service.model,
@@ -164,14 +136,6 @@ def forecast_language_model(
         tokens_out=None if sweep.tokens_out is None else math.ceil(size * sweep.tokens_out),
         money=None if sweep.money is None else size * sweep.money,
         limit=config.money,
-        sweeps=tuple(
-            ForecastSweep(
-                sweep=number,
-                calls=votes * (number * planned.sweep + planned.again),
-                half_width=normal_quantile(level) * math.sqrt(0.5 / (number * interview.templates)),
-            )
-            for number in sorted({*(look for look in LOOKS if 1 < look < planned.sweeps), planned.sweeps})
-        ),
         seed=config.seed or 0,
         seconds=time.perf_counter() - started,
     )
