@@ -46,7 +46,6 @@ def gap(one, other, value, half, *, identity=0.02, refusals=0.0):
         pairs=1400,
         gap=estimated(value, half),
         gap_here=observed(value, 0.02).model_copy(update={"low": value - 0.02, "high": value + 0.02}),
-        freedom=31.5,
         p=0.0004 if abs(value) > half else 0.4,
         refusal_gap=estimated(refusals, 0.015),
         flips=FlipShares(
@@ -59,7 +58,7 @@ def gap(one, other, value, half, *, identity=0.02, refusals=0.0):
             ScenarioGap(scenario="clerk", gap=estimated(value + 0.03, 1.6 * half), templates=35, p=0.012),
             ScenarioGap(scenario="driver", gap=estimated(value - 0.03, 1.6 * half), templates=35, p=0.31),
         ),
-        narrowing=Narrowing(what="names", more=12, shares={"answers": 0.05, "templates": 0.3, "names": 0.65}),
+        narrowing=Narrowing(what="names", more=12),
     )
 
 

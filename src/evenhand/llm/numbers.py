@@ -89,7 +89,6 @@ class AuditNumbers:
             pairs=int((~np.isnan(pairs.difference)).sum()),
             gap=self._in_units(to_quantity(gap, level, -1.0, 1.0)),
             gap_here=self._in_units(estimate_gap_here(pairs, level)),
-            freedom=None if gap is None else gap.variance.freedom,
             p=p,
             refusal_gap=to_quantity(estimate_gap(refused), level, -1.0, 1.0),
             unreadable_gap=to_quantity(estimate_gap(unreadable), level, -1.0, 1.0),

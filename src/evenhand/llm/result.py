@@ -67,12 +67,10 @@ class Narrowing(ResultPart):
     Attributes:
         what: Quantity to increase: calls, names per group, or templates.
         more: Approximate increase. None if no increase suffices.
-        shares: Share of the variance due to ``answers``, ``templates`` and ``names``.
     """
 
     what: NarrowingUnit
     more: int | None = None
-    shares: dict[str, float] = Field(default_factory=dict)
 
 
 class GroupPair(ResultPart):
@@ -99,7 +97,6 @@ class GroupGap(GroupPair):
         templates, pairs: Number of templates, and of pairs of answers.
         gap: Mean difference over the population from which templates and names were sampled.
         gap_here: Mean difference for these templates and names. Its interval only includes the noise of answers.
-        freedom: Degrees of freedom of the interval of ``gap``.
         p: p-value for the hypothesis of no gap, adjusted for all comparisons. None if the gap is unknown.
         refusal_gap: Difference between the shares of refused questions.
         unreadable_gap: Difference between the shares of answers that could not be read or were cut off.
@@ -114,7 +111,6 @@ class GroupGap(GroupPair):
     pairs: int
     gap: Quantity
     gap_here: Quantity
-    freedom: float | None = None
     p: float | None = None
     refusal_gap: Quantity
     unreadable_gap: Quantity = Unknown(reason="not estimated")

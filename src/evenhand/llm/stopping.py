@@ -112,8 +112,7 @@ def advise(gap: MultiwayMean, names: int | None, half_width: float, confidence: 
         half_width, confidence: Required half-width and confidence level.
     """
     what, more = _advise(gap, names, (half_width / gap.half_width(confidence)) ** 2)
-    shares = {"answers": gap.variance.own} | dict(zip(("templates", "names"), gap.variance.shared, strict=False))
-    return Narrowing(what=what, more=more, shares={name: part / gap.total for name, part in shares.items()})
+    return Narrowing(what=what, more=more)
 
 
 def _advise(gap: MultiwayMean, names: int | None, factor: float) -> tuple[NarrowingUnit, int | None]:
