@@ -165,7 +165,7 @@ def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
         "--kind",
         "finite",
         "--runs",
-        "100",
+        "30",
         "--html",
         page,
         "--json",
@@ -174,7 +174,7 @@ def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
     assert ran.code == 0, ran.err
     assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite"]
     assert "<svg" in page.read_text()
-    alone = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--runs", "100", "--json", "-")
+    alone = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--runs", "30", "--json", "-")
     assert (alone.json["kind"], alone.json["shield"], alone.json["periods"]) == ("shield-simulation", "energy", 10)
     wrong = evenhand("shield", "simulate", "--config", config(), "--kind", "energetic")
     assert wrong.code == 2
