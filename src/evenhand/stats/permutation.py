@@ -122,7 +122,7 @@ def standardised_gap(k: ArrayLike, n: ArrayLike, successes: ArrayLike, people: A
     """
     mean, deviation = permutation_moments(n, successes, people)
     excess, deviation = np.broadcast_arrays(np.asarray(k, dtype=np.float64) - mean, deviation)
-    return np.divide(excess, deviation, out=np.zeros(excess.shape), where=deviation > 0)
+    return np.asarray(np.divide(excess, deviation, out=np.zeros(excess.shape), where=deviation > 0))
 
 
 def critical_value(maxima: ArrayLike, confidence: float = 0.95) -> float:
