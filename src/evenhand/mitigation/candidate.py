@@ -196,3 +196,21 @@ class TrialLog(Generic[Model]):
     def mark_chosen(self, chosen: int) -> tuple[Trial, ...]:
         """Return all trials, one of them marked as chosen."""
         return tuple(trial.model_copy(update={"chosen": i == chosen}) for i, trial in enumerate(self.trials))
+
+    def notes(self, best: int, plain: str) -> list[str]:
+        """Note that losses are not counted from the original model, and that no trial helped.
+
+        Args:
+            best: Trial that becomes the candidate.
+            plain: Description of the first trial.
+        """
+        first, notes = self.trials[0], []
+        if first.value == 0 and first.accuracy < self.given - self._loss:
+            notes.append(
+                f"{plain} has an accuracy of {100 * first.accuracy:.1f} % on the validation set, and the original "
+                f"model of {100 * self.given:.1f} %. The original model was trained on these people or on other data, "
+                "or is of a better kind. The loss of accuracy is counted from the retrained model."
+            )
+        if best == 0 and len(self.trials) > 1:
+            notes.append(f"No trial reduced the metrics within a loss of {100 * self._loss:.1f} % of accuracy.")
+        return notes

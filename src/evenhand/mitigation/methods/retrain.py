@@ -143,7 +143,7 @@ class _Retraining:
             save=lambda path: learner.save(model, path),
             trials=self._log.mark_chosen(best),
             interrupted=interrupted,
-            notes=self._notes(best),
+            notes=tuple(self._log.notes(best, "The model retrained without added instances")),
         )
 
     def _run_rounds(self) -> bool:
@@ -268,19 +268,6 @@ class _Retraining:
     def _report_progress(self, action: str) -> None:
         steps = (self._task.config.rounds + 1) * len(list(doubling_amounts(self._task.config.start, self._most)))
         self._task.progress(f"retrain: {action}", min(1.0, len(self._log.trials) / (steps + 1)))
-
-    def _notes(self, best: int) -> tuple[str, ...]:
-        loss, baseline = self._task.config.accuracy_loss, self._log.trials[0].accuracy
-        notes = []
-        if baseline < self._log.given - loss:
-            notes.append(
-                f"Retrained without added instances, the model has an accuracy of {100 * baseline:.1f} % on the "
-                f"validation set, and the original model of {100 * self._log.given:.1f} %. The original model was "
-                "trained on these people or on other data, so the loss of accuracy is counted from the retrained model."
-            )
-        if best == 0 and len(self._log.trials) > 1:
-            notes.append(f"No added instances helped within a loss of {100 * loss:.1f} % of accuracy.")
-        return tuple(notes)
 
 
 DRAWS = 20

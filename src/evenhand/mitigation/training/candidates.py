@@ -221,21 +221,10 @@ class _StrengthSweep:
         return max(equal, key=lambda i: log.trials[i].value, default=best)
 
     def _notes(self, best: int) -> tuple[str, ...]:
-        protected, loss = self._task.split.train.schema.protected, self._task.config.accuracy_loss
-        before, baseline = self._log.given, self._log.trials[0]
-        notes = []
-        if not self._recipe.sees_protected and protected:
-            notes.append(f"The network does not get {', '.join(protected)}.")
-        if baseline.accuracy < before - loss and baseline.value == 0:
-            notes.append(
-                f"Trained for accuracy alone, the network has an accuracy of {100 * baseline.accuracy:.1f} % on the "
-                f"validation set, and the original model of {100 * before:.1f} %. The original model was trained on "
-                "these people or on other data, or is of a better kind. The loss of accuracy is counted from the "
-                "network trained for accuracy alone."
-            )
-        if best == 0 and len(self._log.trials) > 1:
-            notes.append(f"No strength improved the metrics within a loss of {100 * loss:.1f} % of accuracy.")
-        return tuple(notes)
+        protected = self._task.split.train.schema.protected
+        unseen = [f"The network does not get {', '.join(protected)}."] if protected else []
+        notes = self._log.notes(best, "The network trained for accuracy alone")
+        return tuple(notes if self._recipe.sees_protected else [*unseen, *notes])
 
 
 def true_labels(people: People) -> NDArray[Any]:
