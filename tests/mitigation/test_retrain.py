@@ -258,7 +258,7 @@ def test_where_nothing_helps_the_plain_model_is_kept_and_said():
     candidate = retrain(situation(learner))
     assert candidate.trials[0].chosen
     assert candidate.words == "a stand-in"
-    assert any("No added instances helped within a loss of 1.0 %" in note for note in candidate.notes)
+    assert any("No trial reduced the metrics within a loss of 1.0 %" in note for note in candidate.notes)
 
 
 def test_a_given_model_that_knew_the_people_is_no_bar():
@@ -312,7 +312,7 @@ def test_time_that_is_up_keeps_the_best_so_far():
     candidate = retrain(situation(Taught(lambda lesson: GIVEN), deadline=time.perf_counter() - 1))
     assert candidate.interrupted
     assert [trial.value for trial in candidate.trials] == [0]
-    assert not any("No added instances" in note for note in candidate.notes)
+    assert not any("No trial reduced" in note for note in candidate.notes)
 
 
 def test_what_was_trained_already_is_not_trained_again():

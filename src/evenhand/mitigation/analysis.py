@@ -324,18 +324,13 @@ class _Run:
 
 
 def _data_notes(study: Study, leaking: int) -> list[str]:
-    """Note overlapping sets, passthrough columns, and findings that occur in the test set."""
+    """Note overlapping sets, and findings that occur in the test set."""
     notes = []
-    passthrough, test = study.subject.people.schema.passthrough, study.split.test
+    test = study.split.test
     if study.test is not None and 2 * (overlap := count_overlap(study.split)) > len(test):
         notes.append(
             f"{overlap:,} of the {len(test):,} people of the test set are identical, label included, to people of the "
             "training or validation set. If they are the same people, the test set is not held out."
-        )
-    if passthrough:
-        notes.append(
-            f"Passthrough columns ({', '.join(passthrough)}) are passed to models that take data frames, and to your "
-            "training function. Added instances get those of a random person of the training set."
         )
     if leaking:
         profiles = "1 profile of the findings is" if leaking == 1 else f"{leaking:,} profiles of the findings are"

@@ -107,6 +107,12 @@ class Study:
                 f"{left_out:,} people whose {' or '.join(schema.protected)} is unknown are left out: no new model is "
                 "trained or tested on them."
             )
+        if schema.passthrough:
+            notes.append(
+                f"Passthrough columns ({', '.join(schema.passthrough)}) are passed to models that take data frames and "
+                "to training functions, and are also needed for predictions of a new model. Instances added for "
+                "training get those of a random person of the training set."
+            )
         return cls(subject, model, learner, split, test, tuple(filter(None, notes)))
 
     def result_fields(self, test_name: str) -> dict[str, Any]:

@@ -169,11 +169,6 @@ class _Search:
             seed=config.seed,
         )
         self.notes = list(self.study.notes)
-        if schema.passthrough:
-            self.notes.append(
-                f"Passthrough columns ({', '.join(schema.passthrough)}) are passed to models that take data frames, "
-                "and are also needed for predictions of a new model."
-            )
         self.membership: MembershipModel | None = None
         self.inputs: dict[ScoreSource, tuple[RuleInputs, RuleInputs]] = {}
         self.baseline = 0
