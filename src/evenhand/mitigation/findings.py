@@ -97,7 +97,7 @@ def profiles_from_table(table: ProfileTable) -> FoundProfiles:
 
 
 class _FindingsReader:
-    """Collects the findings of several sources."""
+    """Reader that collects the findings of several sources."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema

@@ -47,10 +47,10 @@ SAFETY = 1e-12
 """Relative amount by which a bound computed in floating point is lowered. Its error is about 1e-14."""
 
 NEAREST = 1e-9
-"""Bounds this close to the best gap are not improved."""
+"""Parts are not split if their bound is this close to the best gap."""
 
 COARSE, MANY_PARTS = 1e-4, 200
-"""After ``MANY_PARTS`` parts, bounds this close to the best gap are not improved."""
+"""Larger tolerance, after ``MANY_PARTS`` parts."""
 
 DEFAULT_WORK, MIN_PARTS = 60_000, 50
 """Default limit on the number of parts times cells, and minimum limit on the number of parts."""
