@@ -60,7 +60,7 @@ def measure_groups(
         config: Settings.
         weights: Sample weights. None means equal weights.
         metrics: Custom metrics by name (see ``add_metrics``).
-        progress: Function that is called with the current step and the share done, 0 to 1.
+        progress: Function that is called with the current step and the completed fraction, 0 to 1.
         reply: Predictions of the model, if it was queried before.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 

@@ -57,7 +57,7 @@ def measure_labels(
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: No attribute is protected, or the model predicts a label without a place in the order.
+        OptionError: No attribute is protected, or the model predicts a label that the order lacks.
         DataError: There are no true labels.
     """
     started = time.perf_counter()

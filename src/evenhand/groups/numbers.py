@@ -59,7 +59,7 @@ def measure_numbers(
         config: Settings.
         weights: Sample weights. None means equal weights.
         metrics: Custom metrics by name (see ``add_metrics``).
-        progress: Function that is called with the current step and the share done, 0 to 1.
+        progress: Function that is called with the current step and the completed fraction, 0 to 1.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
 
     Raises:

@@ -40,7 +40,7 @@ def measure_rankings(
         rankings: Lists and candidates.
         config: Settings.
         data_name: Name of the data in reports.
-        progress: Function that is called with the current step and the share done, 0 to 1.
+        progress: Function that is called with the current step and the completed fraction, 0 to 1.
         settings: Fields of ``RankingConfig`` that replace those of ``config``.
 
     Raises:

@@ -234,7 +234,7 @@ def _width(ranked: RankedLists, measure: str) -> int:
 
 
 def _compared_columns(ranked: RankedLists, measure: str, values: Floats) -> Integers:
-    """Return the positions of the known numbers of a measure that are about compared groups."""
+    """Return the positions of the known numbers of a measure for the compared groups."""
     columns, width = np.arange(len(values)), _width(ranked, measure)
     if measure != PAIRS:
         columns = (ranked.compared[:, None] * width + np.arange(width)).ravel()

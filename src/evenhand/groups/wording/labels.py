@@ -112,27 +112,27 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
     small = f" Hollow: groups of fewer than {result.min_group_size} people, which are not compared."
     yield Figure("label shares", f"Every {noun} by {by}: {share}, with its interval.{small}", result, (by,))
     if breakdown.gaps:
-        interval = f"observed; below each its {levels} interval"
+        interval = f"observed, each with its {levels} interval"
         yield gap_table(f"Gaps by {by}, {interval}", [gap for gap in breakdown.gaps if not gap.label])
         title = f"Gaps of every {noun} by {by}"
         yield Fold(title, (gap_table(f"{title}, {interval}", [gap for gap in breakdown.gaps if gap.label]),))
     if len(breakdown.by) == 1 and result.overall.confusion:
         yield Figure(
             "confusion by group",
-            f"True and given {result.target} by {by}: the share of people with a true label (row) who are given each "
-            "label, in percent. Blue: the true label. The JSON has the numbers of people.",
+            f"True and assigned {result.target} by {by}: the percentage of people with a true label (row) who are assigned "
+            "each label. Blue: the true label. The JSON has the numbers of people.",
             result,
             (by,),
         )
     if any(group.metrics for group in breakdown.groups):
-        caption = f"Agreement with the true {result.target} by {by}: observed; below each its {levels} interval"
+        caption = f"Agreement with the true {result.target} by {by}: observed, each with its {levels} interval"
         yield group_table(caption, breakdown, metric_columns(breakdown), _too_few(result))
     yield Fold(f"All rates by {by}", tuple(_rate_tables(result, breakdown, levels)))
 
 
 def _rate_tables(result: LabelMetrics, breakdown: Breakdown, levels: str) -> Iterator[Table]:
     """Yield a table of each rate, with groups as rows and labels as columns."""
-    suffix, too_few = f"observed; below each its {levels} interval", _too_few(result)
+    suffix, too_few = f"observed, each with its {levels} interval", _too_few(result)
 
     def column(label: str, name: str) -> Callable[[Group], ReportedNumber | str]:
         return lambda group: show_quantity(group.rates[label][name], name)

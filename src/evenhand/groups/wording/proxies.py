@@ -57,7 +57,7 @@ def _rate_table(proxies: ProxyRates, weighted: str) -> Table:
     level = next((rate.estimate.confidence for rate in rates if isinstance(rate.estimate, Estimated)), 0.95)
     titles = ("expected people", "effective size", "under the assumption", "without the assumption")
     return Table(
-        f"Selection rate by {proxies.by}, estimated from probabilities{weighted}; below each its "
+        f"Selection rate by {proxies.by}, estimated from probabilities{weighted}, each with its "
         f"{format_level(level)} interval",
         (Column(proxies.by), *(Column(title, numeric=True) for title in titles)),
         tuple(

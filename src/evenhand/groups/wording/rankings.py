@@ -152,7 +152,7 @@ def _terms(result: RankingResult) -> str:
 
 def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Block]:
     by, level, sample = join_names(breakdown.by), format_level(result.confidence), breakdown.inference == "lists"
-    interval = f"observed; below each its {level} {'interval' if sample else 'range of even orders and p'}"
+    interval = f"observed, each with its {level} {'interval' if sample else 'range of even orders and p'}"
     yield Heading(f"By {by}", detail=True)
     yield Figure(
         "selection over places",

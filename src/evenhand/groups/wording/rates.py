@@ -155,10 +155,10 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
     yield from left_out_notes(breakdown.unknown, breakdown.by)
     yield from _breakdown_figure(result, breakdown)
     if breakdown.gaps:
-        yield gap_table(f"Gaps by {by}, observed{suffix}; below each its {levels} interval", breakdown.gaps)
+        yield gap_table(f"Gaps by {by}, observed{suffix}, each with its {levels} interval", breakdown.gaps)
     yield from reference_table(breakdown, levels, suffix)
     table = group_table(
-        f"Metrics by {by}: observed{suffix}; below each its {levels} interval",
+        f"Metrics by {by}: observed{suffix}, each with its {levels} interval",
         breakdown,
         metric_columns(breakdown),
         result.too_few,
@@ -218,7 +218,7 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
                 (by,),
             )
         table = calibration_table(
-            f"Calibration by {by}: observed{unit_and_weights(result)}; below each its {confidence_levels(result)} "
+            f"Calibration by {by}: observed{unit_and_weights(result)}, each with its {confidence_levels(result)} "
             "interval",
             [part for part in result.calibration if part.by == by],
             columns,

@@ -237,7 +237,7 @@ def reference_table(breakdown: Breakdown, levels: str, suffix: str) -> Iterator[
 
     yield Table(
         f"Every group against {reference} by {join_names(breakdown.by)}, observed{suffix}: its value minus that of "
-        f"{reference} (ratio: divided by it); below each its simultaneous {levels} interval",
+        f"{reference} (ratio: divided by it), each with its simultaneous {levels} interval",
         (Column(join_names(breakdown.by)), *(Column(name, numeric=True) for name in gaps)),
         tuple(row(group.label) for group in breakdown.listed if group.label != reference),
         usual="observed",

@@ -44,7 +44,7 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
         rows.append(TableRow((ReportedNumber(name, threshold), *cells)))
     level = format_level(shown[0].confidence)
     return Table(
-        f"Selected {describe_limit('each threshold', curves)}, observed; below each its {level} band, simultaneous "
+        f"Selected {describe_limit('each threshold', curves)}, observed, each with its {level} band, simultaneous "
         "over all thresholds",
         (Column("threshold", numeric=True), *(Column(title, numeric=True) for title in titles)),
         tuple(rows),
