@@ -119,8 +119,8 @@ def _breakdown_blocks(result: LabelMetrics, breakdown: Breakdown, level: int, le
     if len(breakdown.by) == 1 and result.overall.confusion:
         yield Figure(
             "confusion by group",
-            f"True and assigned {result.target} by {by}: the percentage of people with a true label (row) who are assigned "
-            "each label. Blue: the true label. The JSON has the numbers of people.",
+            f"True and assigned {result.target} by {by}: the percentage of people with a true label (row) who are "
+            "assigned each label. Blue: the true label. The JSON has the numbers of people.",
             result,
             (by,),
         )
