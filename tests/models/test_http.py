@@ -46,8 +46,7 @@ def test_a_served_pipeline_answers_as_it_does_alone():
 
     def reply(instances):
         frame = pd.DataFrame(instances)
-        scores = model.predict_proba(frame).tolist()
-        return [{"label": label, "scores": row} for label, row in zip(model.predict(frame), scores, strict=True)]
+        return model.predict_proba(frame).tolist()
 
     with serving(predictions(reply)) as service:
         endpoint = load_model(service.url, WORDS)
@@ -68,17 +67,13 @@ def test_a_served_pipeline_answers_as_it_does_alone():
     [
         income,
         lambda people: [[1 - score, score] for score in income(people)],
-        lambda people: [{"scores": [1 - score, score]} for score in income(people)],
-        lambda people: [{"scores": {"yes": score, "no": 1 - score}} for score in income(people)],
-        lambda people: [{"label": "no", "scores": {"yes": score, "no": 1 - score}} for score in income(people)],
     ],
 )
 def test_scores(reply):
     with serving(predictions(reply)) as service:
         endpoint = connect(service)
         np.testing.assert_allclose(favourable_score(endpoint, PEOPLE), PEOPLE[:, 1] / 100)
-        labelled = "label" in str(reply(service.requests[0])[0])
-        np.testing.assert_array_equal(endpoint.predict(PEOPLE), (PEOPLE[:, 1] > 50) & (not labelled))
+        np.testing.assert_array_equal(endpoint.predict(PEOPLE), PEOPLE[:, 1] > 50)
         assert not endpoint.label_only
 
 
@@ -86,7 +81,6 @@ def test_scores(reply):
     ("reply", "values", "best"),
     [
         (lambda people: ["yes" if score > 0.5 else "no" for score in income(people)], ("no", "yes"), "yes"),
-        (lambda people: [{"label": score > 0.5} for score in income(people)], ("no", "yes"), "yes"),
         (lambda people: [score > 0.5 for score in income(people)], ("yes", "no"), "yes"),
         (lambda people: [int(score > 0.5) for score in income(people)], ("no", "yes"), "yes"),
         (lambda people: [int(score <= 0.5) for score in income(people)], (0, 1), 0),
@@ -215,14 +209,10 @@ def test_credentials(monkeypatch):
         (predictions(lambda people: ["yes", *income(people)[1:]]), "both labels and numbers such as"),
         (predictions(lambda people: [*income(people)[:-1], 7]), "probability, a logit or a score"),
         (predictions(lambda people: [*income(people)[:-1], float("nan")]), "nan"),
-        (predictions(lambda people: [*income(people)[:-1], [0.5, 0.5]]), "different kinds"),
+        (predictions(lambda people: [*income(people)[:-1], [0.5, 0.5]]), "one number per label"),
         (predictions(lambda people: [[0.5, 0.5, 0.0]] * len(people)), "expected 2 scores"),
-        (predictions(lambda people: [["0.5", "0.5"]] * len(people)), "expected 2 scores"),
-        (predictions(lambda people: [{"label": "maybe"}] * len(people)), "'maybe'"),
-        (predictions(lambda people: [{"label": [1]}] * len(people)), r"\[1\]"),
-        (predictions(lambda people: [{"answer": "yes"}] * len(people)), "not all with `label`"),
-        (predictions(lambda people: [{"scores": {"yes": 0.5, "maybe": 0.5}}] * len(people)), "'maybe'"),
-        (predictions(lambda people: [{"scores": {"yes": 0.5}}] * len(people)), "expected 2 scores"),
+        (predictions(lambda people: [["0.5", "0.5"]] * len(people)), "one number per label"),
+        (predictions(lambda people: [{"answer": "yes"}] * len(people)), "one number per label"),
     ],
 )
 def test_what_is_no_prediction_is_refused(reply, message):

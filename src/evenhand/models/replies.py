@@ -241,18 +241,6 @@ def softmax(logits: Floats) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def label_position(reply: Any, classes: Sequence[Value], favourable: int, *, location: str) -> int:
-    """Convert one label to a position in ``classes``.
-
-    Raises:
-        ModelError: The value is not a label.
-    """
-    position = _find_position(reply, classes, favourable)
-    if position is None:
-        raise _unknown_label_error(reply, classes, location)
-    return position
-
-
 def _find_position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
     for i, label in enumerate(classes):
         if same_label(reply, label):

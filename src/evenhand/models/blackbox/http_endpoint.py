@@ -14,14 +14,12 @@ where every prediction is one of
 
 - a label of the target: ``">50K"``, ``1``, ``true``;
 - one number for the favourable label (two labels only), such as its probability: ``0.73``;
-- one number per label, in the order of the target's ``values`` in the schema: ``[0.27, 0.73]``;
-- an object with ``label``, ``scores`` or both. In an object, scores may also name their labels:
-  ``{"label": ">50K", "scores": {"<=50K": 0.27, ">50K": 0.73}}``.
+- one number per label, in the order of the target's ``values`` in the schema: ``[0.27, 0.73]``.
 
 Whether numbers are probabilities is inferred from their values (see ``evenhand.models.outputs``).
 
-All predictions of a response are of the same kind. Each individual is sent once, except that some are repeated to
-measure noise, and all if there is noise. A token in the environment variable ``EVENHAND_HTTP_TOKEN`` is sent as
+All predictions of a response are of the same kind. Each individual is sent once. Some are sent again to measure noise,
+and all of them if there is noise. A token in the environment variable ``EVENHAND_HTTP_TOKEN`` is sent as
 ``Authorization: Bearer``; a user and a password in the URL are sent as basic authorization. Statuses 429, 500, 502, 503
 and 504, broken connections and timeouts are retried, and each attempt is charged to the ledger. Redirects are not
 followed.
@@ -34,9 +32,9 @@ import math
 import os
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +54,6 @@ from evenhand.models.blackbox.type_search import apply_stated_types, search_type
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.outputs import refuse_stated
 from evenhand.models.replies import Answers, Reply
-from evenhand.models.scorer import check_finite
 from evenhand.schema.attribute import Value
 from evenhand.schema.table import is_missing, plain_value
 
@@ -67,11 +64,11 @@ class HttpEndpoint(RowLabelModel):
 
     Attributes:
         batch: Individuals per request.
-        known: Cached answers by individual: the label's position, then the scores.
+        cache: Answers by individual: the label's position, then the scores.
     """
 
     batch: int = 1000
-    known: dict[bytes, Floats] = field(default_factory=dict, repr=False)
+    cache: dict[bytes, Floats] = field(default_factory=dict, repr=False)
 
     can_vary: ClassVar[bool] = True
 
@@ -82,7 +79,7 @@ class HttpEndpoint(RowLabelModel):
             FetchError: The endpoint does not respond.
             ModelError: The response is not a valid prediction.
         """
-        return replies.reply_once(self, individuals, self.known, self.reply_again, batch=self.batch)
+        return replies.reply_once(self, individuals, self.cache, self.reply_again, batch=self.batch)
 
     def reply_again(self, individuals: Floats) -> Reply:
         """Send a new request without the cache."""
@@ -128,18 +125,15 @@ def connect_model(
     people = np.unique(probe_individuals(schema), axis=0)  # queries may cost money
     if request.untyped:
         endpoint = search_types(apply_stated_types(endpoint, {}, like), {}, like, people, compare=False)
-    labels, outputs = answers = endpoint.probed or endpoint.ask(people)
-    if outputs is None:
+    answers = endpoint.probed or endpoint.ask(people)
+    if answers.outputs is None:
         refuse_stated(request.output, name)
     else:
-        endpoint = replace(endpoint, labelled=labels is not None)
-        rows, outputs, truth = ask_reference_rows(
-            endpoint, endpoint.ledger, outputs, None if endpoint.labelled else like
-        )
+        rows, outputs, truth = ask_reference_rows(endpoint, endpoint.ledger, answers.outputs, like)
         endpoint = settle_outputs(endpoint, outputs, truth, request.output)
-        people, answers = np.concatenate([people, rows]), Answers(labels, outputs)
+        people, answers = np.concatenate([people, rows]), Answers(None, outputs)
     reply = endpoint.read(answers)
-    endpoint.known.update((row.tobytes(), answer) for row, answer in zip(people, reply.columns, strict=True))
+    endpoint.cache.update((row.tobytes(), answer) for row, answer in zip(people, reply.columns, strict=True))
     return endpoint
 
 
@@ -153,80 +147,44 @@ def _json_cell(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-class Predictions(NamedTuple):
-    """Predictions of an endpoint, by type.
-
-    Attributes:
-        values: Labels or numbers, one per instance.
-        labels: Explicit labels.
-        scores: Scores of each instance.
-    """
-
-    values: list[Any] | None = None
-    labels: list[Any] | None = None
-    scores: list[Any] | None = None
-
-
-def sort_predictions(predictions: list[Any], name: str) -> Predictions:
-    """Sort the predictions of an endpoint by type.
-
-    Raises:
-        ModelError: They are of different types, or objects without ``label`` and ``scores``.
-    """
-    kinds = {dict if isinstance(item, dict) else list if isinstance(item, list) else object for item in predictions}
-    if len(kinds) > 1:
-        raise ModelError("the endpoint's predictions are of different kinds", location=name, hint=EXPECTED_FORMAT)
-    if kinds == {list}:
-        return Predictions(scores=predictions)
-    if kinds != {dict}:
-        return Predictions(values=predictions)
-    keys = {key for item in predictions for key in ("label", "scores") if key in item}
-    if not keys or any(key not in item for item in predictions for key in keys):
-        raise ModelError(
-            "the endpoint's predictions are objects, but not all with `label` or all with `scores`",
-            location=name,
-            hint=EXPECTED_FORMAT,
-        )
-    columns = {key: [item[key] for item in predictions] for key in keys}
-    return Predictions(None, columns.get("label"), columns.get("scores"))
-
-
 def read_predictions(predictions: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Answers:
-    """Read the predictions of an endpoint as labels of the target, numbers, or both.
+    """Read the predictions of an endpoint as labels of the target or numbers.
 
     Raises:
         ModelError: The predictions have an unsupported form.
     """
-    kinds = sort_predictions(predictions, name)
-    if kinds.values is not None:
+    values = sort_predictions(predictions, name)
+    if values.ndim == 2 and values.shape[1] != len(classes):
+        raise ModelError(
+            f"expected {len(classes)} scores from the endpoint, got {quote_answer(json.dumps(predictions[0]))}",
+            location=name,
+            hint=f"one score for each of {', '.join(map(repr, classes))}, in this order",
+        )
+    return replies.read_answers(values, len(values), classes, favourable, location=name)
+
+
+def sort_predictions(predictions: list[Any], name: str) -> NDArray[Any]:
+    """Convert the predictions of an endpoint to labels or numbers, shape (n,), or to one number per label, shape
+    (n, labels).
+
+    Raises:
+        ModelError: They have different or unsupported forms.
+    """
+    if not any(isinstance(item, list | dict) for item in predictions):
         values = np.empty(len(predictions), dtype=object)
         values[:] = predictions
-        return replies.read_answers(values, len(values), classes, favourable, location=name)
-    labels = outputs = None
-    if kinds.labels is not None:
-        positions = [replies.label_position(label, classes, favourable, location=name) for label in kinds.labels]
-        labels = np.array(positions, dtype=np.int64)
-    if kinds.scores is not None:
-        outputs = _read_scores(kinds.scores, classes, favourable, name)
-    return Answers(labels, outputs)
-
-
-def _read_scores(rows: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Floats:
-    scores = np.empty((len(rows), len(classes)))
-    for i, row in enumerate(rows):
-        values = list(row.values()) if isinstance(row, dict) else row
-        numeric = isinstance(values, list) and all(type(score) in (int, float) for score in values)
-        if not numeric or len(values) != len(classes):
-            raise ModelError(
-                f"expected {len(classes)} scores from the endpoint, got {quote_answer(json.dumps(row))}",
-                location=name,
-                hint=f"one score for each of {', '.join(map(repr, classes))}, in this order",
-            )
-        named = isinstance(row, dict)
-        order = [replies.label_position(label, classes, favourable, location=name) for label in row] if named else ...
-        scores[i, order] = values
-    check_finite(scores, location=name)
-    return scores
+        return values
+    numeric = all(
+        isinstance(row, list) and all(type(score) in (int, float) for score in row) and len(row) == len(predictions[0])
+        for row in predictions
+    )
+    if not numeric:
+        raise ModelError(
+            "the endpoint's predictions are neither labels, nor numbers, nor lists of one number per label",
+            location=name,
+            hint=EXPECTED_FORMAT,
+        )
+    return np.asarray(predictions, dtype=np.float64)
 
 
 TOKEN_VARIABLE = "EVENHAND_HTTP_TOKEN"
@@ -292,6 +250,14 @@ class ModelConnection:
                 location=self.name,
             )
         return predictions
+
+    def text_replies(self, texts: Sequence[str]) -> NDArray[Any]:
+        """Request the labels or scores of texts, shape (n,), or one score per label, shape (n, labels).
+
+        Raises:
+            EvenhandError: As for ``predictions``.
+        """
+        return np.asarray(sort_predictions(self.predictions([{"text": text} for text in texts]), self.name).tolist())
 
     def close(self) -> None:
         """Close the open connections."""

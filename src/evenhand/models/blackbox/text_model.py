@@ -1,7 +1,7 @@
 """Text models: functions from a list of texts to labels or scores.
 
 A model behind an HTTP endpoint receives ``{"instances": [{"text": "I have two children."}, ...]}``, at most 1,000 texts
-per request, and replies in the format of ``http_endpoint``. Labels are the names in its replies or the positions of its
+per request, and replies in the format of ``http_endpoint``. Labels are those in its replies or the positions of its
 scores.
 """
 
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from evenhand.core.http import redact_url
 from evenhand.core.text import summarize_error
 from evenhand.core.time_limit import NEVER, TimeLimit
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Integers
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
 from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
-from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection, sort_predictions
+from evenhand.models.blackbox.http_endpoint import ModelConnection
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
 from evenhand.models.importing import import_object
 from evenhand.models.ledger import QuestionLedger
@@ -53,7 +53,7 @@ class TextModel:
 
     Attributes:
         ask: Function of a list of texts that returns an array: labels, scores from 0 to 1, or one score per label.
-        known: Labels, if known in advance.
+        classes: Labels, if the model names them.
         name: Name of the model in messages.
         batch: Texts per call.
         ledger: Ledger of the texts sent to an endpoint. None for a model in this process.
@@ -61,16 +61,11 @@ class TextModel:
     """
 
     ask: Any
-    known: tuple[Any, ...] | None
+    classes: tuple[Any, ...] | None
     name: str
     batch: int = TEXT_BATCH
     ledger: QuestionLedger | None = None
     can_vary: bool = True
-
-    @property
-    def classes(self) -> tuple[Any, ...] | None:
-        """Labels, if the model names them. A service may name them only in its replies."""
-        return self.known or getattr(self.ask, "classes", None)
 
     def replies(self, texts: Sequence[str]) -> NDArray[np.generic]:
         """Query the model for each text, shape (n,) or (n, classes).
@@ -119,8 +114,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
         return source
     name = str(source) if isinstance(source, str | Path) else getattr(source, "__name__", type(source).__name__)
     if isinstance(source, str) and is_url(source):
-        endpoint = connect_text_model(source)
-        return TextModel(endpoint, None, endpoint.connection.name, ENDPOINT_BATCH, endpoint.connection.ledger)
+        return connect_text_model(source)
     if isinstance(source, str) and OBJECT_NAME.fullmatch(source):
         source = import_object(source)
     elif isinstance(source, str | Path):
@@ -395,56 +389,7 @@ class TextAnswers:
         return self._read[1]
 
 
-@dataclass(eq=False)
-class TextEndpoint:
-    """Service that classifies texts.
-
-    Attributes:
-        connection: Connection to the service.
-        classes: Labels, once the service has named them with its scores.
-    """
-
-    connection: ModelConnection
-    classes: tuple[str, ...] | None = None
-
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.generic]:
-        """Request labels or scores, shape (n,), or one score per label, shape (n, classes).
-
-        Raises:
-            FetchError: The endpoint does not answer.
-            ModelError: Its answer is not a prediction.
-        """
-        predictions = self.connection.predictions([{"text": text} for text in texts])
-        values, labels, scores = sort_predictions(predictions, self.connection.name)
-        if scores is None:
-            return np.asarray(labels if values is None else values)
-        numbers = self._read_scores(scores)
-        if labels is not None and self.classes is not None:
-            differ = np.array(self.classes)[np.argmax(numbers, axis=1)] != np.array([str(label) for label in labels])
-            if differ.any():
-                raise self._format_error(
-                    f"the endpoint returned the label {labels[int(np.argmax(differ))]!r}, but another label has the "
-                    "highest score",
-                    hint="return only labels or only scores",
-                )
-        return numbers
-
-    def _read_scores(self, scores: list[Any]) -> Floats:
-        if all(isinstance(row, dict) for row in scores):
-            self.classes = classes = self.classes or tuple(scores[0])
-            if any(set(row) != set(classes) for row in scores):
-                raise self._format_error("the endpoint's responses score different labels")
-            scores = [[row[label] for label in classes] for row in scores]
-        numeric = all(isinstance(row, list) and all(type(score) in (int, float) for score in row) for row in scores)
-        if not numeric or len({len(row) for row in scores}) > 1:
-            raise self._format_error("the endpoint's scores are not lists of numbers, one per label")
-        return np.asarray(scores, dtype=np.float64)
-
-    def _format_error(self, message: str, hint: str = EXPECTED_FORMAT) -> ModelError:
-        return ModelError(message, location=self.connection.name, hint=hint)
-
-
-def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5) -> TextEndpoint:
+def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, backoff: float = 0.5) -> TextModel:
     """Connect to a text model behind an ``http://`` or ``https://`` URL.
 
     Args:
@@ -454,4 +399,5 @@ def connect_text_model(url: str, *, timeout: float = 30.0, retries: int = 4, bac
     Raises:
         ModelError: The URL is invalid.
     """
-    return TextEndpoint(ModelConnection(url, redact_url(url), timeout, retries, backoff))
+    connection = ModelConnection(url, redact_url(url), timeout, retries, backoff)
+    return TextModel(connection.text_replies, None, connection.name, ENDPOINT_BATCH, connection.ledger)
