@@ -179,12 +179,6 @@ def test_half_precision_is_refused(kind):
         read_torch(nn.Sequential(nn.Linear(5, 1)).to(kind), BINARY)
 
 
-def test_an_exported_program_is_refused():
-    program = torch.export.export(nn.Linear(5, 1), (torch.zeros(2, 5),))
-    with pytest.raises(NotAdditiveError, match="exported program"):
-        read_torch(program, BINARY)
-
-
 def test_widths_that_do_not_fit_are_refused():
     four = Schema.parse({**BINARY.model_dump(), "attributes": BINARY.model_dump()["attributes"][:4]})
     with pytest.raises(ModelError, match="takes 5 inputs, but the schema's 4 attributes have 4"):

@@ -3,14 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from applicants import CODES, PEOPLE, schema
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 from evenhand.errors import ModelError, TrustError
 from evenhand.models import favourable_score, load_model
 from evenhand.models.blackbox.torch_module import TorchModule
-from support import scaled
 
 nn = torch.nn
 INPUTS = torch.tensor(CODES.inputs(PEOPLE), dtype=torch.float32)
@@ -127,50 +124,6 @@ def test_a_missing_value_is_refused():
         scorer.predict(person)
 
 
-def exported(module, path, rows=None):
-    shapes = None if rows else ({0: torch.export.Dim("people")},)
-    program = torch.export.export(module.eval(), (torch.zeros(rows or 3, 6),), dynamic_shapes=shapes)
-    torch.export.save(program, path)
-    return program
-
-
-@pytest.fixture(scope="module")
-def program_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("programs") / "net.pt2"
-    exported(network(nn.Sigmoid()), path)
-    return path
-
-
-@pytest.mark.parametrize("rows", [None, 1, 7])
-def test_an_exported_program_answers_as_the_module(tmp_path, rows):
-    module = network(nn.Sigmoid())
-    path = tmp_path / "net.pt2"
-    program = exported(module, path, rows)
-    expected = alone(module)[:, 0]
-    for scorer in (load_model(program, CODES), load_model(path, CODES, trust=True)):
-        np.testing.assert_allclose(favourable_score(scorer, PEOPLE), expected, atol=1e-6)
-        np.testing.assert_array_equal(scorer.predict(PEOPLE[:1]), expected[:1] > 0.5)
-        assert scorer.rows == rows
-    assert scorer.name == "net.pt2"
-
-
-@pytest.mark.filterwarnings("ignore")  # export itself warns about training mode
-def test_a_program_exported_in_training_mode_is_refused():
-    program = torch.export.export(network().train(), (torch.zeros(3, 6),))
-    with pytest.raises(ModelError, match="training mode"):
-        load_model(program, CODES)
-
-
-def test_a_program_with_two_inputs_is_refused():
-    class Two(nn.Module):
-        def forward(self, x, y):
-            return x + y
-
-    program = torch.export.export(Two(), (torch.zeros(3, 6), torch.zeros(3, 6)))
-    with pytest.raises(ModelError, match="2 inputs"):
-        load_model(program, CODES)
-
-
 class Trap:
     """Unpickling it leaves a mark."""
 
@@ -179,29 +132,6 @@ class Trap:
 
     def __reduce__(self):
         return Path.touch, (self.mark,)
-
-
-def test_a_program_needs_trust(program_file):
-    with pytest.raises(TrustError, match="`trust=True`"):
-        load_model(program_file, CODES)
-
-
-@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_damaged_programs_are_refused_or_are_models(program_file, tmp_path, data):
-    whole = program_file.read_bytes()
-    damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
-    places = st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255))
-    for place, value in data.draw(st.lists(places, max_size=4)):
-        if place < len(damaged):
-            damaged[place] = value
-    path = tmp_path / "damaged.pt2"
-    path.write_bytes(damaged)
-    try:
-        scores = load_model(path, CODES, trust=True).scores(PEOPLE)
-    except ModelError:
-        return
-    assert scores.shape == (len(PEOPLE), 2)
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth"])

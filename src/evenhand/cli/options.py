@@ -142,7 +142,7 @@ HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to
 ModelArgument = Annotated[
     str,
     typer.Argument(
-        help="Model file (.npz .onnx .keras .h5 .pt2 .pt .skops .pkl .joblib .json .ubj .txt .cbm), http(s) URL, or "
+        help="Model file (.npz .onnx .keras .h5 .pt .skops .pkl .joblib .json .ubj .txt .cbm), http(s) URL, or "
         "module:function; for texts also the folder of a Hugging Face classifier."
     ),
 ]

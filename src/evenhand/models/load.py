@@ -47,7 +47,7 @@ def load_model(
     Args:
         source: A model object (scikit-learn estimator or Pipeline, PyTorch module, XGBoost, LightGBM or CatBoost model,
             ONNX model, any batch function, a ``Scorer``); a file (``.npz``, ``.h5``, ``.keras``, ``.onnx``,
-            ``.pt2``, ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``, a
+            ``.pt``, ``.pth``, ``.skops``, ``.pkl``, ``.joblib``, ``.cbm``, ``.json``, ``.ubj``, ``.txt``, a
             language model's ``.yaml``), an ``http(s)://`` URL, or ``module:function``.
         schema: Schema of the individuals.
         like: The user's data. A model that takes data frames receives frames of this type.
@@ -262,7 +262,7 @@ def _wrap_object(source: Any, request: LoadRequest) -> Any:
 
         return require_encodings(open_onnx(source.SerializeToString(), request))
     torch = sys.modules.get("torch")  # a PyTorch model can exist only if PyTorch has been imported
-    if not is_number and torch and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
+    if not is_number and torch and isinstance(source, torch.nn.Module):
         from evenhand.models.blackbox.torch_module import wrap_module
 
         return require_encodings(wrap_module(source, request))
@@ -430,7 +430,7 @@ def _load_onnx(path: Path, request: LoadRequest) -> Any:
 
 
 def _load_torch(path: Path, request: LoadRequest) -> Any:
-    """Load a module, a TorchScript program or an exported program."""
+    """Load a module or a TorchScript program."""
     _require_trust(
         request.trust, str(request.name), "a PyTorch file", "torch.onnx.export(model, example, 'model.onnx')"
     )
@@ -440,10 +440,7 @@ def _load_torch(path: Path, request: LoadRequest) -> Any:
         raise MissingExtraError("torch", extra="torch", purpose="to run a PyTorch model") from None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(TorchScript|torch.jit.load)")  # the file exists
-        if path.suffix.lower() == ".pt2":
-            model = torch.export.load(path)
-        else:
-            model = torch.load(path, map_location="cpu", weights_only=False)
+        model = torch.load(path, map_location="cpu", weights_only=False)
     if isinstance(model, dict):
         raise ModelError(
             "the file contains only weights (a state_dict), not a model",
@@ -509,7 +506,6 @@ LOADERS: dict[str, Callable[[Path, LoadRequest], Any]] = {
     ".h5": _load_keras,
     ".keras": _load_keras,
     ".onnx": _load_onnx,
-    ".pt2": _load_torch,
     ".pt": _load_torch,
     ".pth": _load_torch,
     ".skops": _load_stored,

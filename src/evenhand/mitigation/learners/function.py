@@ -48,7 +48,7 @@ class FunctionLearner:
     models: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
 
     takes_weights: ClassVar[bool] = False
-    endings: ClassVar[tuple[str, ...]] = (".npz", *ENDINGS, ".pt2", ".pt", ".pth", ".json", ".ubj", ".txt")
+    endings: ClassVar[tuple[str, ...]] = (".npz", *ENDINGS, ".pt", ".pth", ".json", ".ubj", ".txt")
 
     @classmethod
     def of(cls, fit: str | Callable[..., Any], schema: Schema, *, like: Any) -> FunctionLearner:
@@ -101,7 +101,7 @@ class FunctionLearner:
         return scorer
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
-        """Write a network as ``.npz``, a PyTorch model as ``.pt`` or ``.pt2``, and trees in their library's format.
+        """Write a network as ``.npz``, a PyTorch model as ``.pt``, and trees in their library's format.
 
         All other objects are written as ``.skops``, ``.joblib`` or ``.pkl``.
 
@@ -138,13 +138,12 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
 
 
 def _write_module(scorer: TorchModule, path: Path) -> None:
-    """Write a module as ``.pt`` or ``.pth``, or an exported program as ``.pt2``."""
+    """Write a module as ``.pt`` or ``.pth``."""
     import torch
 
-    program = isinstance(scorer.source, torch.export.ExportedProgram)
-    file_ending(path, (".pt2",) if program else (".pt", ".pth"))
+    file_ending(path, (".pt", ".pth"))
     try:
-        (torch.export.save if program else torch.save)(scorer.source, path)
+        torch.save(scorer.source, path)
     except Exception as error:
         message = f"the network cannot be written: {summarize_error(error)}"
         raise ModelError(message, location=scorer.name) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import MissingExtraError, NotAdditiveError
+from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import linear, tensors
 from evenhand.models.additive.cells import Values, plain_inputs
 from evenhand.models.additive.network import AdditiveNetwork, check_width
@@ -32,18 +32,7 @@ def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind:
     Raises:
         ModelError: inputs or outputs do not fit the schema.
         NotAdditiveError: a layer is not supported; the message names it.
-        MissingExtraError: PyTorch is not installed.
     """
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("torch", extra="torch", purpose="to read a PyTorch model") from None
-    if not isinstance(model, torch.nn.Module):
-        raise NotAdditiveError(
-            "the layers of an exported program are not read",
-            location=name,
-            hint="give the module itself, or export it to .onnx",
-        )
     return network_from_outputs([_read_sequential(model, schema, name)], schema, name=name, kind=kind)
 
 
