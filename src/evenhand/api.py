@@ -186,7 +186,6 @@ class SearchSettings(ModelSettings, total=False):
     samples: int
     most_examples: int
     resume: Path | str | None
-    workers: int | None
 
 
 class SubgroupSettings(ModelSettings, total=False):

@@ -1,10 +1,7 @@
 """SIGTERM: what was found by then is written, as after Ctrl-C, and the exit code is 143."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -93,53 +90,6 @@ def test_a_stop_before_there_is_any_result_says_so(evenhand, case, monkeypatch, 
     monkeypatch.setattr("evenhand.datasets.read_frame", stop)
     ran = evenhand("audit", case.model, case.data, "--schema", case.schema)
     assert (ran.code, ran.err) == (code, "interrupted before there was any result\n")
-
-
-STOPPING = """
-import os, signal, threading
-
-def decide(frame):
-    if os.getppid() != int(os.environ["TEST_PROCESS"]):  # in a worker
-        asked = os.open("asked", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        os.write(asked, b".")
-        os.close(asked)
-        if os.path.getsize("asked") == int(os.environ["STOP_AT"]):
-            os.kill(os.getppid(), getattr(signal, os.environ["STOP_BY"]))
-            threading.Event().wait()
-    return (frame["grade"] + 4 * (frame["sex"] == "m") > 12).map({True: "yes", False: "no"})
-"""
-
-
-# A background job ignores SIGINT, and so do the processes that it starts.
-RUN = """
-import signal
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from evenhand.cli.main import main; main()
-"""
-
-
-def test_a_search_by_workers_that_is_stopped_writes_its_result(case, folder):
-    """A worker stops the command and answers no more, so that nothing depends on who is faster."""
-    (folder / "stopping_model.py").write_text(STOPPING)
-    about = ["stopping_model:decide", str(case.data), "--schema", str(case.schema), "--workers", "2"]
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN, "search", *about, "--json", "found.json", "--quiet"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ
-        | {
-            "STOP_BY": "SIGTERM",
-            "STOP_AT": "7",
-            "TEST_PROCESS": str(os.getpid()),
-            "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
-        },
-    )
-    assert (ran.returncode, ran.stderr) == (143, "")
-    found = json.loads((folder / "found.json").read_text())
-    assert found["interrupted"]
-    assert found["profiles"] > 0
 
 
 def test_a_current_folder_that_is_gone_is_a_clear_error(evenhand, case, tmp_path, monkeypatch):

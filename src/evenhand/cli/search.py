@@ -19,7 +19,6 @@ from evenhand.cli.options import (
     PeopleOptions,
     read_terms,
 )
-from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def search(
     save_tests: Annotated[
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks a new model again.")
     ] = None,
-    workers: WorkersOption = None,
 ) -> None:
     """Search for people whom a model decides differently when nothing but protected attributes change."""
     from evenhand import view
@@ -76,7 +74,6 @@ def search(
     result: SearchResult | TextSearchResult
     document: Callable[[], Document]
     if text_column is not None:
-        _refuse_workers(workers)
         rows.require_shown(out=output.out)
         for option, given in (
             ("--html", output.html),
@@ -98,8 +95,8 @@ def search(
             known = f"one of: {', '.join(METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
         subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
-        with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
-            result = found = searching.search(subject.scorer, subject.people, config, progress=progress, workers=number)
+        with view.show_progress(quiet=output.silent) as progress:
+            result = found = searching.search(subject.scorer, subject.people, config, progress=progress)
         if found.queries == 0 and not found.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
         result = found = rows.tell(found)
@@ -109,11 +106,6 @@ def search(
         searching.save_tests(result, save_tests)
         written.append(save_tests)
     output.finish(result, document, written, interrupted=result.interrupted)
-
-
-def _refuse_workers(workers: str | None) -> None:
-    if workers is not None:
-        raise OptionError("texts are searched in one process", location="--workers", hint="leave it out")
 
 
 def _search_texts(

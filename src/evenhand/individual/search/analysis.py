@@ -31,11 +31,9 @@ from evenhand.individual.search.result import SearchResult, build_examples
 from evenhand.individual.search.sensitivity import MAX_TRIED, AttributeSensitivity, measure_sensitivity
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.white_box import compare_scores
-from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.noise import NoiseCheck, RepeatCheck, can_vary
 from evenhand.models.outputs import FIRST_QUESTIONS
-from evenhand.models.parallel import open_parallel
 from evenhand.models.scorer import Scorer, find_caution
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -84,7 +82,6 @@ def search(
     white_box: Scorer | None = None,
     noise: NoiseCheck | None = None,
     progress: Progress | None = None,
-    workers: int | None = None,
     **settings: Any,
 ) -> SearchResult:
     """Search for profiles whose decision changes with a protected assignment.
@@ -98,8 +95,6 @@ def search(
         noise: Check whether the model repeats its answers. Default: some people are queried twice. If the answers
             vary, only profiles whose decisions differ beyond the noise are reported.
         progress: Called with a description of the current step and the completed fraction.
-        workers: Number of worker processes, each with a copy of the model. -1 uses all processors, or all workers of
-            the backend selected by ``joblib.parallel_config``. The result does not depend on it.
         settings: Fields of ``SearchConfig`` that replace those of ``config``.
 
     Returns:
@@ -109,13 +104,7 @@ def search(
         EvenhandError: The options are inconsistent, or the model cannot be queried.
     """
     config = SearchConfig.of(config, settings)
-    if workers is None:
-        return _Search(model, source, config, white_box, noise, progress or ignore_progress).run()
-    schema = source.schema if isinstance(source, People) else source
-    local = models.load_model(model, schema, ledger=QuestionLedger(config.budget))
-    _require_slow_model(local)
-    with open_parallel(local, workers) as parallel:
-        return search(parallel, source, config, white_box=white_box, noise=noise, progress=progress)
+    return _Search(model, source, config, white_box, noise, progress or ignore_progress).run()
 
 
 class _Search:
@@ -365,21 +354,6 @@ def _find_real(source: People | Schema, space: ProfileSpace, profiles: Discrimin
             variants = space.rows(profiles.unprotected[part]).reshape(*compared.shape, -1)
             real[part] = find_real(source, space.protected, variants, compared)
     return real
-
-
-def _require_slow_model(scorer: Scorer) -> None:
-    """Reject worker processes for models that are faster without them.
-
-    Raises:
-        OptionError: The model is a white box or an endpoint.
-    """
-    reason = ""
-    if isinstance(scorer, AdditiveNetwork):
-        reason = "evaluates millions of profiles per second in this process, and needs no workers"
-    elif getattr(scorer, "batch", None) is not None:
-        reason = "answers over the network, and already receives queries in parallel"
-    if reason:
-        raise OptionError(f"{scorer.name} {reason}", location="`workers=`", hint="leave them out")
 
 
 def forecast_queries(people: People, config: SearchConfig) -> int:
