@@ -19,7 +19,8 @@ from evenhand.core.text import format_count
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models import replies
-from evenhand.models.replies import Reply, same_label, sigmoid, softmax
+from evenhand.models.replies import Reply, same_label
+from evenhand.models.scorer import sigmoid, softmax
 from evenhand.population.independent import uniform_population
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import encode
@@ -76,11 +77,6 @@ class OutputReading:
     kind: OutputKind | Literal["labels"]
     evidence: str
     label_only: bool = False
-
-    @property
-    def output(self) -> OutputKind | None:
-        """Value of ``output=`` with which to load a similar model. None for labels."""
-        return None if self.kind == "labels" else self.kind
 
     @property
     def threshold(self) -> float:

@@ -230,17 +230,6 @@ def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
     return Reply(scores, np.argmax(scores, axis=1).astype(np.int64), bool(np.isin(scores, (0, 1)).all()))
 
 
-def sigmoid(logits: Floats) -> Floats:
-    """Compute the logistic function without overflow."""
-    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -700, 700))))
-
-
-def softmax(logits: Floats) -> Floats:
-    """Compute probabilities from logits (n, classes)."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
 def _find_position(reply: Any, classes: Sequence[Value], favourable: int) -> int | None:
     for i, label in enumerate(classes):
         if same_label(reply, label):

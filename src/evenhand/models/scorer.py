@@ -226,6 +226,17 @@ def check_finite(outputs: Floats, *, location: str) -> None:
         raise ModelError(f"the model returned {values} for individual {row + 1} of a batch", location=location)
 
 
+def sigmoid(logits: Floats) -> Floats:
+    """Compute the logistic function without overflow."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -700, 700))))
+
+
+def softmax(logits: Floats) -> Floats:
+    """Compute probabilities from logits (n, classes)."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
 # Models with a fixed batch size.
 
 

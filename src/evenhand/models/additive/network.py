@@ -13,6 +13,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
+from evenhand.models.scorer import sigmoid, softmax
 from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
 
@@ -206,11 +207,10 @@ class AdditiveNetwork:
     def scores(self, individuals: Floats) -> Floats:
         """Compute class probabilities (sigmoid or softmax of the logits), shape (n, classes)."""
         logits = self.logits(individuals)
-        if logits.shape[1] == 1:
-            positive = 1 / (1 + np.exp(-np.clip(logits[:, 0], -700, 700)))
-            return np.stack([1 - positive, positive], axis=1)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        if logits.shape[1] > 1:
+            return softmax(logits)
+        positive = sigmoid(logits)
+        return np.hstack([1 - positive, positive])
 
     def predict(self, individuals: Floats) -> Integers:
         """Predict the labels as positions in ``classes``, shape (n,)."""

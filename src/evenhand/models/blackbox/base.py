@@ -217,8 +217,10 @@ class RowLabelModel(RowModel, LabelModel):
     probed: Answers | None = field(default=None, repr=False)
 
     def probe(self, people: Floats) -> Self:
-        """Query individuals and return the model with its answers."""
-        return replace(self, probed=self.ask(people))
+        """Query individuals, check that the answers can be read, and return the model with them."""
+        answers = self.ask(people)
+        self.read(answers)
+        return replace(self, probed=answers)
 
     @abstractmethod
     def ask_rows(self, rows: Any, n: int) -> Answers:

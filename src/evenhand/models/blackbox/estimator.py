@@ -17,7 +17,7 @@ from evenhand.models.blackbox.base import InputForm, LoadRequest, RowModel, sett
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import MatchedLabels, Reply, ReplyingScorer, match_labels
-from evenhand.models.scorer import check_numbers, check_scores
+from evenhand.models.scorer import check_numbers, check_scores, sigmoid, softmax
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 
@@ -115,7 +115,7 @@ class EstimatorModel(RowModel, ReplyingScorer):
     def _score(self, rows: Any, n: int) -> Floats:
         scores = np.asarray(self.call(getattr(self.model, self.scored_by), rows), dtype=np.float64)
         if self.scored_by == "decision_function" and np.isfinite(scores).all():
-            scores = replies.sigmoid(scores) if scores.ndim == 1 else replies.softmax(scores)
+            scores = sigmoid(scores) if scores.ndim == 1 else softmax(scores)
         return check_scores(scores, n, len(self.classes), model=self.name)
 
     def _label(self, rows: Any, n: int) -> Integers:

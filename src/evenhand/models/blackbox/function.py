@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,12 +48,6 @@ class FunctionModel(RowLabelModel):
         self.ledger.charge(n)
         answer = self.call(self.model, rows)
         return replies.read_answers(answer, n, self.classes, self.favourable, location=self.name)
-
-    def probe(self, people: Floats) -> Self:
-        """Query individuals, check that the answers can be read, and return the model with them."""
-        answers = self.ask(people)
-        self.read(answers)
-        return replace(self, probed=answers)
 
 
 def wrap_function(function: Callable[[Any], Any], request: LoadRequest) -> FunctionModel:

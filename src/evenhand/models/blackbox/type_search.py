@@ -225,18 +225,14 @@ class _TypeSearch:
         raise refusal_as_read
 
     def _drop_needless(self, names: Sequence[str], limit: int) -> None:
-        """Drop the columns that need not be switched from an accepted set."""
-        needed, size = list(names), max(1, len(names) // 2)
-        while self.questions < limit:
-            for start in range(0, len(needed), size):
-                remaining = [*needed[:start], *needed[start + size :]]
+        """Drop the columns that need not be switched from an accepted set, halves of it first."""
+        needed, size = list(names), len(names)
+        while size > 1:
+            size = (size + 1) // 2
+            for part in [needed[start : start + size] for start in range(0, len(needed), size)]:
+                remaining = [name for name in needed if name not in part]
                 if self.questions < limit and self.refusal(self.switch(remaining)) is None:
                     needed = remaining
-                    break
-            else:
-                if size == 1:
-                    break
-                size //= 2
 
     def find_used(self) -> Any:
         """Return the model with the column types that influence its answers.

@@ -16,7 +16,8 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, plain_inputs
 from evenhand.models.additive.network import hash_attribute, hash_numbers, hash_text, require_numbers
-from evenhand.models.replies import MatchedLabels, match_labels, softmax
+from evenhand.models.replies import MatchedLabels, match_labels
+from evenhand.models.scorer import sigmoid, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
@@ -239,7 +240,7 @@ class TreeEnsemble:
             return raw
         if self.link == "softmax":
             return softmax(raw)
-        positive = 1 / (1 + np.exp(-np.clip(self.steepness * raw, -700, 700)))
+        positive = sigmoid(self.steepness * raw)
         if self.link == "one-vs-rest":
             return np.asarray(positive / positive.sum(axis=1, keepdims=True))
         return np.concatenate([1 - positive, positive], axis=1)
