@@ -1,4 +1,4 @@
-"""Columns passed as arguments, lists, arrays, Series, data frames and mappings, and tables built from them."""
+"""Columns that are passed as arguments (lists, arrays, Series, data frames, mappings), and tables built from them."""
 
 from __future__ import annotations
 

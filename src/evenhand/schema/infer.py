@@ -88,7 +88,7 @@ LEAVE_OUT = "leave it out"
 
 @dataclass(frozen=True)
 class ColumnProposal:
-    """Proposed schema entry of a column that cannot, or need not, be an attribute as it is.
+    """Proposal for the schema entry of a column, with its reason.
 
     Attributes:
         column: Name of the column.

@@ -58,7 +58,7 @@ EACH_HINT = "; or compare each of them: `kind=labels`"
 
 
 class Target(BaseModel):
-    """Decided label or number.
+    """Target of a schema: the label or number that is decided.
 
     Attributes:
         name: Column of the true label or number.
