@@ -81,6 +81,7 @@ IDENTIFIER_NAME = re.compile(
     r"(.*[ _-])?(id|ids|uuid|guid|index|idx|key|nr|no|number|ssn|row)|.*[a-z](ID|Id|UUID)|Unnamed: .*", re.A
 )
 
+GROUP_ZIP_CODES = "group it, for example by region"
 CONVERT_DATES = "convert it to a number, such as an age"
 LEAVE_OUT = "leave it out"
 
