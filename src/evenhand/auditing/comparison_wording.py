@@ -23,11 +23,11 @@ from evenhand.stats.metric_specs import METRICS, unit_of
 from evenhand.stats.quantity import Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 
 PAIRINGS = {
-    "paired": "Paired: both audits are about the same people and contain the decisions about each of them. Numbers "
+    "paired": "Paired: both audits are about the same people and contain the decision about each of them. Numbers "
     "that are not stored for each person, such as counterfactual flips, ratios and custom metrics, are bounded by the "
     "intervals of both audits.",
     "same people": "Not paired, although both audits are about the same people: the reports do not contain the "
-    "decisions about each of them. Each change is bounded by the intervals of both numbers. These bounds are valid for "
+    "decision about each of them. Each change is bounded by the intervals of both numbers. These bounds are valid for "
     "any dependence, but wide.",
     "unpaired": "Unpaired: the people differ and are treated as two independent samples. If many people are in both, "
     "the intervals are not exact.",

@@ -80,8 +80,8 @@ def describe_limits(audit: AuditResult) -> Iterator[str]:
     )
     if audit.groups.outcome is not None:
         yield (
-            "Intervals of means of few and very skewed numbers have a slightly lower coverage: with 30 people and "
-            "lognormal numbers 92 % instead of 95 %."
+            "With few and very skewed numbers, the intervals of means have a lower coverage: 92 % instead of 95 % for "
+            "30 people and lognormal numbers."
         )
         if any("true_mean" in group.metrics for breakdown in audit.groups.breakdowns for group in breakdown.groups):
             yield "True numbers are used as they are. If they reflect past discrimination, so do the residuals."

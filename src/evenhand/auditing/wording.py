@@ -378,8 +378,8 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Individuals", anchor="individuals", detail=True)
     if audit.changes is not None:
         yield Text(
-            "Change of a person\u2019s number with another value of the protected attribute and everything else "
-            "unchanged; with rules in the schema, between plausible counterparts."
+            "A person\u2019s number is compared with that for another value of the protected attribute, with "
+            "everything else unchanged; with rules in the schema, plausible counterparts are compared."
         )
         yield from change_blocks(audit.changes)
     if audit.individual is None:
@@ -436,14 +436,14 @@ def _proof(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Proof", anchor="proof", detail=True)
     if is_number:
         yield Text(
-            f"Share of {SIMULATED} whose number is proved to change by at most {audit.certificates[0].tolerance:g}, or "
-            "by more, if only the protected attributes change."
+            f"For these shares of {SIMULATED}, the number is proved to change by at most "
+            f"{audit.certificates[0].tolerance:g}, or by more, if only the protected attributes change."
         )
     elif audit.certificates:
         populations = "; ".join(sorted({certificate.population for certificate in audit.certificates}))
         yield Text(
-            f"Share of {SIMULATED} ({populations}) whose decision is proved to be the same for all values of the "
-            "protected attribute, or to differ."
+            f"For these shares of {SIMULATED} ({populations}), the decision is proved to be the same for all values of "
+            "the protected attribute, or to differ."
         )
     else:
         yield Text("Nothing was proved about this model.")
@@ -470,10 +470,10 @@ def _subgroups(audit: AuditResult) -> Iterator[Block]:
         anchor = "subgroups-residual" if search is audit.residual_subgroups else "subgroups"
         yield Heading(f"Subgroups by {rate}" if is_number else "Subgroups", anchor=anchor, detail=True)
         yield Text(
-            f"Subgroups, defined by {'these' if audit.model.recorded else 'the protected'} attributes, "
-            f"whose {rate} differs from that of {comparison_group(search)}. {search.tested:,} different subgroups were "
-            f"tested; {search.found:,} are significant after adjustment, {describe_significant(search)}. All numbers "
-            "are observed on the people in the data; intervals are simultaneous over all of these subgroups."
+            f"The {rate} of each subgroup, defined by {'these' if audit.model.recorded else 'the protected'} "
+            f"attributes, is compared with that of {comparison_group(search)}. {search.found:,} are significant after "
+            f"adjustment, {describe_significant(search)}. All numbers are observed on the people in the data; "
+            "intervals are simultaneous over all of these subgroups."
         )
         if not search.findings:
             yield Note("No subgroup is large enough to be tested.")
