@@ -1,9 +1,8 @@
 """Column types that a model expects in a text table.
 
 A text table, such as a CSV file, has no column types. Columns of canonical numbers are read as numbers and all others
-as strings
-(see ``evenhand.datasets.read_frame``), but a model may have been trained on other types: levels ``1``, ``2``, ``3`` as
-strings, prices ``12.50`` as numbers, ``True`` and ``False`` as booleans, or ``NA`` as a missing value.
+as strings (see ``evenhand.datasets.read_frame``), but a model may have been trained on other types: levels ``1``,
+``2``, ``3`` as strings, prices ``12.50`` as numbers, ``True`` and ``False`` as booleans, or ``NA`` as a missing value.
 """
 
 from __future__ import annotations

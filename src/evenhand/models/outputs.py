@@ -400,7 +400,7 @@ def _direction_error(label: Value, single: bool, support: float, location: str) 
 
 
 def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int, ordered: bool, location: str) -> str:
-    """Report that a number returned by the model was interpreted as the favourable label, or raise an error.
+    """Describe how a number returned by the model was interpreted as the favourable label.
 
     Args:
         label: The favourable label.

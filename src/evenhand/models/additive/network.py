@@ -348,10 +348,9 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
     """Compute the SHA-256 of everything that a network's predictions depend on, in hexadecimal.
 
     The digest covers the following items, each prefixed with its length or shape: name, kind and domain of every
-    attribute; kind and
-    numbers of its part; the first bias; weights and bias of every layer; the labels. Numbers are little-endian IEEE
-    float64, so changing a single bit of a weight changes the digest. It does not cover the use of an attribute
-    (protected or not) or the model's name.
+    attribute; kind and numbers of its part; the first bias; weights and bias of every layer; the labels. Numbers are
+    little-endian IEEE float64, so changing a single bit of a weight changes the digest. It does not cover the use of an
+    attribute (protected or not) or the model's name.
     """
     state = hashlib.sha256(b"evenhand additive network 1\n")
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):

@@ -1,7 +1,7 @@
 """Fitted classifiers of fairlearn as scikit-learn classifiers.
 
-``ThresholdOptimizer`` needs ``sensitive_features``: these are read from the protected columns. Both it and
-``ExponentiatedGradient`` randomise some decisions. A fixed seed is used, and the probabilities are the scores.
+``ThresholdOptimizer`` needs ``sensitive_features``: these are read from the protected columns. It and
+``ExponentiatedGradient`` draw some decisions at random. A fixed seed is used, and the probabilities are the scores.
 """
 
 from __future__ import annotations

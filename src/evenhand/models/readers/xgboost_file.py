@@ -146,8 +146,7 @@ def _base_margins(document: Fields, learner: Fields, parameters: Fields, outputs
     """Compute the base margins.
 
     XGBoost 3.1 writes ``[5E-1]``, with one number per class or one for all; older versions write ``5E-1``. The number
-    is a
-    probability for logistic objectives, except for binary:logitraw since XGBoost 2.0.
+    is a probability for logistic objectives, except for binary:logitraw since XGBoost 2.0.
     """
     objective = learner.part("objective").text("name")
     is_probability = LINKS.get(objective) == "logistic"

@@ -257,10 +257,9 @@ def ensemble_fingerprint(ensemble: TreeEnsemble) -> str:
     """Compute the SHA-256 of everything that the predictions of trees depend on, in hexadecimal.
 
     The digest covers the following items, each prefixed with its length or shape: name, kind and domain of every
-    attribute; the numbers of
-    every input column, or those of a line at evenly spaced points; the nodes; start and link of the outputs; the
-    labels. Numbers are little-endian, so changing a single bit of a leaf changes the digest. It does not cover the use
-    of an attribute (protected or not) or the model's name.
+    attribute; the numbers of every input column, or those of a line at evenly spaced points; the nodes; start and link
+    of the outputs; the labels. Numbers are little-endian, so changing a single bit of a leaf changes the digest. It
+    does not cover the use of an attribute (protected or not) or the model's name.
     """
     state = hashlib.sha256(b"evenhand trees 1\n")
     schema = ensemble.schema
