@@ -52,8 +52,8 @@ def find_subgroups(
         settings: Fields of ``SubgroupConfig``, which override those of ``config``.
 
     Returns:
-        Significant subgroups. An interrupt (Ctrl-C) or the time limit after the model has answered ends the
-        permutations early; ``interrupted`` and a note say so.
+        Significant subgroups. An interrupt (Ctrl-C) or the time limit ends the permutations early, which
+        ``interrupted`` and a note record.
 
     Raises:
         EvenhandError: The options are invalid, or the model cannot be queried.

@@ -1,4 +1,4 @@
-"""Gap, interval and adjusted p-value of every rule set that is tested."""
+"""Gap, interval and adjusted p-value of every tested rule set."""
 
 from __future__ import annotations
 

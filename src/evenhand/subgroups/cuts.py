@@ -1,7 +1,7 @@
-"""Cells: the parts of each sensitive attribute, from which rules are built.
+"""Cells of sensitive attributes, from which rules are built.
 
-Numbers are cut by quantiles, not by width, so that a long tail or a single absurd entry (an age of 999) does not make
-the cells of everyone else coarser. Ends are round numbers, because people read them.
+Numbers are binned by quantiles, not by width, so that a long tail or a single outlier (an age of 999) does not widen all
+other cells. Ends are round numbers, for readability.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AttributeCut:
         return AttributeCells(name=self.attribute, cells=self.names, ordered=self.ordered)
 
     def rule(self, inside: Sequence[bool] | Booleans) -> Rule:
-        """Build the rule with these cells: a range if they are consecutive parts of a number line."""
+        """Build a rule from cells: a range of numbers, or a list of values."""
         chosen = [i for i, member in enumerate(inside) if member]
         if self.edges is None or (self.missing and chosen[-1] == len(self.names) - 1):
             return tuple(self.names[i] for i in chosen)
@@ -74,7 +74,7 @@ class AttributeCut:
         return Range(low=low, high=end - 1, closed=True) if self.integral else Range(low=low, high=end, closed=False)
 
     def cost(self, inside: Booleans) -> float:
-        """Compute the length of a rule's description: its values, or the excluded ones; the ends of a range."""
+        """Compute the length of a rule's description: the number of included or excluded values, or of ends of a range."""
         within, outside = int(inside.sum()), int((~inside).sum())
         if not self.ordered or (self.missing and inside[-1]):
             return min(within, outside + 0.5) if within > MOST_NAMED else within
@@ -206,13 +206,13 @@ def _few_cells(lowest: float, highest: float, cells: int, integral: bool) -> Flo
 def _round_number(low: float, middle: float, high: float) -> float:
     """Find the roundest number above ``low`` and at most ``high``, and of equally round ones the nearest to ``middle``.
 
-    Multiples of 5, 2 and 1 times a power of ten are round, the rounder the higher the power.
+    Round numbers are multiples of 5, 2 or 1 times a power of ten. Higher powers are rounder.
     """
     if low < 0 <= high:
         return 0.0
     largest = math.floor(math.log10(max(abs(low), abs(high))))
     for power in range(largest, max(largest - DIGITS, -300), -1):
-        # Division by a power of ten keeps ends like 0.3 as they are written.
+        # Dividing by a power of ten avoids rounding errors, such as 0.30000000000000004.
         step, scale = (10.0**power, 1.0) if power >= 0 else (1.0, 10.0**-power)
         for unit in (5 * step, 2 * step, step):
             smallest, greatest = math.floor(low * scale / unit) + 1, math.floor(high * scale / unit)
@@ -226,13 +226,13 @@ def _round_number(low: float, middle: float, high: float) -> float:
 def equal_width_ends(numbers: Floats, cells: int, integral: bool) -> Floats:
     """Compute equally spaced round ends, as in the published methods.
 
-    The width is 1, 2 or 5 times a power of ten. A few integers each get their own cell.
+    The width is 1, 2 or 5 times a power of ten. If there are few integers, each gets its own cell.
     """
     lowest, highest = float(numbers.min()), float(numbers.max())
     if (few := _few_cells(lowest, highest, cells, integral)) is not None:
         return few
     power = math.floor(math.log10((highest - lowest) / cells))
-    # Division by a power of ten keeps ends like 0.3 as they are written.
+    # Dividing by a power of ten avoids rounding errors, such as 0.30000000000000004.
     unit, scale = (10.0**power, 1.0) if power >= 0 else (1.0, 10.0**-power)
     for factor in (1, 2, 5, 10, 20, 50, 100):
         step = factor * unit

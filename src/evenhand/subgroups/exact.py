@@ -269,8 +269,8 @@ def _result_notes(
     notes = list(examined.notes)
     if examined.count == 0:
         notes.append(
-            f"No rule set holds {100 * config.support:.0f} % of the people and at least {config.min_size} on both "
-            "sides, so nothing was tested."
+            f"No rule set contains {100 * config.support:.0f} % of the people and at least {config.min_size} people on "
+            "both sides, so nothing was tested."
         )
     if config.per is not None:
         notes.append(f"Rates are averages over the values of {config.per}, and compare people who share it.")

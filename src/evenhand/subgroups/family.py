@@ -1,4 +1,4 @@
-"""Families of rule sets: every rule on each of some attributes, and their conjunctions."""
+"""Families of rule sets: all rules on single attributes, and their conjunctions."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def list_findings(
 
     Args:
         table: People by cell.
-        descriptions: Tested groups. Further statistics are those of requested rule sets.
+        descriptions: Tested groups. Any further statistics belong to requested rule sets.
         statistics: Statistics of the groups.
         max_findings: Maximum number of findings.
         margin: Smaller differences do not matter.

@@ -33,13 +33,13 @@ IntervalEnds: TypeAlias = tuple[Floats, Floats]
 
 @dataclass(frozen=True)
 class StratifiedGroups:
-    """Groups of people and those they are compared with, by stratum.
+    """Groups of people and their comparison groups, by stratum.
 
     Attributes:
         size, total, squares: People in each group, sum of their values and of the squares, shape (groups, strata).
         everybody: The same sums over each group and its comparison group together. Broadcasts with the above.
         counted: Whether values are 0 and 1.
-        width: Width of the range of the values.
+        width: Difference between the largest and the smallest value, at least 1.
         people: Number of people in each group, and together with its comparison group, if people are weighted. Sizes
             are then effective, and sums those of an equally informative unweighted sample (see
             ``evenhand.stats.effective_sums``).
@@ -215,7 +215,7 @@ def adjusted_intervals(
     """
     reach = np.minimum(critical, 30.0)
     if groups.counted:
-        # Upper ends reach as far as the upper tail, lower ends as far as the lower one. A single call computes both.
+        # The upper tail determines the upper ends, the lower tail the lower ends. A single call computes both.
         rows = np.tile(np.arange(len(groups.size)), 2)
         low, high = _score_interval(groups.at(rows), reach / np.concatenate([tails.scale_above, tails.scale_below]))
         return low[: len(groups.size)], high[len(groups.size) :]

@@ -41,9 +41,8 @@ class Finding(ResultPart):
             does not rule out a gap of at least the margin.
         positives, rest_positives: Number of people with the outcome. None for means, samples and weighted rates.
         z: Gap in standard errors under the null hypothesis, with its tail corrected for skewness. None for published
-            methods without it.
-        adjusted_p: Probability that fair outcomes have a gap this clear in any subgroup. None for published methods
-            without it.
+            methods.
+        adjusted_p: Probability that fair outcomes have a gap this clear in any subgroup. None for published methods.
         under: Position of the finding that explains this gap.
         explains: Number of findings that this one explains, listed or not.
         others: Number of other descriptions of the same people.
@@ -136,7 +135,7 @@ class AttributeCells(ResultPart):
 
     Attributes:
         name: Name of the attribute.
-        cells: Values or ranges, in words.
+        cells: Descriptions of the cells.
         ordered: Whether rules are ranges of adjacent cells. Otherwise, they are subsets.
     """
 

@@ -27,9 +27,9 @@ class Range(ResultPart):
     """A range of numbers.
 
     Attributes:
-        low: Lower end, which belongs to the range. None if there is none.
-        high: Upper end. None if there is none.
-        closed: Whether the upper end belongs to the range (always for integers).
+        low: Lower end, inclusive. None if the range has no lower end.
+        high: Upper end. None if the range has no upper end.
+        closed: Whether the upper end is inclusive (always for integers).
     """
 
     low: float | None = None
@@ -71,8 +71,8 @@ def describe_rules(rules: Mapping[str, Rule], values: Mapping[str, tuple[str, ..
 
     Args:
         rules: Attribute -> values or range.
-        values: All values of each attribute, so that many can be described by the excluded ones: ``race all but
-            White``.
+        values: All values of each attribute. If a rule includes most of them, the excluded values are named: ``race
+            all but White``.
     """
     return ", ".join(f"{name} {_describe_rule(rule, (values or {}).get(name, ()))}" for name, rule in rules.items())
 

@@ -1,4 +1,4 @@
-"""Tables of people by cell, and count cubes: the number of people in every rule set, by sums along axes."""
+"""Tables of people by cell, and sums over every rule set (count cubes)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CellTable:
         cells: Occupied cells of the sensitive attributes, with one more column per requested rule set (0 or 1), and the
             stratum in the last column.
         attributes: Number of sensitive attributes.
-        values: 0 or 1, or score, of each person, shape (n,).
+        values: Outcome of each person: 0 or 1, or a score, shape (n,).
         counted: Whether the values are 0 and 1.
         stratum: Stratum of each person, shape (n,).
         strata: Number of strata.
@@ -303,7 +303,7 @@ def tabulate_people(
 
     Args:
         codes: Cell of each person by each sensitive attribute, shape (n, attributes).
-        values: 0 or 1, or score, of each person.
+        values: Outcome of each person: 0 or 1, or a score.
         counted: Whether the values are 0 and 1.
         queries: Membership of each person in each requested rule set, shape (n, queries).
         stratum: Stratum of each person, numbered from 0. If None, there is one stratum.

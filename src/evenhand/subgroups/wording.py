@@ -179,7 +179,7 @@ def _describe_sides(result: SubgroupResult, finding: Finding) -> tuple[str, str]
 
 
 def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
-    """Describe why a finding is not significant. Empty if it is."""
+    """Describe why a finding is not significant. Empty for significant findings."""
     if finding.found:
         return ""
     within = max(abs(finding.low), abs(finding.high)) < result.margin and (finding.low > 0 or finding.high < 0)

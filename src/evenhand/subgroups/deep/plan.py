@@ -1,4 +1,4 @@
-"""Order in which cubes are counted: every combination of attributes, cut into parts that fit a cube."""
+"""Plan of the counted cubes: all combinations of attributes, split into parts that fit into a cube."""
 
 from __future__ import annotations
 

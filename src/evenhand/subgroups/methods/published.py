@@ -168,7 +168,7 @@ def sample_until_margin(
 ) -> SampledRates:
     """Sample all sides of every question until the summed margin is at most ``rule.margin``.
 
-    A question stops at the same sample as a loop of single draws would. Samples are drawn in blocks and sent to the
+    Each question stops at the same sample as in a loop of single draws. Samples are drawn in blocks and sent to the
     model in batches of several questions; those after a question's stop are discarded. Each question has its own random
     numbers, so that its answer does not depend on the others.
 

@@ -102,8 +102,8 @@ def search_sampled(
         findings=tuple(findings),
         interrupted=rates.cut_short or incomplete,
         notes=(
-            f"The published method: {rates.queries:,} samples around the data, with one attribute that is not "
-            "sensitive moved by one step in each. Rates are of these samples, sizes of real people.",
+            f"The published method: {rates.queries:,} samples around the data, each with one attribute that is "
+            "not sensitive moved by one step. Rates are those of the samples, sizes those of real people.",
             f"Its interval, gap ± summed margins, is stated as {config.confidence:.3g} x {config.confidence:.3g} = "
             f"{config.confidence**2:.4g} for one rule set chosen beforehand. It is not corrected for the "
             f"{len(finished):,} subgroups tested, and some intervals of a fair model exclude 0.",

@@ -1,4 +1,4 @@
-"""Effects of swapping words: the same texts with the words of every group in turn."""
+"""Effects of swapping words: the same texts with the words of each group."""
 
 from __future__ import annotations
 
