@@ -105,7 +105,7 @@ def cases(draw: st.DrawFn) -> tuple[tuple[AttributeCut, ...], NDArray[np.int64],
     )
 
 
-@settings(max_examples=scaled(50), deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(case=cases(), depth=st.integers(1, 4), cells=st.sampled_from([1, 6, 1024]), jobs=st.sampled_from([1, 2]))
 def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, cells, jobs):
     cuts, codes, table = case

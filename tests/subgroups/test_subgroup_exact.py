@@ -581,11 +581,11 @@ def test_rule_sets_asked_about():
     assert first.found == (first.adjusted_p <= 0.05)
     assert (second.words, second.reason) == (
         "age 18 or less",
-        f"only {(age == 18).sum()} people are in the subgroup, fewer than 30",
+        f"only {(age == 18).sum()} people in the subgroup, fewer than 30",
     )
     assert third.words == "income 1 or less, race b or c"
     assert third.size == ((world.individuals[:, 3] <= 1) & (world.individuals[:, 1] > 0)).sum()
-    assert everybody.reason == "no one is in the rest, fewer than 30"
+    assert everybody.reason == "only 0 people in the rest, fewer than 30"
     assert (everybody.size, everybody.rest) == (1000, 0)
 
 

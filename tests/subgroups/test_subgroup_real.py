@@ -50,7 +50,7 @@ def test_the_published_top_finding_on_adult_is_judged(true_incomes):
     assert top.size == 13_749
     assert top.found
     assert top.low > 0.2
-    assert nobody.reason.startswith(f"only {nobody.size} people are in the subgroup")
+    assert nobody.reason.startswith(f"only {nobody.size} people in the subgroup")
 
 
 def test_a_person_can_read_the_list(true_incomes):

@@ -176,7 +176,7 @@ def test_large_families_and_rule_sets_asked_about_are_weighted_too():
     asked, refused = result.judged
     assert asked.gap == pytest.approx(1.0)
     assert asked.found
-    assert "effective size" in refused.reason
+    assert "effective people" in refused.reason
     assert result.findings[0].gap == pytest.approx(-1.0)
 
 

@@ -386,7 +386,7 @@ def subgroups(**more: object) -> SubgroupResult:
                     words="race Other, sex Female",
                     size=21,
                     rest=9748,
-                    reason="only 21 people are in the subgroup, fewer than 30",
+                    reason="only 21 people in the subgroup, fewer than 30",
                 ),
             ),
         }

@@ -68,9 +68,7 @@ class RuleSettings(FamilyTestSettings):
     support: float = setting(0.05, "minimum share of the people in a subgroup", ge=0, lt=1)
     min_size: int = setting(30, "minimum number of people inside and outside a subgroup", ge=1)
     depth: int | None = setting(None, "maximum number of attributes in a rule set; default: all", ge=1)
-    bins: int = setting(
-        10, "maximum number of bins of a numeric attribute; each contains about equally many people", ge=2
-    )
+    bins: int = setting(10, "maximum number of bins of a numeric attribute, with about equal numbers of people", ge=2)
     judged: tuple[str, ...] = setting((), "also test this subgroup, such as 'age >= 90 and sex == Male'")
     per: str | None = setting(None, "average the gaps within the values of this attribute")
     budget: int | None = setting(None, "maximum number of individuals sent to the model", ge=1)

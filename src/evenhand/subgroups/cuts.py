@@ -1,7 +1,7 @@
 """Cells of sensitive attributes, from which rules are built.
 
-Numbers are binned by quantiles, not by width, so that a long tail or a single outlier (an age of 999) does not widen all
-other cells. Ends are round numbers, for readability.
+Numbers are binned by quantiles, not by width, so that a long tail or a single outlier (an age of 999) does not widen
+all other cells. Ends are round numbers, for readability.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AttributeCut:
         return Range(low=low, high=end - 1, closed=True) if self.integral else Range(low=low, high=end, closed=False)
 
     def cost(self, inside: Booleans) -> float:
-        """Compute the length of a rule's description: the number of included or excluded values, or of ends of a range."""
+        """Compute the length of a rule's description: the number of named values, or of the ends of a range."""
         within, outside = int(inside.sum()), int((~inside).sum())
         if not self.ordered or (self.missing and inside[-1]):
             return min(within, outside + 0.5) if within > MOST_NAMED else within

@@ -236,17 +236,13 @@ class MinimumSizes:
         """Describe why a requested rule set is too small. None if it is not.
 
         Args:
-            size, rest: People inside and outside.
+            inside, outside: Numbers of people inside and outside.
             effective: Whether the sizes are effective sample sizes of weighted people.
         """
         for count, where in ((inside, "in the subgroup"), (outside, "in the rest")):
-            if count < self.people and effective:
-                return f"the effective size is {count:.1f} {where}, below {self.people}"
             if count < self.people:
-                people = (
-                    "no one is" if count == 0 else f"only {count:,.0f} {'person is' if count == 1 else 'people are'}"
-                )
-                return f"{people} {where}, fewer than {self.people}"
+                size = f"{count:.1f} effective" if effective else f"{count:,.0f}"
+                return f"only {size} {'person' if count == 1 else 'people'} {where}, fewer than {self.people}"
         return None
 
 
