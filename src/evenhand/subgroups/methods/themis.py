@@ -120,7 +120,7 @@ def search_themis(
             f"between two of {len(finished):,} combinations. Over all pairs of them, it is between {low:.1%} and "
             f"{high:.1%} with {CONFIDENCE:.0%} confidence.".replace("%", " %"),
             f"{sampled.queries:,} inputs drawn uniformly from the domain, with independent attributes: most of "
-            f"these match no real person; {int((sizes[finished] == 0).sum()):,} of the combinations are not in the data.",
+            f"these match no real person; {int((sizes[finished] == 0).sum()):,} of the combinations have no data.",
             f"The interval of a finding is its gap ± both margins of {MARGIN:g}, stated for two combinations chosen "
             "beforehand. The gap between the best and the worst of many is overestimated. A rate of 0 or 1 has no "
             "margin.",
