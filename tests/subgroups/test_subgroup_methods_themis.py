@@ -103,7 +103,7 @@ def test_inputs_are_uniform_in_the_domain_whatever_the_people_are():
     assert set(asked[:, 1].tolist()) == {30, 31}
     assert result.rule_sets == 4
     assert sum(finding.size == 0 for finding in result.findings) + (result.findings[0].rest == 0) == 2
-    assert "2 of the combinations do not occur in the data" in result.notes[1]
+    assert "2 of the combinations have no data" in result.notes[1]
 
 
 def test_real_numbers_are_drawn_inside_their_bin():
