@@ -422,7 +422,7 @@ def test_a_real_attribute_in_part_of_its_histogram(bins: bool) -> None:
     ("options", "said"),
     [
         ({"where": ["x2 == 1"]}, "only one value of x2"),
-        ({"where": ["x4 == 1"]}, "there is no attribute 'x4'"),
+        ({"where": ["x4 == 1"]}, "'x4' is neither an attribute nor a value"),
         ({"threshold": 0.0}, "between 0 and 1"),
         ({"threshold": 1.0}, "between 0 and 1"),
         ({"threshold": float("nan")}, "between 0 and 1"),
