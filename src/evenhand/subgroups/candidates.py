@@ -98,7 +98,7 @@ def count_family(
     number = np.sum(np.broadcast_arrays(*constrained), axis=0).ravel()
     flat = np.flatnonzero((number > 0) & (number <= family.depth) & floors.accept(*table.measure_sides(moments)))
     chosen = np.stack(np.unravel_index(flat, family.shape), axis=1).reshape(len(flat), len(family.shape))
-    # The shortest descriptions come first, so that the first rule set of each group of people is its shortest.
+    # Sorted by length: the first rule set of each group of people is its shortest description.
     order = np.argsort(description_length(family, chosen), kind="stable")
     _, representatives, copies = np.unique(prints.ravel()[flat[order]], return_index=True, return_counts=True)
     by_length = np.argsort(representatives)

@@ -88,7 +88,7 @@ def list_findings(
 # the rest among people on the same side (Mantel and Haenszel 1959). If that gap
 #
 # - stays below the critical value that controls the whole search, or
-# - is smaller than the margin, so that it does not matter, or has the other sign,
+# - is smaller than the margin, or has the other sign,
 #
 # then the finding is listed under the first one, whether it is simpler, narrower, overlapping or its complement. The
 # clearest of the remaining findings is listed next, people are divided by it too, and so on.
@@ -178,7 +178,7 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> Strat
     return compare_groups(table, add_up(inside), add_up(np.ones((1, len(parts)), dtype=bool)))
 
 
-# Requested rule sets: conditions on any attributes, which need not align with the cells.
+# Requested rule sets: conditions on any attributes, independent of the cells.
 
 
 @dataclass(frozen=True)

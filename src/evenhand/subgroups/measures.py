@@ -100,7 +100,7 @@ def check_truth(people: People, config: NumberSubgroupConfig) -> None:
 
 
 def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
-    """Compute the outcomes of numbers: standardised, so that sums lose no digits, or whether each is above the level.
+    """Compute the outcomes of numbers: standardised values, whose sums lose no digits, or 1 above the level.
 
     Residuals and errors are computed for people whose true value is known.
 
@@ -233,7 +233,7 @@ class MinimumSizes:
         return np.asarray((inside >= self.candidate) & (outside >= self.candidate))
 
     def reason(self, inside: float, outside: float, *, effective: bool = False) -> str | None:
-        """Describe why a requested rule set is too small. None if it is not.
+        """Describe why a requested rule set is too small. None if it is large enough.
 
         Args:
             inside, outside: Numbers of people inside and outside.

@@ -230,7 +230,7 @@ class SubgroupResult(Result):
 
     @property
     def widest(self) -> Finding | None:
-        """The clearest subgroup that counts as worse. None if there is none."""
+        """The clearest subgroup that counts as worse. None if no subgroup does."""
         return next(filter(self.counts_as_worse, self.findings), None)
 
     @property

@@ -81,7 +81,7 @@ def _contract_cells(family: RuleSetFamily, table: NDArray[Any], kind: type) -> N
     """Sum a flat table of all cells over every rule set, axis by axis."""
     table = table.reshape([*(rules.shape[1] for rules in family.rules), *table.shape[1:]])
     for rules in family.rules:
-        # The first axis is summed and its rules become the last axis, so that the axes end in the original order.
+        # Each step replaces the first axis by its rules as the last axis, which restores the order at the end.
         table = np.tensordot(table, rules.astype(kind), axes=(0, 1))
     return table
 

@@ -86,7 +86,7 @@ class CubePlan:
         """Compute the maximum number of cells, steps and partial rule sets, for which work arrays are allocated."""
         cells = max([CELLS, *self._widths])
         leaves = max([LEAVES, *map(len, self._steps)])
-        # A cube is followed by cubes of at most half its size, and likewise the partial rule sets.
+        # Each following cube, and each following set of partial rule sets, has at most half the size.
         return 2 * cells + 2, leaves, 2 * leaves + 2
 
     def parts(self) -> Iterator[CubePart]:

@@ -170,7 +170,7 @@ def sample_until_margin(
 
     Each question stops at the same sample as in a loop of single draws. Samples are drawn in blocks and sent to the
     model in batches of several questions; those after a question's stop are discarded. Each question has its own random
-    numbers, so that its answer does not depend on the others.
+    numbers, independent of the other questions.
 
     Args:
         questions: Number of questions.

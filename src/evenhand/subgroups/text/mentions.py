@@ -151,7 +151,7 @@ class TextTable:
             for axis in range(terms[-1][0] + 1 if terms else 0, len(self.groups)):
                 for group in range(self.groups[axis].shape[1]):
                     both = inside & self.groups[axis][:, group]
-                    # A refinement is satisfied by fewer texts, so that rare rule sets need not be refined.
+                    # Refinements match fewer texts, so rare rule sets are not refined.
                     if sizes[both].sum() >= min_texts:
                         yield (*terms, (axis, group))
                         if len(terms) + 1 < depth:

@@ -126,7 +126,7 @@ def _judge(
     min_texts: int,
     config: TextSubgroupConfig,
 ) -> Finding | RefusedRuleSet:
-    """Test a requested rule set as if it were one of the tested family."""
+    """Test a requested rule set with the correction of the tested family."""
     terms = mentions.parse_rules(rules)
     groups = texts.compare(*texts.sides([terms]))
     size, rest_size, words = int(groups.size[0, 0]), int(groups.rest[0, 0]), describe_rules(mentions.rules(terms))
