@@ -187,7 +187,7 @@ def planted(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         given = rng.random(len(inside)) < base + GAP * inside
         again, standing = look(at, at.codes, given, rng)
         # The rule sets depend on who is in a cell, not on what is decided, so they are the same.
-        assert (again.lot.chosen == lot.chosen).all()
+        assert (again.chosen == lot.chosen).all()
         top = int(np.argmax(np.abs(standing.z)))
         chosen = again.inside(slice(top, top + 1))[0][table.cells.of]
         yield {
@@ -209,7 +209,7 @@ def coverage(at: Place, runs: int, seed: int) -> Iterator[dict[str, Any]]:
         of = rng.integers(0, n, size=n)
         given = rng.random(n) < rate[cells.of[of]]
         lot, standing = look(at, at.codes[of], given, rng)
-        gaps = truth[np.ravel_multi_index(tuple(lot.lot.chosen.T), at.rules.shape)]
+        gaps = truth[np.ravel_multi_index(tuple(lot.chosen.T), at.rules.shape)]
         inside = (standing.low <= gaps) & (gaps <= standing.high)
         plain = (standing.plain_low <= gaps) & (gaps <= standing.plain_high)
         yield {
