@@ -67,6 +67,12 @@ def test_the_same_seed_gives_the_same_interval_and_the_page_has_it():
     assert ours.settings["metrics"] == "cost"
 
 
+def test_labels_go_to_the_parameter_of_their_name():
+    frame = people()
+    swapped = audit(frame, {"cost": lambda y_pred, y_true: cost(y_true, y_pred)}).groups
+    assert swapped.overall["cost"].value == pytest.approx(cost(frame["true"], frame["selected"]))
+
+
 def test_with_weights_and_a_reference():
     frame = people().assign(weight=np.random.default_rng(1).gamma(2.0, size=400))
     result = audit(frame, {"cost": cost}, sample_weight=frame["weight"], reference={"sex": "M"}).groups
@@ -85,7 +91,8 @@ def test_with_weights_and_a_reference():
         ({"my cost": cost}, people(), "expected a new name"),
         ({"demographic_parity": cost}, people(), "expected a new name"),
         ({"cost": 3}, people(), "expected a function"),
-        ({"cost": lambda y_true: 0.0}, people(), "function of y_true and y_pred"),
+        ({"cost": lambda y_true: 0.0}, people(), "function of two positional arguments, y_true and y_pred"),
+        ({"cost": lambda *, y_true, y_pred: 0.0}, people(), "function of two positional arguments"),
         ({"cost": cost}, people().drop(columns="true"), "needs y_true"),
         ({"area": roc_auc_score}, people().drop(columns="score"), "needs y_score"),
         ({"cost": lambda y_true, y_pred: 0.0}, people().assign(weight=1.5), "takes no sample_weight"),

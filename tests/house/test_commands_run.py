@@ -34,7 +34,6 @@ NOT_TYPED = [  # what a command matches from its beginning, why it is not typed 
     (r"curl", "asks a service: tests/service"),
     (r"evenhand (keys|store|replay)", "needs the store of a running service: tests/service"),
     (r"evenhand llm", "asks a language model: the tutorial's are typed against a double"),
-    (r"EVENHAND_MODEL", "asks a language model"),
     (r".* adult( |$).*", "a large model and data set: minutes"),
     (r".*--example adult", "trains on the large data set: the first tutorial is run with a small one"),
     (r".*--device cuda", "needs a GPU"),

@@ -102,8 +102,8 @@ def add_metrics(
 
     Args:
         result: Group metrics of the same people.
-        metrics: Name -> function of ``y_true`` and ``y_pred`` or ``y_score`` (in this order, or by these names), and
-            of ``sample_weight`` if people have weights.
+        metrics: Name -> function of ``y_true`` and ``y_pred`` or ``y_score``, and of ``sample_weight`` if people have
+            weights. ``y_true`` is the first argument, unless the second parameter has this name.
         people: Columns of the functions.
         config: Confidence level, minimum size of a compared group, and random seed.
         settings: Fields of ``GroupConfig`` that replace those of ``config``.
@@ -126,16 +126,22 @@ def add_metrics(
 
 
 def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople) -> list[NDArray[Any]]:
-    """Select the first two columns of a function by the names of its parameters.
+    """Select the columns for the first two parameters of a function by their names, labels first by default.
 
     Raises:
         OptionError: Labels or scores are unknown, or people have weights but the function has no parameter for them.
     """
     if not callable(function):
         raise OptionError(f"expected a function as metric {name!r}, got {function!r}", location=LOCATION)
-    parameters = list(inspect.signature(function).parameters)
-    if len(parameters) < 2:
-        raise OptionError(f"metric {name!r} must be a function of y_true and y_pred or y_score", location=LOCATION)
+    signature = inspect.signature(function).parameters
+    parameters = list(signature)
+    if len(parameters) < 2 or any(
+        signature[parameter].kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters[:2]
+    ):
+        raise OptionError(
+            f"metric {name!r} must be a function of two positional arguments, y_true and y_pred or y_score",
+            location=LOCATION,
+        )
     if people.weights is not None and "sample_weight" not in parameters:
         raise OptionError(
             f"people have weights, and metric {name!r} takes no sample_weight",
@@ -150,7 +156,7 @@ def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople
             hint = "give `y_true=`" if source == "y_true" else "give `y_score=`, or a model that gives scores"
             raise OptionError(f"metric {name!r} needs {source}, which is not known here", location=LOCATION, hint=hint)
         columns.append(column.astype(np.float64 if column.dtype.kind == "f" else np.int64))
-    return columns
+    return columns[::-1] if parameters[1] == "y_true" else columns
 
 
 class _CustomMetric(NamedTuple):
