@@ -59,7 +59,7 @@ def test_a_risk_selects_up_to_its_threshold(evenhand, scored, tmp_path):
         (["--score", "p"], "scores and a threshold"),
         (["--score", "points", "--threshold", "0.5"], "such as --threshold 50 on a scale of 100"),
         (["--score", "p", "--threshold", "50"], "such as --threshold 0.5"),
-        (["--score", "p", "--threshold", "half"], "'--threshold': Input should be a valid number"),
+        (["--score", "p", "--threshold", "half"], "'--threshold': expected a number, got 'half'"),
         (["--score", "p", "--decision", "y", "--threshold", "0.5"], "got both"),
         (["--decision", "y", "--threshold", "0.5"], "got both"),
     ],

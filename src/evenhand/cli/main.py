@@ -149,6 +149,13 @@ def _exit_code(error: Exception) -> int:
     """A wrong option gets Click's message and exit code 2; anything else is our fault and says so."""
     show = getattr(error, "show", None)
     if callable(show):
+        from pydantic import ValidationError
+
+        from evenhand.core.config import translate_error
+
+        if isinstance(error.__cause__, ValidationError):
+            # Typer repeats the message of pydantic, which lacks the value.
+            error.message = translate_error(error.__cause__).message  # type: ignore[attr-defined]
         show()
         return int(getattr(error, "exit_code", 2))
     if os.environ.get("EVENHAND_TRACEBACK"):
