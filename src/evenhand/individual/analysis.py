@@ -45,13 +45,13 @@ CHUNK, TIMED_CHUNK = 65_536, 8192
 """Maximum number of individuals per query, without and with a time limit, which is checked between queries."""
 
 MAX_CHUNK_ENTRIES = 4_000_000
-"""Maximum number of entries of the individuals of one query."""
+"""Maximum number of entries (individuals times attributes) per query."""
 
 MAX_COMPARED = 10_000
-"""Maximum number of individuals on which model and white box are compared."""
+"""Maximum number of individuals on which the model and the white box are compared."""
 
 CHECK_SHARE = 0.1
-"""Fraction of the time limit for the check of noise, if it takes more than one batch."""
+"""Fraction of the time limit for the noise check, if it takes more than one batch."""
 
 COUNT_SHARE = 0.75
 """Fraction of the time limit for the first answers if flips are queried again."""
@@ -195,7 +195,7 @@ def measure_flips(
 
 
 def _some_variants(people: People, individuals: dict[Source, Floats], protected: Sequence[str]) -> Floats:
-    """Build the first individuals of each source under all joint assignments, at most ``MAX_COMPARED`` or one each."""
+    """Build variants of the first individuals of each source, at most ``MAX_COMPARED`` or one individual each."""
     assignments, columns = people.schema.assignments(protected), people.schema.positions(protected)
     n = max(1, MAX_COMPARED // (len(individuals) * len(assignments)))
     distinct = merge_by_unprotected(np.concatenate([rows[:n] for rows in individuals.values()]), columns)
@@ -271,11 +271,11 @@ class _FlipMeter:
         recorder = NoiseRecorder(model, self.rng) if isinstance(model, FreshScorer) else None
         answers = 1 if recorder is None else recorder.scorer.answers
         m = len(schema.assignments(protected))
-        if recorder is not None:  # a noisy model gives two answers about two identical people
+        if recorder is not None:  # a noisy model may answer differently about identical people
             positions = np.arange(len(individuals))
             distinct = DistinctProfiles(individuals, positions, positions)
         else:
-            # People who differ in protected attributes only have the same published variants, but other counterparts.
+            # People who differ only in protected attributes have the same published variants, but other counterparts.
             ignored = [] if schema.constrains_people else schema.positions(protected)
             distinct = merge_by_unprotected(individuals, ignored)
         # An endpoint accepts few individuals per request: the time limit is checked between requests.
@@ -405,7 +405,7 @@ class _SingleFlips:
     """Flips of single answers, to be confirmed.
 
     Attributes:
-        rows: Positions of the people whose label flips, increasing, shape (n,).
+        rows: Positions of the people whose label flips, in ascending order, shape (n,).
     """
 
     def __init__(self) -> None:

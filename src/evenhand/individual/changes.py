@@ -102,11 +102,11 @@ class ChangeResult(Result):
             yield ResultNumber(f"{prefix}largest_change", by, "", change.largest)
 
     def document(self) -> Document:
-        """Build the document of the rates, the distribution of changes, and the people most affected."""
+        """Build the document with the rates, the distribution of changes, and the people most affected."""
         return self._write_document("evenhand.individual.number_wording")
 
     def to_frame(self) -> pd.DataFrame:
-        """Convert the result to a table with one row per set of protected attributes and people."""
+        """Convert the result to a table with one row for each entry of ``changes``."""
         import pandas as pd
 
         return pd.DataFrame(

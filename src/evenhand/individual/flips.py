@@ -46,7 +46,7 @@ class FlipRate(ResultPart):
         breaking: People left out because they break a rule of the schema.
         implausible: Number of published flips that depend on a person who breaks a rule.
         unknown: People left out because a protected value is unknown.
-        queries: Number of individuals in queries, without those of ``repeats``.
+        queries: Number of queried individuals, without those of ``repeats``.
         repeats: Number of flips that repeat. Only these count. None for a deterministic model.
         noise: Comparison of single answers with the model's noise. None for a model that repeats its answers.
         counterfactual: Rate between plausible counterparts. None if the schema has no rules, or if only the published
@@ -192,7 +192,7 @@ class Variants:
         """
         shape = self.plausible.shape
         published = predict(self.published.reshape(-1, self.published.shape[2])).reshape(shape)
-        same = (self.counterparts == self.published) | np.isnan(self.published)  # links lead to no missing value
+        same = (self.counterparts == self.published) | np.isnan(self.published)  # links never produce missing values
         changed = self.plausible & ~same.all(axis=2)
         counterparts = published.copy()
         if changed.any():
@@ -360,7 +360,7 @@ class DistinctProfiles:
 
     Attributes:
         individuals: First person of each distinct profile, in order of appearance, shape (distinct, attributes).
-        first: Position of that person, increasing, shape (distinct,).
+        first: Position of that person, in ascending order, shape (distinct,).
         of: Profile of each person, shape (n,).
     """
 

@@ -22,10 +22,10 @@ from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Estimated, Observed, Quantity
 
 MAX_REPEATED = 300
-"""Maximum number of people per rate in repeated queries of the same row."""
+"""Maximum number of people per rate whose row is queried repeatedly."""
 
 METHOD = "paired mean and Clopper-Pearson limits, squared and added"
-"""Method of the interval of the excess."""
+"""Method of the confidence interval for the excess."""
 
 
 def rate_of(k: int, n: int, confidence: float, population: str | None) -> Quantity:
@@ -42,7 +42,7 @@ class FlipNoise(ResultPart):
         single: Share of people whose single answers differ between protected values, repeatable or not.
         own: Share of people whose answers differ if the same row is queried as many times as there are values.
         excess: ``single`` minus ``own``.
-        people: Number of people in repeated queries.
+        people: Number of people whose row was queried repeatedly.
         queries: Number of repeated queries.
     """
 

@@ -60,7 +60,7 @@ class Profile(ResultPart):
     real: bool = False
 
     def row(self) -> dict[str, Any]:
-        """Convert the profile to the row of a table."""
+        """Convert the profile to a table row."""
         worse, better = self.worse, self.better
         return (
             self.unprotected
@@ -113,7 +113,7 @@ class IndividualResult(Result):
         interrupted: Whether an interrupt stopped the analysis, so that the result is incomplete.
         counted_with: Source of the labels: the model, or its white box, which leaves close decisions and missing
             values to the model. Scores of examples always come from the model.
-        compared: Number of decisions on which model and white box were compared. All agree.
+        compared: Number of decisions on which the model and the white box were compared. All agree.
         noise: Check whether the model repeats its answers. None if it was not checked.
     """
 
@@ -147,7 +147,7 @@ class IndividualResult(Result):
             yield ResultNumber(f"{prefix}excess_flip_rate", by, "", rate.excess)
 
     def document(self, *, favourable: str | None = None, scores: bool = True) -> Document:
-        """Build the document of the rates and the clearest pairs.
+        """Build the document with the rates and the clearest pairs.
 
         Args:
             favourable: Favourable label, which is marked in pairs.

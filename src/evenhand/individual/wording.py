@@ -47,7 +47,7 @@ INVENTED = f"An invented profile, from {SIMULATED}"
 
 
 def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
-    """Build the document of the rates and the clearest pairs."""
+    """Build the document with the rates and the clearest pairs."""
     alone = "" if result.compares_counterparts else " alone"
     pairs = (Heading("Pairs"), *pair_blocks(result, favourable=favourable, scores=scores))
     return Document(
@@ -128,7 +128,7 @@ def repeat_notes(repeats: RepeatCheck | None) -> list[str]:
 
 
 def rate_notes(rate: FlipRate) -> list[str]:
-    """Return the notes about noise of a rate."""
+    """Return the notes about the noise of a rate."""
     notes = repeat_notes(rate.headline.repeats)
     return notes if rate.noise is None else [*notes, *describe_noise(rate.noise)]
 

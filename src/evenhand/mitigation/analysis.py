@@ -137,7 +137,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     factor = 2 if schema.constrains_people else 1
     variants = factor * sum(len(schema.assignments(protected)) for protected in sets)
     size = len(people) + (0 if test is None else len(test))
-    # Some rows are queried twice. A noisy model is queried again about the validation set, which is searched.
+    # Some rows are queried twice. If the model is noisy, the validation set, which is searched, is queried again.
     rows = FIRST_QUESTIONS + 2 * size + CHECKED + variants * size
     if any(method in FROM_FINDINGS for method in config.methods):
         most = max(1, int(config.share * len(people)))
@@ -171,7 +171,7 @@ def require_budget(ledger: QuestionLedger | None, split: Split) -> None:
     """Check that the query budget covers the validation and test sets.
 
     Raises:
-        BudgetError: It does not.
+        BudgetError: The budget does not cover them.
     """
     needed = len(split.validation) + len(split.test)
     if ledger is not None and needed > ledger.left:

@@ -137,7 +137,7 @@ class Baseline:
         return flips
 
     def _create_caches(self) -> Iterator[CertificateCache]:
-        """Create certificate caches: over plausible counterparts, and as published, which trees need."""
+        """Create certificate caches: over plausible counterparts, and as published for trees."""
         effort, seed, train, test = self.config.certify_effort, self.config.seed, self.split.train, self.split.test
         if effort <= 0 or not self.flip_sets:
             return

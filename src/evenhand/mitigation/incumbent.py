@@ -1,7 +1,7 @@
 """Decision between the original model and a new one.
 
-The validation set decides, as it decides all other choices. The test set can only object: a model is not written if the
-comparison itself calls it worse.
+The validation set decides, as for all other choices. The test set only has a veto: a model is not written if the
+comparison on the test set finds it worse.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Incumbent:
         return ""
 
     def _objection(self, candidate: CandidateResult) -> str:
-        """Return the objection of the comparison on the test set."""
+        """Return the reason from the test set for keeping the original model. Empty if there is none."""
         metrics = [line for line in candidate.lines if line.part == "asked"]
         worse = [line.words for line in metrics if line.verdict == "worse"]
         if worse:

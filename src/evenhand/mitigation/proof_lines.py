@@ -42,7 +42,7 @@ class CertificateCache:
     Attributes:
         sets: Sets of protected attributes that vary jointly.
         population: Population of the certificates.
-        people: People on whom white box and model must agree.
+        people: People on whom the white box and the model must agree.
         effort: Computing effort for all certificates of one model, in seconds of a processor core.
         seed: Random seed.
         suffix: Suffix of the descriptions.
@@ -140,7 +140,7 @@ def _compare_certificates(
 
 
 def _certificate_verdict(original: Certificate, new: Certificate) -> ChangeVerdict | None:
-    """Return "better" if the certified share now exceeds its upper bound before, and "worse" in the opposite case."""
+    """Return "better" if the new certified share exceeds the original upper bound, and "worse" in the opposite case."""
     if new.certified > 1 - original.falsified - original.no_counterpart:
         return "better"
     if 1 - new.falsified - new.no_counterpart < original.certified:

@@ -105,7 +105,7 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
 
 def _headline_numbers(candidate: CandidateResult) -> Iterator[Block]:
     """Yield the main numbers: performance, metrics, numbers that are worse, and proofs; then a count of verdicts."""
-    # Rates as published include people who cannot exist. They are in the table of all numbers.
+    # Published flip rates include people who cannot exist. They are only in the table of all numbers.
     plausible = {line.of for line in candidate.lines if line.name == "counterfactual_flip_rate"}
     for line in candidate.lines:
         proof = line.name == "certified" and not candidate.control

@@ -55,7 +55,7 @@ def auc(
 def _estimate_area(
     positives: _ScoredClass, negatives: _ScoredClass, people: int, confidence: float, method: str
 ) -> Observed | Unknown:
-    """Compute the area between two classes and its confidence interval."""
+    """Compute the area under the ROC curve of two classes and its confidence interval."""
     if len(positives.scores) == 0 or len(negatives.scores) == 0:
         return Unknown(reason="all people have the same true label")
     wins = share_below(positives.scores, negatives.scores, negatives.weights)

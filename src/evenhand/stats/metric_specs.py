@@ -38,7 +38,7 @@ class MetricSpec:
         family: Kind of the metric.
         unit: ``percent`` of people, ``decimal``, or ``target``: the unit of the numeric decision.
         worse: Direction in which the metric gets worse. Empty if neither direction is worse.
-        comparison: Compared quantity of a gap, in words.
+        comparison: Description of the quantity that a gap compares.
         compares: Metric of the groups that a gap compares.
         denominator: People that the metric is computed on.
     """

@@ -49,8 +49,8 @@ def paired_difference(gained: int, lost: int, n: int, confidence: float = 0.95) 
     Score interval of Tango ("Equivalence test and confidence interval for the difference in proportions for the
     paired-sample design", Statistics in Medicine 1998): all d with ``|gained - lost - n d| <= z sqrt(n (2 q + d (1 -
     d)))``, where q is the most likely share of losses if the change is d. Its width is positive even if no one changed.
-    At the high levels of multiple comparisons it is too narrow for few changes. Therefore it is extended to 0 if
-    McNemar's exact test does not reject at this level, so it excludes 0 only if that test rejects.
+    At the high confidence levels of multiple comparisons, it is too narrow if there are few changes. Therefore it is
+    extended to 0 if McNemar's exact test does not reject at this level, so it excludes 0 only if that test rejects.
 
     Args:
         gained, lost: Number of people who change from no to yes, and from yes to no.
@@ -386,7 +386,7 @@ def auc_difference(old: Floats, new: Floats, positive: Booleans, confidence: flo
     DeLong, DeLong & Clarke-Pearson ("Comparing the areas under two or more correlated receiver operating characteristic
     curves", Biometrics 1988): a normal interval, with the covariance of both areas estimated from the share of people
     that each person outranks. With a single positive or negative, or without any spread, the interval is [-1, 1].
-    Scores with the same order as before have an interval of [0, 0].
+    If both scores have the same order, the interval is [0, 0].
 
     Args:
         old, new: Finite scores, shape (n,).

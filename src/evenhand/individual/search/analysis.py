@@ -50,7 +50,7 @@ SEARCH_SHARE = 0.8
 """Fraction of the time limit for the method, if its findings are queried again."""
 
 COMPARED = 50
-"""Number of profiles on which model and white box are compared."""
+"""Number of profiles on which the model and the white box are compared."""
 
 MAX_VARIANTS = 1_000_000
 """Maximum number of variants of profiles that are compared with the data at a time."""
@@ -272,7 +272,7 @@ class _Search:
             count = _next_seed_count(count, oracle.queries - queries, oracle.queries_left)
 
     def _confirm(self) -> tuple[DiscriminatoryProfiles, bool]:
-        """Return the findings that the model itself confirms, and whether an interrupt stopped it."""
+        """Return the findings that the model itself confirms, and whether an interrupt stopped the queries."""
         unconfirmed = self.findings.reportable()
         if self.front is not None:
             unconfirmed = replace(unconfirmed, scores=np.full_like(unconfirmed.scores, np.nan))
@@ -357,7 +357,7 @@ def _find_real(source: People | Schema, space: ProfileSpace, profiles: Discrimin
 
 
 def forecast_queries(people: People, config: SearchConfig) -> int:
-    """Forecast the maximum number of individuals in queries to a black box by a search without a budget.
+    """Forecast the maximum number of individuals that a search without a budget queries a black box about.
 
     Every profile takes one query per assignment, and ``local`` profiles near each seed are queried. The same number is
     added for slopes and for queries about the findings.
@@ -370,7 +370,7 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
 
 
 def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:
-    """Draw people in the data, or from the domain without data, under every assignment, (m, attributes)."""
+    """Draw people from the data, or from the domain if there are no data, under every assignment, (m, attributes)."""
     if space.people is None or len(space.people) == 0:
         return space.rows(space.uniform(COMPARED, rng))
     return space.rows(space.people[rng.integers(0, len(space.people), size=COMPARED)])

@@ -18,7 +18,7 @@ from evenhand.models.scorer import Scorer, WrappedScorer
 FILE_FORMAT = "evenhand answers 2"
 
 DEFAULT_BATCH = 8192
-"""Answers written at a time if the model has no batch size."""
+"""Number of answers written at a time if the model has no batch size."""
 
 
 class CachedScorer(ReplyingScorer, WrappedScorer):

@@ -1,4 +1,4 @@
-"""Queries of a search: in batches, each profile once under every assignment, within a budget."""
+"""Oracle of a search, which queries each profile once under every assignment, in batches and within a budget."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Oracle:
         scorer: The model.
         space: Space of the profiles.
         findings: Collector of the profiles whose label changes.
-        ledger: Counts the individuals (rows) in queries, within the budget. A profile costs A, one per assignment; a
+        ledger: Counts the queried individuals (rows) against the budget. A profile costs A, one per assignment; a
             gradient costs one; cached answers are free.
         budget: Number of individuals that a method may query. None leaves the number to its plan and the ledger.
     """
@@ -125,7 +125,7 @@ class Oracle:
 
     @property
     def fractions(self) -> Booleans:
-        """Unprotected attributes that may have values between whole numbers in queries, shape (U,)."""
+        """Unprotected attributes that may be queried at values between whole numbers, shape (U,)."""
         real = np.array([attribute.kind == "real" for attribute in self.space.attributes])
         return real if self._network is None else real | self._network.lines
 

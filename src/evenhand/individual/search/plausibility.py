@@ -17,16 +17,17 @@ DISTINCT = 64
 """Maximum number of values of a number that are compared one by one. More values are compared by ranges."""
 
 BINS = 16
-"""Bins of such a number (quantiles of the data) when another value is compared with it."""
+"""Number of bins (quantiles of the data) of such a number when another value is compared with it."""
 
 CELLS = 256
-"""Cells of such a number (its values, or quantiles of the data) when it is compared with another value."""
+"""Maximum number of cells (values, or quantiles of the data) of such a number when it is compared with another
+value."""
 
 MAX_ERROR_RATE = 1e-4
 """Maximum fraction of people with a pair of values that counts as an error in the data, or one person."""
 
 MIN_RATIO = 0.05
-"""Ratio of observed to expected count (of independent attributes) below which a pair may be an error."""
+"""Ratio of the observed count to the count expected under independence, below which a pair may be an error."""
 
 MAX_ERROR_P = 0.01
 """Maximum probability of a count this low, given that ratio, for the pair to count as an error."""

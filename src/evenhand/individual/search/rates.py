@@ -36,7 +36,7 @@ def estimate_flip_rates(
         oracle: Oracle whose space contains all profiles that obey the rules, plausible in the data or not.
         source: People or their schema.
         rng: Source of randomness.
-        samples: Individuals per rate. Fewer if a tenth of the budget does not cover them.
+        samples: Number of individuals per rate. Fewer if a tenth of the budget does not cover them.
         confidence: Confidence level of the intervals.
     """
     populations: list[Population] = [uniform_population(oracle.space.schema)]

@@ -43,7 +43,8 @@ class SearchResult(Result):
         valid: Number of profiles in which every pair of values occurs together in the data. None without data.
         given: Number of profiles that were seeds.
         queries: Number of individuals queried in total: during loading, for rates, in the search and for confirmation.
-        rates: Counterfactual flip rates, the population first. Empty if a tenth of the budget covers no sample.
+        rates: Counterfactual flip rates, the population first. Empty if a tenth of the budget does not cover a single
+            individual per rate.
         examples: Profiles with the widest gaps between scores, plausible ones first.
         gaps: Number of profiles by gap between scores, in 20 equal bins from 0 to 1. Empty without findings.
         favoured: Number of profiles by protected value of the best treated assignment, such as ``sex Male``, if its
@@ -110,7 +111,7 @@ class SearchResult(Result):
         return {"table": None, **({} if self.valid is None else {"examples": ()})}
 
     def document(self, subject: SubjectCard | None = None) -> Document:
-        """Build the document of the rates, the findings, and the attributes that matter.
+        """Build the document with the rates, the findings, and the attributes that matter.
 
         Args:
             subject: Model and data, which are not part of the result.

@@ -31,13 +31,13 @@ MAX_DRAWN = 65_536
 """Maximum number of profiles drawn at a time."""
 
 PEOPLE_BATCH = 65_536
-"""Number of people of profiles that are checked at a time."""
+"""Maximum number of people that are checked at a time, one per profile and assignment."""
 
 MAX_SAMPLE_DRAWS = 200 * MAX_DRAWN
 """Maximum number of profiles drawn for a sample if few are admissible."""
 
 SPARSE = 0.001
-"""Admissible share below which random walks replace drawing."""
+"""Share of admissible profiles below which random walks replace rejection sampling."""
 
 WALK_ROUNDS = 10
 """Rounds of a random walk. Each round redraws every attribute once."""
@@ -84,7 +84,7 @@ class ProfileSpace:
         """Build a space.
 
         Args:
-            source: People, whose values show which profiles are plausible, or their schema only.
+            source: People, whose values determine the plausible profiles, or only their schema.
             protected: Protected attributes. Default: those of the schema.
             constraints: Constraints (see ``parse_constraint``).
             allow_infeasible: Whether implausible profiles are admissible.
@@ -138,7 +138,7 @@ class ProfileSpace:
 
     @cached_property
     def pairs(self) -> ValuePairs | None:
-        """Values of individuals that occur together in the data. None without data."""
+        """Pairs of values that occur together in the data. None without data."""
         if self.people is None:
             return None
         complete = self._individuals(self.people) if self._as_published else self._complete
@@ -173,7 +173,7 @@ class ProfileSpace:
         return self._are_possible(unprotected, by_data=not self.allow_infeasible)
 
     def normalize(self, individuals: Floats) -> Floats:
-        """Replace the unprotected part of individuals (n, attributes) by the first profile of all counterparts."""
+        """Replace the unprotected part of each individual (n, attributes) by the first profile with the same people."""
         if not self.moved:
             return individuals
         normal = individuals.copy()
@@ -188,7 +188,7 @@ class ProfileSpace:
         return np.asarray(people[np.arange(len(people)), np.argmax(plausible, axis=1)][:, self.columns])
 
     def compared(self, unprotected: Floats, *, by_data: bool | None = None) -> Booleans:
-        """Check which assignments give a plausible person of profiles inside the domain (n, U), shape (n, A).
+        """Check under which assignments profiles inside the domain (n, U) give a plausible person, shape (n, A).
 
         Args:
             unprotected: The profiles.
@@ -220,7 +220,7 @@ class ProfileSpace:
         return possible
 
     def _are_compared(self, unprotected: Floats, *, by_data: bool) -> Booleans:
-        """Check which profiles inside the domain (n, U) have two people to compare, and are the first with these."""
+        """Check which profiles (n, U) in the domain have two comparable people, and are the first with these people."""
         comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
             comparable[comparable] = (self._normalize_profiles(unprotected[comparable]) == unprotected[comparable]).all(
@@ -304,7 +304,7 @@ class ProfileSpace:
         """Draw admissible profiles uniformly from the domain, (m, U) with m at most n.
 
         Profiles are drawn until enough are admissible. If fewer than one in a thousand are, random walks from people in
-        the data replace drawing.
+        the data replace rejection sampling.
         """
         return self._draw_admissible(lambda m: self.draw_anywhere(m, rng), n, rng, walk=True)
 

@@ -33,7 +33,7 @@ NOISY = "Only flips that repeat in new queries about both texts count."
 
 
 def build_document(result: TextSearchResult) -> Document:
-    """Build the document of the rates and the clearest findings."""
+    """Build the document with the rates and the clearest findings."""
     return Document(
         "Texts: label changes with the words for a group",
         "In each text that mentions a group, the words for it were replaced by those for every other group. The "

@@ -64,7 +64,7 @@ class TextFinding(ResultPart):
         return (self.worse.text, self.worse.label), (self.better.text, self.better.label)
 
     def row_of_table(self) -> dict[str, object]:
-        """Convert the finding to the row of a table."""
+        """Convert the finding to a table row."""
         worse, better = self.worse, self.better
         entries = (
             *(self.category, self.row, self.template, worse.group, better.group, worse.label, better.label),
@@ -89,7 +89,7 @@ class TextSearchResult(Result):
         label_only: Whether the scores are only the labels.
         rates: Counterfactual flip rate of each category, over the texts with words of it.
         profiles: Number of distinct texts whose label changes.
-        queries: Number of texts in queries.
+        queries: Number of queried texts.
         examples: Clearest findings, widest gap first.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
         noise: Check whether the model repeats its answers. None if it was not checked.
@@ -111,7 +111,7 @@ class TextSearchResult(Result):
         return {"examples": ()}
 
     def document(self) -> Document:
-        """Build the document of the rates and the clearest findings."""
+        """Build the document with the rates and the clearest findings."""
         return self._write_document("evenhand.individual.search.text_wording")
 
     def to_frame(self) -> pd.DataFrame:

@@ -51,7 +51,7 @@ SHORT_PAIRS = 4
 
 
 def build_document(result: SearchResult, subject: SubjectCard | None) -> Document:
-    """Build the document of the rates, the findings, and the attributes that matter."""
+    """Build the document with the rates, the findings, and the attributes that matter."""
     names = join_names(result.protected)
     title = f"Individuals whose decision changes with {names}"
     changes = f"only {names} changes"

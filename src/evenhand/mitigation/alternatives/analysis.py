@@ -181,7 +181,7 @@ class _Search:
         """Check that all candidates can be written to a file.
 
         Raises:
-            OptionError: The models of a family cannot.
+            OptionError: The models of a family cannot be written to it.
         """
         learner = self.study.learner
         endings: tuple[str, ...] = PICKLED

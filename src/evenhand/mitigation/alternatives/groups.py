@@ -15,7 +15,7 @@ MIN_PER_LABEL = 10
 """Minimum number of people with each label in a group. Smaller groups are pooled."""
 
 RANGES = 3
-"""Number of ranges of equal size that a number is divided into."""
+"""Number of ranges of equal size that the values of a number are divided into."""
 
 
 @dataclass(frozen=True, eq=False)

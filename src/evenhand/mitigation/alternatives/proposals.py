@@ -160,7 +160,7 @@ LEVELS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 """Target gaps as shares of the gap of the model, closer together at small losses of accuracy."""
 
 BEYOND = (1.25, 1.5, 2.0)
-"""Factors of the prices that close the gap as estimated by the model, which may be smaller than the true gap."""
+"""Factors by which the prices that close the estimated gap are multiplied. The true gap may be larger."""
 
 
 def _maximise(gain: Floats, rates: Floats, blocks: int, max_range: float) -> Floats:

@@ -31,7 +31,7 @@ def reweighing_weights(group: Integers, favourable: Booleans, strength: float = 
 
     The weight is ``(P(g) P(y) / P(g, y))^strength`` for a person's group g and label y. Strength 1 is that of Kamiran,
     Calders, "Data preprocessing techniques for classification without discrimination", KAIS 2012. A lower strength
-    reduces the dependence partly, and a higher one reverses it.
+    partly reduces the dependence, and a higher one reverses it.
 
     Args:
         group: Group codes from 0, shape (n,).

@@ -158,7 +158,7 @@ def plain_dense_layers(
         tolerance: Tolerance of rounding in tables that are linear in a number. Networks of Keras read single precision.
 
     Raises:
-        OptionError: A number enters the network by bins or a curve, which plain inputs cannot express.
+        OptionError: A number enters the network through bins or a curve, which plain inputs cannot express.
     """
     bias = network.bias.copy()
     attributes, blocks = [], []

@@ -33,9 +33,10 @@ class EstimatorLearner:
     """Learner that fits a clone of an estimator with the same parameters and the same kind of input.
 
     An estimator that was fitted on a data frame gets the original rows, and added instances with the values of the
-    data. An estimator that was fitted on an array gets words or numbers, as for predictions. Every ``random_state`` of
-    None is set from the seed. Encoders that learn their categories keep those of the original model, since a part of
-    the data may lack a rare category. Early stopping is replaced by the number of rounds at which it stopped.
+    data. An estimator that was fitted on an array gets an array of values or numbers, as for predictions. Every
+    ``random_state`` of None is set from the seed. Encoders that learn their categories keep those of the original
+    model, since a part of the data may lack a rare category. Early stopping is replaced by the number of rounds at
+    which it stopped.
 
     Attributes:
         given: Fitted estimator.

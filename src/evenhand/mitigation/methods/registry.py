@@ -27,7 +27,8 @@ METHODS: dict[str, str] = {
     **dict.fromkeys(TRAINED, "evenhand.mitigation.training.candidates:make_method"),
     "blind": "evenhand.mitigation.training.blind:blind",
 }
-"""Function of each method, as ``module:function``. Networks share a function that makes the method for a name."""
+"""Function of each method, as ``module:function``. Methods that train networks share a function that creates the method
+from its name."""
 
 BY_GROUP = ("diffdp", "gap", "hsic", "laftr", "prejudice-remover")
 """Methods that reduce gaps between groups, and not counterfactual flips."""

@@ -47,7 +47,8 @@ varies by chance with each training.
 """
 
 HALVINGS = 2
-"""Number of times that the intervals around the best amount are halved. The start may be too much for small data."""
+"""Number of times that the intervals around the best amount are halved. The first amount may be too large for small
+data."""
 
 Instances = tuple[Floats, Integers]
 """Added instances and their labels, as in ``TrainingSet``."""
@@ -59,15 +60,15 @@ def searched_rows(limit: int) -> int:
 
 
 def relabelled_rows(rounds: int, unit: int, limit: int) -> int:
-    """Bound the number of queries of the original model for relabelling profiles found by searches.
+    """Bound the number of queries to the original model for relabelling profiles found by searches.
 
-    Each profile has ``unit`` assignments, of which the search asked for at least two.
+    Each profile has ``unit`` assignments, of which the search queried at least two.
     """
     return (rounds + 1) * min(MAX_ROWS, unit * searched_rows(limit) // 2) if rounds else 0
 
 
 def sampled_rows(start: int, limit: int) -> int:
-    """Bound the number of queries of the original model for sampling the neighbours of a subgroup."""
+    """Bound the number of queries to the original model for sampling the neighbours of a subgroup."""
     amounts = [*doubling_amounts(start, limit), *([limit] * 2 * HALVINGS)]
     return sum(max(DRAWS * amount, MIN_DRAWS) for amount in amounts)
 
@@ -85,7 +86,7 @@ def cut_instances(parts: Sequence[Instances], limit: int) -> list[Instances]:
 
 
 def doubling_amounts(start: int, limit: int) -> Iterator[int]:
-    """Yield ``start``, doubled repeatedly, and ``limit`` at the end."""
+    """Yield ``start`` and its repeated doublings, then ``limit``."""
     while start < limit:
         yield start
         start *= 2
@@ -195,7 +196,7 @@ class _Retraining:
     def _flips(self, model: Scorer, profile_set: FoundProfiles, number: int) -> Instances:
         """Select, for each profile, one instance that the model decides against the majority, with the majority label.
 
-        Profiles come in turns from the findings, the training set and a new search. Without further rounds, only the
+        Profiles come in turn from the findings, the training set and a new search. Without further rounds, only the
         findings are used.
         """
         task, protected = self._task, profile_set.protected

@@ -41,7 +41,7 @@ EQUAL = 1e-6
 """A bound this close to the gap of the witness counts as exact."""
 
 SMALL_GROUP = 100
-"""Size of a group below which a gap is mostly chance."""
+"""Size of a group below which a gap is mostly noise."""
 
 
 def refute_alternatives(

@@ -6,9 +6,9 @@ D`` would be positive. If w is in a box where ``w D <= 0``, this is impossible, 
 
     sum a_i z(x_i) - sum b_k z(y_k)  <=  sum a_i - smallest factor
 
-With one cell on each side it states that a cell with more of the favoured features is not decided worse. With ``D = 0``
-it holds for all weights (Elgot, "Truth functions realizable by single threshold organs", 1961). By the theorem of the
-alternative, decisions that satisfy all inequalities are those of a rule with weights in the box.
+With one cell on each side, it states that a cell with more of the favoured features is accepted at least as often. With
+``D = 0`` it holds for all weights (Elgot, "Truth functions realizable by single threshold organs", 1961). By the
+theorem of the alternative, decisions that satisfy all inequalities are those of a rule with weights in the box.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def find_groups(people: People, groups: Mapping[str, Constraint]) -> tuple[Integ
 
     Raises:
         OptionError: There are no groups and no protected attributes, or too many groups.
-        DataError: There is a single group, or a person is in no or several groups.
+        DataError: There is a single group, or a person belongs to no group or to several.
     """
     conditions = dict(groups) or _joint_values(people)
     members = np.stack([holds(condition, people.individuals) for condition in conditions.values()])

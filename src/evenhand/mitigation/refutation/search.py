@@ -11,8 +11,8 @@ kappa >= 0 with ``sum mu <= 1``
     G  >=  lambda need - sum kappa limit
            + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
 
-so the bound can be recomputed exactly from the multipliers, without a solver (``evenhand.checker``). A part without any
-rule has a bound above 1, the largest gap.
+so the bound can be recomputed exactly from the multipliers, without a solver (``evenhand.checker``). A part that
+contains no rule has a bound above 1, the largest gap.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DEFAULT_WORK, MIN_PARTS = 60_000, 50
 """Default limit on the number of parts times cells, and minimum limit on the number of parts."""
 
 NO_RULE = 2.0
-"""Bound of a part without any rule, above any gap."""
+"""Bound of a part that contains no rule, larger than any gap."""
 
 ROUNDS, FIRST_ROUNDS, MAX_CUTS = 6, 40, 300
 """Maximum numbers of linear programs of a part and of the first part, and of cuts added by each."""
@@ -66,7 +66,7 @@ INTEGRALITY = 1e-6
 
 
 class Multipliers(NamedTuple):
-    """Multipliers in units of 1 / ``SCALE``: of the floor, of each pair of groups, and of cuts by number."""
+    """Multipliers in units of 1 / ``SCALE``: of the floor, of each pair of groups, and of cuts by index."""
 
     floor: int
     pairs: tuple[int, ...]
@@ -79,7 +79,7 @@ class Multipliers(NamedTuple):
 
 
 class BoundedSolution(NamedTuple):
-    """Solution: decisions, rounded multipliers, their bound, and the numbers of cuts that are nearly tight."""
+    """Solution: decisions, rounded multipliers, their bound, and the indices of cuts that are nearly tight."""
 
     decisions: Floats
     multipliers: Multipliers
@@ -186,8 +186,8 @@ class ProofPart:
 
     Attributes:
         multipliers: Multipliers of a part without a split.
-        weight: Number of the split weight, which is at most 0 in the first half and at least 0 in the second.
-        cell: Number of the split cell, refused in the first half and accepted in the second.
+        weight: Index of the split weight, which is at most 0 in the first half and at least 0 in the second.
+        cell: Index of the split cell, refused in the first half and accepted in the second.
         halves: Halves.
     """
 

@@ -44,7 +44,7 @@ class WeightSearch:
     def rate(self, weights: Floats) -> tuple[float, Booleans | None]:
         """Find the smallest gap over all thresholds that reach the floor, and the accepted cells.
 
-        If none reaches it: 1 plus the share of missing correct decisions, and None.
+        If no threshold reaches it, return 1 plus the share of missing correct decisions, and None.
         """
         scores = self._features @ weights
         order = np.argsort(-scores, kind="stable")

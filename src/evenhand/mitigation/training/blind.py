@@ -61,8 +61,8 @@ def blind(task: MitigationTask) -> Candidate:
     """Make a model ignore the protected attributes, so that its counterfactual flip rate is exactly 0.
 
     In an additive network, the terms of the protected attributes are replaced by their averages over the training set,
-    without training. Any other model is retrained on people with equal protected values (the most frequent ones), and
-    always gets these values.
+    without training. Any other model is retrained with the protected values of all people replaced by the most frequent
+    ones, and gets the same values when it predicts.
 
     Raises:
         OptionError: No attribute is protected, or the model has no learner.
@@ -167,7 +167,7 @@ def fix_people(people: People, columns: Sequence[int], entries: Floats) -> Peopl
 
 
 def most_frequent_row(rows: Floats) -> Floats:
-    """Find the most frequent row, the smallest of several."""
+    """Find the most frequent row, the smallest if there are several."""
     values, counts = np.unique(rows, axis=0, return_counts=True)
     return np.asarray(values[counts.argmax()])
 

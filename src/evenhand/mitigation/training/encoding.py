@@ -132,7 +132,7 @@ class FeatureEncoding:
 
 
 MIN_GROUP_SIZE = 30
-"""Minimum size of a group. The mean of a smaller group is mostly chance."""
+"""Minimum size of a group. The mean of a smaller group is mostly noise."""
 
 MIN_GROUP_SHARE = 0.01
 """Minimum share of a group in the training set. A smaller group is absent from many batches."""
@@ -144,7 +144,7 @@ def joint_groups(schema: Schema, individuals: Floats, protected: Sequence[str]) 
     """Number the groups of the joint values of protected attributes, shape (n,). Integers are divided into ranges.
 
     Small groups are pooled. If even the pool is too small, its people have no group (-1): the network learns their
-    labels, but no mean of them is compared. If this would leave a single group, smaller groups are accepted.
+    labels, but their mean is not compared. If this would leave a single group, smaller groups are accepted.
 
     Args:
         schema: Data schema.

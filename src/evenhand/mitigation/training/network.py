@@ -129,7 +129,7 @@ def start_from_network(
         individuals: Training set, shape (n, attributes).
 
     Raises:
-        OptionError: The network has other attributes, more than two labels, or numbers that enter by bins.
+        OptionError: The network has other attributes, more than two labels, or numbers that enter through bins.
     """
     if network.schema.names != schema.names:
         raise OptionError("the network to start from has other attributes", location=network.name)

@@ -90,7 +90,7 @@ def betting_bounds(k: int, n: int, above: float, below: float) -> tuple[float, f
 
 
 def _log_wealth(ones: int, zeros: int, mean: float) -> float:
-    """Compute the logarithm of the wealth from bets on a higher rate than ``mean``, given counts of ones and zeros."""
+    """Compute the logarithm of the wealth from bets on a rate above ``mean``, given counts of ones and zeros."""
     from scipy.special import logsumexp, xlogy
 
     if mean <= 0:

@@ -26,7 +26,7 @@ LEARNING_RATE = 0.001
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Walk from every random profile that discriminates, one draw per seed."""
+    """Draw one random profile per seed, and walk from each one that discriminates."""
     space = oracle.space
     chances = StepChances(space.width)
     for wave in cut_into_waves(oracle, len(seeds), len(space.assignments)):

@@ -34,8 +34,8 @@ WAVE_SHARE = 0.1
 class SearchMethod(Protocol):
     """Method that queries the oracle according to its plan. The oracle records all answers.
 
-    It may be called again with further seeds while budget is left, unless it returns False: it cannot find more. The
-    end of the budget is raised as ``BudgetExhausted``, which the method does not catch.
+    It may be called again with further seeds while budget is left, unless it returns False, which means that it cannot
+    find more. The end of the budget is raised as ``BudgetExhausted``, which the method does not catch.
     """
 
     def __call__(

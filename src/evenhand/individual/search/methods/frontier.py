@@ -4,10 +4,10 @@ The search queries some people in the data, and then repeatedly those neighbours
 most likely to flip. A profile is promising if two assignments get different labels, or nearly so. The probability of a
 flip is estimated without a query by a surrogate (see ``Surrogate``): the parent's answers plus the average effect of
 the move, compared with the errors of earlier estimates. Moves lead only to pairs of values that occur in the data, no
-individual is queried twice, and a fraction of the queries is for new people, so that other regions are found too. With
-three or more assignments, only the two with the most different estimates are queried first. If their labels differ,
-that is enough, and the others are queried at confirmation. For models that return only labels, the same formulas prefer
-moves that rarely change a label.
+individual is queried twice, and a fraction of the queries is spent on new people, so that other regions are found too.
+With three or more assignments, only the two with the most different estimates are queried first. If their labels
+differ, that is enough, and the others are queried at confirmation. For models that return only labels, the same
+formulas prefer moves that rarely change a label.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
 MIN_STEP, MAX_FIRST_STEP = 16, 256
-"""Bounds of the number of profiles in a first step, which is 1/40 of the profiles that the budget covers."""
+"""Bounds on the number of profiles in the first step, which is 1/40 of the number that the budget covers."""
 
 GROWTH = 40
 """Later steps query 1/40 of the number of profiles queried before."""
@@ -60,7 +60,7 @@ RIDGE = 1.0
 
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> bool:
-    """Query until the budget is spent or no profile is left. Without a budget, ``local`` profiles for every seed."""
+    """Query until the budget is spent or no profile is left. Without a budget, query ``local`` profiles per seed."""
     plan = len(seeds) * max(1, config.local) if oracle.budget is None else oracle.affordable_profiles
     BoundarySearch(oracle, seeds, rng, plan).run(np.inf if oracle.budget is not None else plan)
     return False
@@ -116,7 +116,7 @@ class NeighbourQueue:
 
     @classmethod
     def empty(cls) -> NeighbourQueue:
-        """Build a queue without entries."""
+        """Build an empty queue."""
         none = np.empty(0, dtype=np.int64)
         return cls(np.empty(0), none, none, none)
 
@@ -136,7 +136,7 @@ class NeighbourQueue:
         if len(self) + len(neighbours) > 2 * max_size:
             both = self._insert(neighbours, np.full(len(neighbours), len(self)))
             return both[np.argpartition(-both.chance, max_size)[:max_size]]._distinct()
-        # The queue is sorted by mark without duplicates, so the new neighbours are inserted at their places.
+        # The queue is sorted by mark without duplicates, so the new neighbours are inserted at their positions.
         neighbours = neighbours._distinct()
         place = np.searchsorted(self.mark, neighbours.mark)
         duplicate = np.zeros(len(neighbours), dtype=np.bool_)
@@ -147,11 +147,11 @@ class NeighbourQueue:
         staying = np.ones(len(self), dtype=np.bool_)
         staying[place[likelier]] = False
         inserted = likelier | ~duplicate
-        shifted = np.cumsum(np.append(0, staying))  # number of kept entries before each place
+        shifted = np.cumsum(np.append(0, staying))  # number of kept entries before each position
         return self[staying]._insert(neighbours[inserted], shifted[place[inserted]])
 
     def _insert(self, neighbours: NeighbourQueue, place: Integers) -> NeighbourQueue:
-        """Insert neighbours (n,) before the entries at places (n,)."""
+        """Insert neighbours (n,) before the entries at the given positions (n,)."""
         pairs = ((getattr(self, column.name), getattr(neighbours, column.name)) for column in fields(self))
         return NeighbourQueue(*(np.insert(column, place, new) for column, new in pairs))
 
@@ -164,7 +164,7 @@ class NeighbourQueue:
 
 
 class FreshProfiles:
-    """Profiles that are not neighbours: seeds, people in the data, then all profiles if they are few, else random ones.
+    """Profiles that are not neighbours: seeds, people in the data, then all profiles, or random ones if there are many.
 
     Attributes:
         over: Whether all profiles were returned.

@@ -1,9 +1,9 @@
-"""ADF, EIDIG and MAFT: a search in two phases, towards the decision boundary and along it, by three kinds of slopes.
+"""ADF, EIDIG and MAFT: a search in two phases, towards the decision boundary and along it, with three kinds of slopes.
 
 Global phase: every seed x moves at most ten times. Its partner x' is the assignment whose score differs most. Every
 unprotected attribute whose slopes at x and x' have the same sign takes a step against it, so that both approach the
 boundary and one crosses it first. Local phase: around every profile found, one attribute at a time takes a step up or
-down. It is drawn with weight 1 / (abs(slope at x) + abs(slope at x') + 1e-6), so that labels tend to stay.
+down. It is drawn with weight 1 / (abs(slope at x) + abs(slope at x') + 1e-6), so that labels tend not to change.
 
 All seeds move in parallel, with one call to the model per move: all of them without a budget, as published, otherwise
 as many at a time as the budget covers in both phases. Unlike in the published programs, the result of every move is
@@ -160,7 +160,7 @@ def move_along_boundary(
 
 
 def farthest_assignment(scores: Floats, which: Integers) -> Integers:
-    """Find the assignment whose score of the predicted label differs most in scores (n, A, classes): shape (n,)."""
+    """Find the assignment whose score for the predicted label differs most, from scores (n, A, classes), shape (n,)."""
     rows = np.arange(len(which))
     predicted = np.argmax(scores[rows, which], axis=1)
     of_label = scores[rows, :, predicted]
@@ -170,7 +170,7 @@ def farthest_assignment(scores: Floats, which: Integers) -> Integers:
 
 
 def flipping_assignment(labels: Integers, which: Integers) -> Integers:
-    """Return the first assignment with another label than the profile's own, from labels (n, A): shape (n,)."""
+    """Return the first assignment with a label other than the profile's own, from labels (n, A), shape (n,)."""
     own = labels[np.arange(len(which)), which][:, None]
     return np.asarray(np.argmax(labels != own, axis=1), dtype=np.int64)
 

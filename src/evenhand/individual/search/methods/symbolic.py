@@ -26,8 +26,8 @@ from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 
 TREE_QUERIES = 8
-"""Queries per tree. The published program uses 5,000, so that a budget covers hardly one tree. Among 8, 16, 32, 64 and
-128, this number finds the most profiles for a given budget, and no fewer per queried profile."""
+"""Queries per tree. The published program uses 5,000, so that a budget hardly covers a single tree. Among 8, 16, 32, 64
+and 128, this number finds the most profiles for a given budget, and no fewer per queried profile."""
 
 BATCH = 16
 """Number of profiles taken from the queue at a time, so that they are queried in one batch."""
@@ -152,7 +152,11 @@ def path_conditions(profiles: Floats, labels: Integers, own: int) -> list[PathCo
 def _sample_around(
     oracle: Oracle, profiles: Floats, which: Integers, rng: np.random.Generator
 ) -> tuple[Floats, Integers]:
-    """Draw profiles around each (n, TREE_QUERIES, U), and query their labels under its assignment (n, TREE_QUERIES)."""
+    """Draw samples around each profile, and query their labels under the assignment of the profile.
+
+    Returns:
+        Samples, shape (n, TREE_QUERIES, U), and their labels, shape (n, TREE_QUERIES).
+    """
     n, u = profiles.shape
     samples = np.repeat(profiles, TREE_QUERIES, axis=0)
     redrawn = oracle.space.draw_anywhere(len(samples), rng)

@@ -38,7 +38,7 @@ def sample_uniformly(oracle: Oracle, seeds: Floats, rng: np.random.Generator, co
 
 
 def sample_until_known(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Query uniform admissible profiles until the normal interval of the score is at most one point each way.
+    """Query uniform admissible profiles until the half-width of the score's normal interval is at most one point.
 
     THEMIS (Galhotra, Brun and Meliou, "Fairness testing: testing software for discrimination", ESEC/FSE 2017). The
     score is checked repeatedly, so its interval has no guarantee. The counterfactual flip rates have one.

@@ -31,8 +31,8 @@ class LogitPairing:
     """Mean squared difference of the logits of a person under different protected assignments.
 
     All pairs of up to four assignments count, for each person of the batch and for people drawn from the domain. These
-    need no label, and cover the space between the training data. The penalty grows to its full weight, since a network
-    that relies on protected attributes forgets more than that under the full weight.
+    need no label, and cover the space between the training data. The penalty grows to its full weight, since a full
+    weight from the start makes a network that relies on protected attributes forget more than this reliance.
 
     References:
         Garg et al., "Counterfactual Fairness in Text Classification through Robustness", AIES 2019; Kannan, Kurakin,

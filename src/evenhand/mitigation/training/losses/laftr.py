@@ -28,10 +28,10 @@ class LAFTR:
     """Penalty on a representation that reveals the group.
 
     All hidden layers but the last are the encoder, and the rest is the classifier. At each step an adversary with one
-    hidden layer first learns to predict the group from the representation. Then encoder and classifier learn against
-    it. The penalty is the adversary's probability of the correct group, averaged over the groups. With two groups, that
-    of the best adversary bounds the difference in treatment by any classifier on the representation. A decoder
-    reconstructs the features, with a small weight.
+    hidden layer first learns to predict the group from the representation. Then the encoder and the classifier learn
+    against it. The penalty is the adversary's probability of the correct group, averaged over the groups. With two
+    groups, that of the best adversary bounds the difference in treatment by any classifier on the representation. A
+    decoder reconstructs the features, with a small weight.
 
     The adversary learns by cross-entropy, whose gradient does not vanish for confident errors. Support for more than
     two groups is our addition.
