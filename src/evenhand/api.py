@@ -696,7 +696,7 @@ def search(
         model, data, y, target, protected: As for ``audit``.
         show_people: Whether examples and ``to_frame()`` contain records of real people. By default, they contain only
             invented profiles.
-        settings: ``budget`` is the maximum number of people in queries. For all others, see the classes named in
+        settings: ``budget`` is the maximum number of people queried. For all others, see the classes named in
             ``SearchSettings``.
 
     Returns:

@@ -89,7 +89,7 @@ class FlipConfig(VariationConfig):
     repeats: int = setting(
         1, "answers per person and protected value, of which the majority counts; for models whose answers vary", ge=1
     )
-    budget: int | None = setting(None, "maximum number of individuals in queries, for all rates together", ge=1)
+    budget: int | None = setting(None, "maximum number of individuals queried, for all rates together", ge=1)
 
 
 def measure_flips(

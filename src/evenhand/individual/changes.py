@@ -44,7 +44,7 @@ CHUNK = 65_536
 class ChangeConfig(VariationConfig):
     """Settings of the individual effect on a number."""
 
-    tolerance: float = setting(0.0, "changes of the number by no more than this do not count as flips", ge=0)
+    tolerance: float = setting(0.0, "changes of the number up to this size do not count as flips", ge=0)
 
 
 class NumberChange(FlipRate):

@@ -37,7 +37,7 @@ class SearchConfig(Config):
     seeds: int | SeedPeople | None = setting(None, "people to start from")
     local: int = setting(100, "number of moves around each profile found", ge=0)
     h: float = setting(1.0, "for maft: distance between two queries for a slope, in steps", gt=0, allow_inf_nan=False)
-    budget: int | None = setting(None, "maximum number of individuals in all queries", ge=1)
+    budget: int | None = setting(None, "maximum number of individuals queried", ge=1)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
     constraints: tuple[str, ...] = setting((), "condition on every plausible profile, such as 'age >= 16'")
     allow_infeasible: bool = setting(False, "also report profiles with values that never occur together in the data")
@@ -64,7 +64,7 @@ class TextSearchConfig(Config):
     """Settings of a search in texts. At the time limit, the earlier findings are the result."""
 
     examples: int = setting(100, "number of findings kept, one per text and category, widest gap first", ge=0)
-    budget: int | None = setting(None, "maximum number of texts in queries", ge=2)
+    budget: int | None = setting(None, "maximum number of texts queried", ge=2)
     time_limit: float | None = setting(None, "time limit", unit="seconds", gt=0)
     confidence: float = setting(0.95, "confidence level of the intervals", gt=0, lt=1)
     labels: tuple[Any, ...] | None = setting(None, "labels in the order of the model's scores, if it names none")

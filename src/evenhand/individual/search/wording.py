@@ -130,7 +130,7 @@ def _validity(result: SearchResult) -> str:
 def _describe_cost(result: SearchResult) -> str:
     seeds = f"{format_count(result.given, 'is a seed', 'are seeds')}; " if result.given else ""
     if result.asked == "model":
-        return f"{seeds}{result.queries:,} individuals in queries, including those for the rates"
+        return f"{seeds}{result.queries:,} individuals queried, including those for the rates"
     return f"{seeds}{result.queries:,} white-box queries; the model itself confirmed each profile"
 
 
@@ -216,7 +216,7 @@ def _sensitivity_table(result: SearchResult) -> Table:
 def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
     yield "method", f"{result.method}; {STOPPED[result.stopped_by]}"
     count = format_count(result.queries, "individual", "individuals")
-    yield "questions", f"{count} in queries for rates, search and confirmation"
+    yield "questions", f"{count} queried for rates, search and confirmation"
     for key, value in result.settings.items():
         if value:
             listed = isinstance(value, Sequence) and not isinstance(value, str)

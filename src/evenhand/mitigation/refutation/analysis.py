@@ -180,7 +180,7 @@ def _notes(people: People, file: FeatureFile, table: FeatureCells) -> tuple[str,
         )
     smallest = min(table.counts.sum(axis=(0, 2)))
     if smallest < SMALL_GROUP:
-        notes.append(f"The smallest group has {smallest} people, so its gap is mostly chance.")
+        notes.append(f"The smallest group has {smallest} people, so its gap is mostly noise.")
     return tuple(notes)
 
 
