@@ -364,7 +364,7 @@ def _require_two_classes(people: People) -> None:
 def _open_white_box(
     scorer: Scorer, people: People, limit: TimeLimit
 ) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
-    """Read the model as a white box that agrees with its predictions. If there is none, return the reason."""
+    """Extract a white box that agrees with the predictions of the model. If there is none, return the reason."""
     if isinstance(scorer, ThresholdScorer):
         return None, "proofs apply to the decisions of the model, but a threshold was set instead"
     complete = people.individuals[~np.isnan(people.individuals).any(axis=1)]

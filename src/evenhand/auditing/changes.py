@@ -113,11 +113,11 @@ class AuditComparison(Result):
         return sum(line.verdict == verdict for line in self.lines)
 
     def line(self, name: str, by: str = "", group: str = "") -> ChangeLine | None:
-        """Return the line of a number. None if only one audit, or none, contains it."""
+        """Return the line for a number. None if there is no such line."""
         return next((line for line in self.lines if (line.name, line.by, line.group) == (name, by, group)), None)
 
     def numbers(self) -> Iterator[ResultNumber]:
-        """Yield the changes, and the numbers of better and worse ones."""
+        """Yield the changes, and the counts of better and worse changes."""
         for line in self.lines:
             yield ResultNumber(line.name, line.by, line.group, line.change, caution=line.caution)
         yield ResultNumber("better", "", "", float(self.count("better")))

@@ -37,7 +37,7 @@ def audit_decisions(
 
     The result contains selection rates and their gaps; with true labels also error rates; with scores and true labels
     also calibration and the area under the ROC curve. For numbers, it contains means, quantiles and distributions; with
-    true numbers also errors. Several labels or grades are each compared with all others.
+    true values also errors. Several labels or grades are each compared with all others.
 
     Args:
         decisions: Decisions, labels or numbers of the people, with their attributes.

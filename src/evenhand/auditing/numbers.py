@@ -51,7 +51,7 @@ def audit_number_model(
         metrics: Custom metrics by name.
 
     Raises:
-        EvenhandError: The people have no true numbers, or the model returns no numbers.
+        EvenhandError: The people have no true values, or the model returns no numbers.
     """
     people, schema = subject.people, subject.people.schema
     if people.numbers is None:
@@ -139,7 +139,7 @@ def _query_numbers(subject: Subject) -> RecordedNumbers:
 def _open_white_box(
     subject: Subject, config: AuditConfig, parts: AuditParts, progress: Progress
 ) -> tuple[AdditiveNetwork | TreeEnsemble | None, str | None]:
-    """Read the model as a white box if a tolerance is set. If there is no white box, also return the reason."""
+    """Extract a white box of the model if a tolerance is set. If there is none, also return the reason."""
     if config.tolerance is None:
         parts.skip("certification", "no tolerance was set: the maximum change of a number (tolerance)")
         return None, None
@@ -185,7 +185,7 @@ def search_number_subgroups(
     *,
     share: float,
 ) -> dict[str, SubgroupResult | None]:
-    """Search for subgroups by mean and, with true numbers, by mean residual. Return them by field of the audit.
+    """Search for subgroups by mean and, with true values, by mean residual. Return them by field of the audit.
 
     Args:
         numbers: Numbers of the people, with their attributes.

@@ -40,7 +40,7 @@ class AuditParts:
         self.not_run.append(SkippedAnalysis(what=name, reason=reason))
 
     def run(self, name: str, analysis: Callable[[], T]) -> T | None:
-        """Run a part. None if it fails, which is recorded, or if the audit has ended."""
+        """Run a part. Return None if it fails, which is recorded, or if the audit has ended."""
         if self.interrupted:
             return None
         if self.limit.passed():
@@ -50,7 +50,7 @@ class AuditParts:
             return self.attempt(name, analysis)
 
     def attempt(self, name: str, analysis: Callable[[], T]) -> T | None:
-        """Run a part regardless of the time limit. None if it fails, which is recorded."""
+        """Run a part regardless of the time limit. Return None if it fails, which is recorded."""
         try:
             return analysis()
         except KeyboardInterrupt:

@@ -33,7 +33,7 @@ class ModelCard(ResultPart):
     Attributes:
         name: Name in reports.
         type: Type of the model or of the decisions.
-        classes: Labels. Empty for numbers.
+        classes: Labels. Empty for a numeric target.
         favourable: Favourable label or direction.
         label_only: Whether there are no scores.
         white_box: Whether the model can be certified.
@@ -97,7 +97,7 @@ class AuditResult(Result):
         subgroups: Subgroups, defined by several protected attributes, that are treated differently; for numbers, those
             with a different mean. None if the search was not run.
         residual_subgroups: For numbers with true values, subgroups with a different mean residual.
-        individual: Counterfactual flip rates and examples. None for recorded decisions and for numbers.
+        individual: Counterfactual flip rates and examples. None for recorded decisions and for numeric targets.
         changes: Changes of a number with the protected attributes. None for labels and for recorded numbers.
         searches: Searches for individuals, one per protected attribute. Their counts do not estimate how common flips
             are.

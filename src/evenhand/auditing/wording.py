@@ -456,7 +456,7 @@ def _proof(audit: AuditResult) -> Iterator[Block]:
 
 
 def _subgroup_searches(audit: AuditResult) -> list[SubgroupResult]:
-    """List the searches for subgroups. With true numbers, there are two searches: by mean and by mean residual."""
+    """List the searches for subgroups. With true values, there are two searches: by mean and by mean residual."""
     return [search for search in (audit.subgroups, audit.residual_subgroups) if search is not None]
 
 

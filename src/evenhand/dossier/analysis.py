@@ -57,7 +57,7 @@ def compile_dossier(
         results: Results of mitigations, searches for alternatives and refutations, or their JSON files.
 
     Raises:
-        DossierError: The people, the outcomes or the configuration do not permit a dossier. ``code`` is the reason.
+        DossierError: The people, the outcomes or the configuration do not permit a dossier; ``code`` states why.
         DataError: A result cannot be read, or its kind or schema version is not supported.
         OptionError: An entry of the configuration is missing, unknown or invalid.
     """
@@ -146,7 +146,7 @@ def compile_dossier(
 def _measure_proxies(
     frame: Any, people: AssessedPeople, config: DossierConfig, location: str
 ) -> tuple[tuple[OutcomeProxies, ...], tuple[ProxyTable, ...]]:
-    """Compute the rates of groups with group probabilities by outcome. Empty without a proxy."""
+    """Compute the rates of groups by outcome, from group probabilities. Empty without a proxy."""
     if config.proxy is None:
         return (), ()
     memberships, tables = read_memberships(frame, config.proxy, location=location)

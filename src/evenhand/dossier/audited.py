@@ -44,7 +44,7 @@ def compile_audited(
 
     Raises:
         OptionError: No protected attribute has categories.
-        DossierError: The people or the outcomes do not permit a dossier. ``code`` is the reason.
+        DossierError: The people or the outcomes do not permit a dossier; ``code`` states why.
     """
     import narwhals as nw
     import pandas as pd

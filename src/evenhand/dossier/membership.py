@@ -34,7 +34,7 @@ class ProxyTable(ResultPart):
 
 
 class OutcomeProxies(ResultPart):
-    """Rates of an outcome or class, by group with group probabilities."""
+    """Rates of an outcome or class by group, from group probabilities."""
 
     of: str
     rates: ProxyRates
@@ -52,7 +52,7 @@ def read_memberships(
     Args:
         frame: People.
         proxy: Columns and tables.
-        location: File, for messages.
+        location: Name of the file in messages.
 
     Raises:
         DossierError: A column is missing (``no-column``).

@@ -147,7 +147,7 @@ class _Rows(NamedTuple):
     def refuse_words(
         self, message: str, code: str, name: str, column: CategoryColumn, words: Iterable[str], hint: str
     ) -> NoReturn:
-        """Raise an error that lists values of a column with their counts and first rows, by first row."""
+        """Raise an error that lists values of a column with their counts and first rows, in the order of these rows."""
         codes, firsts = np.unique(column.codes, return_index=True)
         entries = dict(zip(codes.tolist(), firsts.tolist(), strict=True))
         counts, places = self.count_words(column), {word: code for code, word in enumerate(column.names)}
@@ -174,7 +174,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
     Args:
         frame: Data frame with one person per row. The rows of a lazy frame are counted by its engine.
         config: Columns and the meanings of their values.
-        location: File, for messages.
+        location: Name of the file in messages.
 
     Raises:
         DossierError: The data do not fit the configuration. The codes are ``no-rows``, ``no-column``, ``no-outcomes``,

@@ -76,7 +76,7 @@ class DossierResult(Result):
         trade: Tables of scores. None without scores or declared references.
         intervals: Intervals of rates and impact ratios. Documents for Local Law 144 do not contain them.
         thresholds: Comparisons of ratios and differences with declared thresholds.
-        proxies, proxy_tables: Rates of groups with group probabilities, and the tables of these probabilities.
+        proxies, proxy_tables: Rates of groups, from group probabilities, and the tables of these probabilities.
         evidence: Results of other analyses that the dossiers are based on.
         dossiers: Compiled documents.
         config: Configuration.

@@ -137,7 +137,7 @@ def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
 
 
 def _proxy_blocks(result: DossierResult) -> Iterator[Block]:
-    """Yield the rates of groups with group probabilities, their bounds, and the effect of selection."""
+    """Yield the rates of groups, from group probabilities, their bounds, and the effect of selection."""
     for proxies in result.proxies:
         yield Heading(f"People {proxies.of}, by group probability", anchor=f"proxies-{proxies.of}".replace(" ", "-"))
         yield from proxy_blocks((proxies.rates,), "", level=3)

@@ -66,7 +66,7 @@ def measure_groups(
 
     Raises:
         OptionError: No attribute is protected, or one is a real number.
-        SchemaError: There is no attribute with a given name.
+        SchemaError: A named attribute does not exist.
         DataError: There are no true labels.
     """
     started = time.perf_counter()
@@ -106,7 +106,7 @@ def measure_recorded_decisions(
 
     Raises:
         OptionError: An attribute is a real number, or a setting requires individual people but the people are counted.
-        SchemaError: There is no attribute with a given name.
+        SchemaError: A named attribute does not exist.
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
@@ -153,7 +153,7 @@ def measure_decisions(
 
     Raises:
         OptionError: There is no protected attribute.
-        DataError: A protected attribute has numbers with a fraction.
+        DataError: A protected attribute has non-integer numbers.
     """
     started = time.perf_counter()
     config = GroupConfig.of(None, settings)

@@ -41,7 +41,7 @@ def read_metrics(texts: Sequence[str]) -> dict[str, Callable[..., Any]]:
     The module is in the current directory or installed. Importing it runs its code.
 
     Raises:
-        OptionError: A string has another form, a name occurs twice, or it is not the name of a function.
+        OptionError: A string does not have this form, a name occurs twice, or the imported object is not a function.
         ModelError: The module or function does not exist, or the import fails.
     """
     functions: dict[str, Callable[..., Any]] = {}
@@ -68,7 +68,7 @@ class DecidedPeople(NamedTuple):
     Attributes:
         memberships: Groups of the people by each protected attribute.
         decided: Whether the decision is the favourable label, or the numeric decision.
-        truth: True label (1 favourable, 0 unfavourable, -1 unknown) or true number (NaN if unknown).
+        truth: True label (1 favourable, 0 unfavourable, -1 unknown) or true value (NaN if unknown).
         scores, weights: Scores of the favourable label, and sample weights.
     """
 

@@ -1,6 +1,6 @@
 """Decisions counted by cell, and the rates, errors and mean scores of groups.
 
-A cell is a combination of protected values, tenth of the score range, decision and true label. Every metric of every
+A cell is a combination of protected values, calibration bin, decision and true label. Every metric of every
 group and intersection is a sum over cells, so the people are only read once. A single person is a cell with count 1.
 """
 
@@ -48,7 +48,7 @@ class DecisionSample(Sample):
 
     Attributes:
         memberships: Groups by each protected attribute.
-        tenth: Tenth of the score, 0 to 9; all 0 without scores.
+        tenth: Calibration bin of the score, 0 to 9; all 0 without scores.
         selected: Whether the decision is the favourable label.
         true_labels: 1 favourable, 0 unfavourable, -1 unknown; None without true labels.
         n: Number of people.

@@ -90,7 +90,7 @@ class Sample(ABC):
         return None
 
     def tenths(self) -> Integers:
-        """Compute the tenth of the scores that each entry belongs to, shape (n,); all are 0 without scores."""
+        """Compute the calibration bin of each entry, 0 to 9, shape (n,); all are 0 without scores."""
         return np.zeros(len(self), dtype=np.int64)
 
     def total(self) -> GroupCounts:
@@ -148,7 +148,7 @@ def break_down(sample: Sample, config: GroupConfig) -> tuple[Breakdown, ...]:
 
 
 def calibrate(sample: Sample, confidence: float) -> Iterator[CalibrationBin]:
-    """Yield the mean score and the observed mean in each tenth of the scores, by each attribute.
+    """Yield the mean score and the observed mean of each group in each calibration bin, by each attribute.
 
     Only people with a true label or number are counted.
     """

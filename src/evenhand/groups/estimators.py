@@ -37,11 +37,11 @@ class Estimator(ABC):
     @property
     @abstractmethod
     def method(self) -> str:
-        """Name of the intervals."""
+        """Name of the interval method."""
 
     @property
     def difference_method(self) -> str:
-        """Name of the intervals for differences."""
+        """Name of the interval method for differences."""
         return f"{self.method}, limits squared and added"
 
     @property
@@ -161,7 +161,7 @@ class Computed(Estimator):
 
     Attributes:
         compute: Function of the position of a group and a confidence level.
-        interval: Name of the intervals.
+        interval: Name of the interval method.
         defined: Mask of the groups that have the metric, shape (groups,). None if this depends on the level.
         condition: Requirement of the metric, in words.
     """

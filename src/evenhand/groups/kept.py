@@ -136,7 +136,7 @@ def fingerprint_people(
 
     Args:
         memberships: Groups of all people.
-        truth: True labels (1 favourable, 0 unfavourable, -1 unknown) or true numbers, shape (n,); None without.
+        truth: True labels (1 favourable, 0 unfavourable, -1 unknown) or true values, shape (n,). None if unknown.
         counts: Number of people that each entry represents, shape (n,). None means one. Counted people have no order,
             so their fingerprint differs from that of the same people one by one.
     """

@@ -184,7 +184,7 @@ class LabelTables:
         self.measure_rates = cache(self._measure_rates)
 
     def _rates_of(self, label: int) -> dict[str, Rate]:
-        """Count one label against the rest."""
+        """Build the rates of one label against the rest."""
         counts = {"label_share": (self.given[:, label], self.size)}
         if self.confused is not None:
             positive, given = self.confused[:, label].sum(axis=1), self.confused[:, :, label].sum(axis=1)

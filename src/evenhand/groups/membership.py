@@ -163,10 +163,10 @@ def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers |
 
 
 def group_by_values(name: str, values: ArrayLike) -> Membership:
-    """Group rows by values of shape (n,): integers as in an integer attribute, other values by equality.
+    """Group rows by values, shape (n,): integers like an integer attribute, other values by equality.
 
     Raises:
-        DataError: The values are numbers with fractions.
+        DataError: The values are numbers, but not all are integers.
     """
     import narwhals as nw
     import pandas as pd
@@ -195,7 +195,7 @@ def find_references(references: Sequence[str], memberships: Sequence[Membership]
     """Parse the reference group of each attribute from strings such as ``sex=Male``.
 
     Raises:
-        OptionError: A string has another form, or there is no such attribute or group.
+        OptionError: A string does not have this form, or there is no such attribute or group.
     """
     groups: dict[str, str] = {}
     by_name = {membership.name: membership for membership in memberships}

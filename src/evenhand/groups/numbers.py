@@ -55,7 +55,7 @@ def measure_numbers(
 
     Args:
         regressor: Model. It is queried once per person.
-        people: People with true numbers.
+        people: People with true values.
         config: Settings.
         weights: Sample weights. None means equal weights.
         metrics: Custom metrics by name (see ``add_metrics``).
@@ -64,7 +64,7 @@ def measure_numbers(
 
     Raises:
         OptionError: No attribute is protected, or one is a real number.
-        DataError: There are no true numbers.
+        DataError: There are no true values.
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
@@ -83,7 +83,7 @@ def measure_recorded_numbers(
     metrics: Mapping[str, Callable[..., Any]] | None = None,
     **settings: object,
 ) -> GroupMetrics:
-    """Measure recorded numbers by group, and their errors if the true numbers are known.
+    """Measure recorded numbers by group, and their errors if the true values are known.
 
     Args:
         numbers: Numbers and people.
@@ -107,9 +107,9 @@ class NumberSample(Sample):
     Attributes:
         memberships: Groups by each protected attribute.
         decided: Numeric decisions.
-        truth: True numbers, NaN if unknown; None without true numbers.
+        truth: True values, NaN if unknown; None without true values.
         weights: Sample weights; None without weights.
-        median: Median of all decisions, which splits the people for the coverage of true numbers.
+        median: Median of all decisions, which splits the people for the coverage of true values.
     """
 
     memberships: Sequence[Membership]
@@ -138,7 +138,7 @@ class NumberSample(Sample):
 
     @property
     def values(self) -> dict[str, Floats]:
-        """Numbers whose means are measured, by metric. All but ``mean`` are NaN if the true number is unknown."""
+        """Numbers whose means are measured, by metric. All but ``mean`` are NaN if the true value is unknown."""
         if self.truth is None:
             return {"mean": self.decided}
         residual = self.decided - self.truth

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class CalibrationBin(ResultPart):
-    """Calibration of people whose scores are in the same tenth.
+    """Calibration of the people of a group whose scores are in the same one of ten bins.
 
     Attributes:
         by, group: Protected attribute and group.
         n: Number of people with a true label or number.
         mean_score: Mean score, or mean numeric decision.
-        base_rate: Observed rate of the favourable label, or mean true number.
+        base_rate: Observed rate of the favourable label, or mean true value.
     """
 
     by: str

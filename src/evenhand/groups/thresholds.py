@@ -35,7 +35,7 @@ class Curve(ResultPart):
         group: Group of a selection rate. Empty for all people and for gaps.
         values, low, high: Value and band at each threshold.
         n: Number of people.
-        confidence, method: Confidence level and name of the band.
+        confidence, method: Confidence level of the band, and name of its method.
         not_assessable: Groups omitted from a gap, with the number of people that is too small.
     """
 
@@ -121,7 +121,7 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold 
         config: Confidence level, minimum size of a compared group, and random seed.
         in_force: Threshold of the audit, which is included in the curves.
     """
-    # Negative scores, if low scores are good, so that people are always selected from the threshold on.
+    # If low scores are good, scores are negated, so that people are always selected at or above the threshold.
     sign: Literal[1, -1] = -1 if people.low_is_good else 1
     scores = sign * people.scores
     required = [] if in_force is None else [sign * in_force.value]

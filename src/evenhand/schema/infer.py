@@ -412,7 +412,7 @@ class _ColumnReview:
     def _review_decimals(self, words: Sequence[str]) -> Review | None:
         """Review strings that are decimals such as ``12.50``. Return None for categories.
 
-        Numbers with leading zeros are codes, and a few decimals that define groups are categories.
+        Numbers with leading zeros are codes. In a column that defines groups, a few distinct decimals are categories.
         """
         decimals = [word for word in words if NUMBER.fullmatch(word)]
         codes = len(decimals) == len(words) and any(LEADING_ZERO.match(word) for word in words)
@@ -478,7 +478,7 @@ class _ColumnReview:
     def _passthrough(self, problem: str, remedy: str, entry: Entry = None) -> Review:
         """Propose to pass the column to the model unchanged, or the remedy if it defines groups.
 
-        The proposal is optional if there is another entry.
+        The proposal is optional if ``entry`` is passed and the column does not define groups.
         """
         if self.groups:
             return self._propose(problem, None, f"{'protected' if self.protected else 'it defines groups'}: {remedy}")

@@ -273,10 +273,10 @@ class OutcomeColumn:
         return matches
 
     def require_spelling(self) -> None:
-        """Check that no labels differ only in case or blanks.
+        """Check that no labels differ only in case or whitespace.
 
         Raises:
-            DataError: Some labels differ only in case or blanks.
+            DataError: Some labels differ only in case or whitespace.
         """
         if self.coded.array is not None:
             return
@@ -549,7 +549,7 @@ def infer_target(
         true_labels: Column of the true labels, for several labels. None if there are none.
 
     Raises:
-        DataError: The column cannot have the specified kind, or some labels differ only in case or blanks.
+        DataError: The column cannot have the specified kind, or some labels differ only in case or whitespace.
         SchemaError: The favourable label cannot be proposed or does not occur, or the order is unknown or incomplete.
     """
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)

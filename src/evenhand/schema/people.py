@@ -575,7 +575,7 @@ class ColumnRoles:
         Args:
             frame: Data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
             location: Name of the data in messages.
-            varied: Whether protected attributes are varied. If they are only compared, they may be real numbers.
+            varied: Whether protected attributes are varied. If they only define groups, they may be real numbers.
 
         Raises:
             EvenhandError: The target or the protected attributes are unknown, or the data do not match the schema.

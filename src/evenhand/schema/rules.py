@@ -96,8 +96,8 @@ class Relation:
         """Update the dependent attribute in ``people`` (n, d), and check whether its entries are valid, shape (n,).
 
         If a row contains the entry for the old source entry, the entry is replaced by that row's entry for the new one.
-        An entry that no row contains for the old source entry does not change. It is invalid if a row contains it for
-        the new source entry, because it would be the counterpart of two individuals.
+        Otherwise, the entry does not change. An unchanged entry is invalid if a row contains it for the new source
+        entry, because the result would be the counterpart of two individuals.
         """
         old, new, entries = originals[:, self.source], people[:, self.source], originals[:, self.column]
         changed = old != new

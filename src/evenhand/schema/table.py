@@ -75,7 +75,7 @@ def is_unusual_number(value: Any) -> bool:
 
 
 def word_of(value: Any) -> str:
-    """Format a value as text: a whole number without a decimal point, a string without surrounding blanks.
+    """Format a value as text: a whole number without a decimal point, a string without surrounding whitespace.
 
     A number and the string that is its canonical spelling have the same text.
     """
@@ -101,7 +101,7 @@ def outcome_key(value: Any) -> str:
 
 
 def folded(value: Any) -> str:
-    """Normalise a string: fold its case, and remove invisible characters and repeated blanks."""
+    """Normalise a string: fold its case, and remove invisible characters and repeated whitespace."""
     visible = "".join(
         letter for letter in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(letter) != "Cf"
     )
@@ -109,9 +109,9 @@ def folded(value: Any) -> str:
 
 
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
-    """Group the strings that differ only in case or blanks, in their order of appearance.
+    """Group the strings that differ only in case or whitespace, in their order of appearance.
 
-    Leading blanks are ignored, because text tables often have them after the separator.
+    Leading whitespace is ignored, because text tables often have it after the separator.
     """
     alike: dict[str, list[str]] = {}
     for value in values:

@@ -228,7 +228,7 @@ def _search_known(
     weights: PeopleWeights | None,
     progress: Progress | None,
 ) -> SubgroupResult:
-    """Search exactly among the people whose attributes are known, given their outcomes by their rows."""
+    """Search exactly among the people whose attributes are all known. ``measure`` computes the outcomes of rows."""
     started, limit = time.perf_counter(), TimeLimit.after(config.time_limit)
     rows = find_known_rows(people, names)
     complete = people.at(rows)

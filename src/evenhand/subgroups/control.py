@@ -40,7 +40,7 @@ class MaxTCorrection:
         critical = self._permuted_critical
         if not np.isfinite(critical):
             critical = float(normal_quantile(bonferroni(self.confidence, max(self.tests, 1))))
-        # No adjusted interval is narrower than the unadjusted one, even if few permutations differ.
+        # No adjusted interval is narrower than the unadjusted one, even if few permutations are distinct.
         return max(critical, float(normal_quantile(self.confidence)))
 
     def p(self, z: Floats) -> Floats:
@@ -50,5 +50,5 @@ class MaxTCorrection:
         return np.minimum(normal_p_value(z) * max(self.tests, 1), 1.0)
 
     def conservative_p(self, z: Floats) -> Floats:
-        """Compute adjusted p-values that are at least the unadjusted ones, even if few permutations differ."""
+        """Compute adjusted p-values that are at least the unadjusted ones, even if few permutations are distinct."""
         return np.asarray(np.maximum(self.p(z), normal_p_value(z)))

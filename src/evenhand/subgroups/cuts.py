@@ -204,7 +204,7 @@ def _few_cells(lowest: float, highest: float, cells: int, integral: bool) -> Flo
 
 
 def _round_number(low: float, middle: float, high: float) -> float:
-    """Find the roundest number above ``low`` and at most ``high``, and of equally round ones the nearest to ``middle``.
+    """Find the roundest number above ``low`` and at most ``high``. Ties are broken by the distance from ``middle``.
 
     Round numbers are multiples of 5, 2 or 1 times a power of ten. Higher powers are rounder.
     """

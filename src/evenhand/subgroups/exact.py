@@ -54,7 +54,7 @@ class ExaminedFamily:
 
     Attributes:
         tested, statistics: Rule sets and their statistics.
-        count, significant: Number of distinct groups of people that were tested, and that are significant.
+        count, significant: Number of tested groups of people, and of significant ones. Equal groups count once.
         notes: Notes for readers.
     """
 

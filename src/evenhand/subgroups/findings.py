@@ -131,7 +131,7 @@ def _explain_in_turn(
     margin: float,
     early: Booleans,
 ) -> tuple[Integers, Integers]:
-    """Determine explanations like ``explain_findings``, with the findings in ``early`` listed before all others."""
+    """Determine explanations as ``explain_findings`` does, with the findings in ``early`` listed before all others."""
     explained_by = np.full(len(statistics.z), -1, dtype=np.int64)
     direction = np.sign(statistics.gap[significant])
     pending, z = np.arange(len(significant)), np.abs(statistics.z[significant])

@@ -71,7 +71,7 @@ class StratifiedGroups:
 
     @property
     def _amounts(self) -> Floats:
-        """Mantel and Haenszel's weights of the strata, ``n m / (n + m)``."""
+        """Mantel-Haenszel weights of the strata, ``n m / (n + m)``."""
         return np.asarray(self.size * self.rest / np.maximum(self.everybody[0], 1))
 
     @property
@@ -123,7 +123,7 @@ class StratifiedGroups:
     @property
     def gap_deviation(self) -> Floats:
         """Standard deviation of the gap under permutation, shape (groups,)."""
-        # The total minus the expected total is the gap times the sum of Mantel and Haenszel's weights.
+        # The total minus the expected total is the gap times the sum of the Mantel-Haenszel weights.
         return np.asarray(self.total_deviation / np.maximum(self._amounts.sum(axis=-1), 1e-300))
 
     @property
@@ -354,8 +354,8 @@ def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Flo
     """Compute the distribution of weighted gaps if values are unrelated to groups.
 
     With weighted sums S of the group and T of all people, ``S - T w / W`` is ``w (W - w) / W`` times the gap, where w
-    and W are the weights of the group and of all people. Its variance is ``(1 - w/W)^2 sum(w_i^2)`` inside plus
-    ``(w/W)^2 sum(w_i^2)`` outside, times that of a value.
+    and W are the weights of the group and of all people. Its variance is the variance of a value, multiplied
+    by ``(1 - w/W)^2 sum(w_i^2)`` over the group plus ``(w/W)^2 sum(w_i^2)`` over the other people.
 
     Args:
         table: People.

@@ -87,10 +87,10 @@ def _label_outcomes(rows: Integers, selected: Booleans, measure: Measure) -> Mea
 
 
 def check_truth(people: People, config: NumberSubgroupConfig) -> None:
-    """Check that the true numbers are known if errors are compared.
+    """Check that the true values are known if errors are compared.
 
     Raises:
-        DataError: They are not known.
+        DataError: The true values are not known.
     """
     if config.measure != "mean" and people.numbers is None:
         raise DataError(
@@ -100,7 +100,7 @@ def check_truth(people: People, config: NumberSubgroupConfig) -> None:
 
 
 def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
-    """Compute the outcomes of numbers: standardised values, whose sums lose no digits, or 1 above the level.
+    """Compute the outcomes of numbers: standardised values, whose sums lose no precision, or 1 above the level.
 
     Residuals and errors are computed for people whose true value is known.
 

@@ -42,7 +42,8 @@ class Finding(ResultPart):
         positives, rest_positives: Number of people with the outcome. None for means, samples and weighted rates.
         z: Gap in standard errors under the null hypothesis, with its tail corrected for skewness. None for published
             methods.
-        adjusted_p: Probability that fair outcomes have a gap this clear in any subgroup. None for published methods.
+        adjusted_p: Probability of a gap at least this clear in any subgroup if outcomes are unrelated to groups. None
+            for published methods.
         under: Position of the finding that explains this gap.
         explains: Number of findings that this one explains, listed or not.
         others: Number of other descriptions of the same people.
@@ -169,7 +170,8 @@ class SubgroupResult(Result):
         found: Number of significant groups, listed or not.
         attributes: Sensitive attributes and their cells.
         findings: Findings in reading order: significant ones that no other explains (see
-            ``findings.explain_findings``), each followed by those it explains; then the others, the clearest first.
+            ``findings.explain_findings``), each followed by those it explains; then the others, by decreasing
+            absolute ``z``.
         judged: Requested rule sets.
         per: Control variable; gaps are computed within its strata.
         interrupted: Whether an interrupt or the time limit ended the search early.
@@ -286,7 +288,7 @@ class SwapEffect(Finding):
 
     The fields are those of a finding: ``size`` counts texts, each with the words of this group (``rate``) and of every
     other group (``rest`` answers, whose average over texts is ``rest_rate``); ``gap`` is the mean difference within a
-    text. Counts are missing, because not every group has a word for every position.
+    text. ``positives`` and ``rest_positives`` are None, because not every group has a word for every position.
 
     Attributes:
         clusters: Number of texts that differ when the words are removed. The interval counts each as one.

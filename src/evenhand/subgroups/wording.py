@@ -187,7 +187,7 @@ def reason_unclear(result: SubgroupResult, finding: Finding) -> str:
 
 
 def describe_tested(result: SubgroupResult) -> str:
-    """Describe the tested subgroups and the guarantee of the correction, in words that follow their number."""
+    """Describe the tested subgroups and the guarantee of the correction. The text follows the number of subgroups."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
     draws = "permutations" if result.weights is None else "multipliers of the weights"
@@ -200,7 +200,7 @@ def describe_tested(result: SubgroupResult) -> str:
 
 
 def describe_significant(result: SubgroupResult) -> str:
-    """Describe the significant subgroups, in words that follow their number."""
+    """Describe the significant subgroups. The text follows their number."""
     if result.method != "exact":
         return PUBLISHED
     unexplained = sum(finding.found for finding in result.unexplained)
@@ -373,11 +373,11 @@ def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
     )
 
 
-# The worst subgroup, as an answer in an audit.
+# The worst subgroup, as a metric of an audit.
 
 
 def worst_answer(result: SubgroupResult) -> Metric:
-    """Build the answer of an audit about the subgroup that is most clearly worse off."""
+    """Build the metric of the subgroup that is most clearly worse off, for the summary of an audit."""
     worst = result.widest
     name = "worst subgroup"
     if result.number is not None:

@@ -46,7 +46,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 VERDICTS = ("better", "worse")
-"""Names of the numbers of better and worse changes, in conditions on a comparison."""
+"""Names of the counts of better and worse changes, in conditions on a comparison."""
 
 LANGUAGE_AUDIT_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings")
 """Names of the numbers of a language model audit, with the prefix ``llm``, such as ``llm.gap``."""

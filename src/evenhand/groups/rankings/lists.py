@@ -14,7 +14,8 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.rankings.config import RankingConfig
 
 MANY_LISTS = 20
-"""Minimum number of lists that are treated as a sample. Fewer lists are compared with even orders."""
+"""Minimum number of lists that are treated as a sample. With fewer lists, numbers are compared with random
+permutations of the groups."""
 
 ENOUGH_LISTS = 10
 """Minimum number of lists with a group for an interval."""
@@ -26,7 +27,8 @@ EXPOSURE = "relative_exposure"
 SELECTION = "representation_ratio"
 ABOVE = "above_rate"
 TREATMENT = "exposure_per_relevance"
-"""Measures of a group: its sum over lists divided by the sum in even orders, or by a number of pairs."""
+"""Measures of a group: its sum over lists, divided by the expected sum if orders ignore the groups, or by a number of
+pairs."""
 
 PAIRS = "pairs"
 """Share of pairs with a member of one group above one of another, for each pair of compared groups."""
@@ -173,8 +175,8 @@ class RankedLists:
         return self._flatten(self.add_up(codes, self.weights), selected, wins)
 
     def denominators(self) -> dict[str, Floats]:
-        """Compute the expectation of the numerators in even orders, and the number of pairs."""
-        # In an even order, each candidate of a list has the same share of its attention and first positions.
+        """Compute the expectation of the numerators if orders ignore the groups, and the number of pairs."""
+        # All candidates of a list then have the same expected attention and share of the first positions.
         selected = []
         for rows, inside in self.selected:
             positions = np.bincount(self.lists[rows], weights=inside, minlength=len(self.sizes))

@@ -1,4 +1,4 @@
-"""Numbers of groups in rankings: ratios of sums over lists, with intervals or with the range of even orders."""
+"""Numbers of groups in rankings: ratios of sums over lists, with intervals or with the range over permutations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_WORK = 200_000_000
 """Maximum number of permuted candidates over all draws; long lists have fewer draws."""
 
 MAX_RELEVANCE_WORK = 20_000_000
-"""The same for permutations of equally relevant candidates, which take longer."""
+"""The same limit if only equally relevant candidates are permuted, which takes longer."""
 
 GAPS = {
     EXPOSURE: "exposure_ratio",
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 class _Widest(NamedTuple):
-    """A gap in several tables of numbers, the first of which is observed.
+    """A gap in several tables of numbers. The first table contains the observed numbers.
 
     Attributes:
         values: Gap in each table, NaN if it is unknown, shape (tables,).
@@ -63,7 +63,7 @@ class _Widest(NamedTuple):
 
 
 def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
-    """Compute the numbers and gaps of the groups, with intervals for many lists and ranges of even orders for few.
+    """Compute the numbers and gaps of the groups, with intervals for many lists and ranges over permutations for few.
 
     Args:
         ranked: Lists.
@@ -72,11 +72,11 @@ def measure_lists(ranked: RankedLists, rng: np.random.Generator) -> Measured:
     return _measure_sample(ranked, rng) if ranked.sampled else _measure_few(ranked, rng)
 
 
-# Many lists are a sample of lists.
+# Many lists are treated as a sample.
 
 
 def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
-    """Measure with intervals for similar lists."""
+    """Compute the numbers and gaps with intervals for similar lists."""
     above, below = ranked.numerators(ranked.codes), ranked.denominators()
     if ranked.relevance is not None:
         above |= ranked.relevance_numerators(ranked.codes)
@@ -120,9 +120,9 @@ def _count_lists(ranked: RankedLists, measure: str, below: Floats) -> Integers:
 def _typical_range(ranked: RankedLists, measure: str, below: Mapping[str, Floats]) -> tuple[Floats, Floats]:
     """Compute the range of the numbers of a measure in a list of typical size, see ``clustered_ratios``.
 
-    Selection is between none and the number of positions. Attention never reaches the extremes of a list: its range is
-    one standard deviation around even orders. So is that of pairs, with the variance of Mann & Whitney's statistic,
-    ``(m + r + 1) / (12 m r)``.
+    Selection ranges from 0 to the number of positions. Attention never reaches the extremes of a list, so its range is
+    one standard deviation around the expectation if orders ignore the groups. The range of pairs is defined in the
+    same way, with the variance of the Mann-Whitney statistic, ``(m + r + 1) / (12 m r)``.
     """
     lists = np.maximum((ranked.members > 0).sum(axis=0), 1)
     members = np.maximum(ranked.members.sum(axis=0) / lists, 1.0)
@@ -182,7 +182,7 @@ def _gap_ends(
 
 
 def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
-    """Measure with the range over permutations of the groups in each list, or of equally relevant candidates."""
+    """Compute the numbers and gaps with ranges over permutations within lists, or among equally relevant candidates."""
     n, confidence = len(ranked.codes), ranked.config.confidence
     draws = min(ranked.config.draws, max(MIN_DRAWS, MAX_WORK // n))
     parts = [(ranked.numerators, ranked.denominators(), ranked.shuffle_lists(rng), draws)]
@@ -216,7 +216,7 @@ def _measure_few(ranked: RankedLists, rng: np.random.Generator) -> Measured:
 
 
 def _compare_with_even(number: RankedNumber, drawn: Floats, confidence: float, *, ratio: bool) -> RankedNumber:
-    """Add the quantile of a gap over even orders, and its p-value."""
+    """Add the quantile of a gap over the permutations, and its p-value."""
     assert number.value is not None
     reached = int((drawn <= number.value).sum() if ratio else (drawn >= number.value).sum())
     end = float(np.quantile(drawn, 1 - confidence if ratio else confidence))
@@ -225,7 +225,7 @@ def _compare_with_even(number: RankedNumber, drawn: Floats, confidence: float, *
     return number.model_copy(update={"even_low": low, "even_high": high, "p": p})
 
 
-# Numbers and gaps of both kinds.
+# Numbers and gaps for many and for few lists.
 
 
 def _width(ranked: RankedLists, measure: str) -> int:
@@ -272,7 +272,7 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> list[_Wides
     Args:
         ranked: Lists.
         measure: Measure.
-        values: Tables of its numbers, shape (tables, numbers). The first one is observed.
+        values: Tables of its numbers, shape (tables, numbers). The first table is the observed one.
     """
     compared = ranked.compared
     if measure not in GAPS or len(compared) < 2:

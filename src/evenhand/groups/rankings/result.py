@@ -21,7 +21,7 @@ Inference = Literal["lists", "even orders"]
 """Source of the uncertainty: many lists as a sample, or permutations of the groups within few lists."""
 
 METHOD = "ratio of sums over lists, linearised, Student's t with lists added at both ends"
-"""Name of the intervals."""
+"""Name of the interval method."""
 
 
 class RankedNumber(ResultPart):

@@ -90,7 +90,7 @@ def label_sentences(result: LabelMetrics) -> list[str]:
 
 
 def label_answers(result: LabelMetrics) -> list[Metric]:
-    """Build the answers on the largest gap over all labels by each attribute."""
+    """Build the metrics of the summary: the largest gap over all labels by each attribute."""
     return [_answer_gap(result, breakdown) for breakdown in result.breakdowns]
 
 

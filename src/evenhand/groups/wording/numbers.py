@@ -71,7 +71,7 @@ def number_sentences(result: GroupMetrics) -> list[str]:
 
 
 def number_answers(result: GroupMetrics) -> list[Metric]:
-    """Build the answers on the gap of the means by each attribute."""
+    """Build the metrics of the summary: the gap of the means by each attribute."""
     return [_answer_gap(breakdown, result) for breakdown in result.breakdowns]
 
 

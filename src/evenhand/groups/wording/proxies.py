@@ -1,4 +1,4 @@
-"""Answers and tables for probabilistic groups; each estimate is shown with its bounds."""
+"""Metrics and tables for probabilistic groups; each estimate is shown with its bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIFFERENCE = "demographic_parity_difference"
 
 
 def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> list[Metric]:
-    """Build the answers on the largest difference in selection rates, with its bounds.
+    """Build the metrics of the summary: the largest difference in selection rates by each attribute, with its bounds.
 
     Args:
         proxies: Rates by each probabilistic attribute.

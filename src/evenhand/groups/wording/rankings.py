@@ -81,7 +81,7 @@ def _headlines(result: RankingResult) -> Iterator[str]:
 
 
 def _answer(result: RankingResult, breakdown: RankingBreakdown, gap: RankedNumber) -> Metric:
-    """Build the answer on one gap."""
+    """Build the metric of one gap."""
     title = METRICS[gap.name].title
     notes = [f"highest: {gap.best}; lowest: {gap.worst}"] if gap.best else []
     if breakdown.not_assessable:

@@ -90,7 +90,7 @@ def build_document(result: GroupMetrics) -> Document:
 def headline_sentences(result: GroupMetrics) -> list[str]:
     """Compare the lowest with the highest selection rate, one sentence for each attribute.
 
-    The smallest ratio comes first. Differences that may be due to chance come last, and say so.
+    The smallest ratio comes first. Differences that may be due to chance come last and are marked as such.
     """
     sentences = []
     for breakdown in result.breakdowns:
@@ -112,12 +112,12 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
 
 
 def gap_answers(result: GroupMetrics) -> list[Metric]:
-    """Build the answers on the demographic parity difference by each attribute."""
+    """Build the metrics of the summary: the demographic parity difference by each attribute."""
     return [_answer_gap(breakdown, result) for breakdown in result.breakdowns]
 
 
 def four_fifths_sentence(gap: Gap) -> str:
-    """Describe whether the four-fifths rule is met; the interval, or an omitted group, may leave it open."""
+    """Describe whether the four-fifths rule is met. The interval or an omitted group may leave this undecided."""
     ratio = gap.value
     if isinstance(ratio, Unknown):
         return f"unknown ({ratio.reason})"
@@ -143,7 +143,7 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
         large = {group.label for group in breakdown.groups if not group.small}
         for gap in breakdown.gaps:
             undefined = {label: n for label, n in gap.not_assessable.items() if label in large}
-            if undefined and gap.name not in METRICS:  # the gap of a custom metric is not among the answers
+            if undefined and gap.name not in METRICS:  # the gap of a custom metric is not in the summary
                 text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_counts(undefined)}"
                 yield Note(f"{text}, where {gap.metric} is unknown", "caution")
 
@@ -189,7 +189,7 @@ def _breakdown_figure(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Fi
 
 
 def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
-    """Yield the calibration by each attribute; nothing without scores or true numbers."""
+    """Yield the calibration by each attribute; nothing without scores or true values."""
     if not result.calibration:
         return
     is_number = result.outcome is not None

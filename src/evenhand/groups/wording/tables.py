@@ -1,4 +1,4 @@
-"""Tables, notes and answers that all group results share."""
+"""Tables, notes and metrics that all group results share."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def calibration_table(
 
 
 def plain_number(number: float, like: Quantity, name: str) -> ReportedNumber:
-    """Format a number without an interval like a quantity with one."""
+    """Format a number without an interval in the style of the quantity ``like``."""
     text = f"{number:,.4g}"
     if isinstance(like, Observed):
         text = format_value(like.model_copy(update={"value": number}), name)
@@ -332,7 +332,7 @@ def plain_number(number: float, like: Quantity, name: str) -> ReportedNumber:
 def gap_answer(
     name: str, gap: Gap | None, breakdown: Breakdown, notes: Sequence[str], next_step: str, min_size: int
 ) -> Metric:
-    """Build the answer for the main gap by the given attributes."""
+    """Build the metric of the main gap by the given attributes."""
     by = join_names(breakdown.by)
     if gap is not None and not isinstance(gap.value, Unknown):
         parts = (*notes, describe_not_assessable(gap))

@@ -340,7 +340,7 @@ ENTRIES = 2**25
 def list_candidates(
     family: RuleSetFamily, table: CellTable, result: DepthFirstResult, queries: Booleans | None = None
 ) -> CandidateFamily:
-    """List the best groups of a search, the highest first, and the requested ones (queries, cells)."""
+    """List the top groups of a search, highest score first, and the requested rule sets (queries, cells)."""
     queries = np.zeros((0, len(table.cells.sizes)), dtype=bool) if queries is None else queries
     chosen, rows = result.top["chosen"], max(1, ENTRIES // len(table.cells.sizes))
     moments = [
