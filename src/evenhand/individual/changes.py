@@ -170,13 +170,13 @@ def measure_changes(
 
 
 class AssignedNumbers:
-    """Numbers of people under every joint value of the protected attributes.
+    """The model's numbers for people under every joint value of the protected attributes.
 
     Attributes:
         schema: Schema of the people.
         individuals: The people, shape (n, attributes).
         variants: Variants of each person.
-        numbers: Number of each variant, shape (n, assignments). NaN for implausible variants.
+        numbers: Number that the model returns for each variant, shape (n, assignments). NaN for implausible variants.
         compared: Whether each person obeys the rules and has a counterpart, shape (n,).
         ends: Assignments with the lowest and the highest number of each person, shape (n, 2).
         change: Largest difference between two numbers of each person compared, else 0, shape (n,).

@@ -1,4 +1,4 @@
-"""Clearest examples of flips: pairs with the widest gap between scores, each with other unprotected attributes."""
+"""Clearest examples of flips: pairs with the widest gap between scores, each with different unprotected attributes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find_clearest(
     if len(candidates) == 0 or max_examples <= 0:
         return []
     variants = Variants.of(schema, protected, candidates)
-    # Counterparts of each other form one pair.
+    # People who are counterparts of each other form one pair.
     positions = merge_by_unprotected(variants.representatives, []).first
     if isinstance(model, FreshScorer):
         positions = positions[: SPARE * max_examples]

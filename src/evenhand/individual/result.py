@@ -27,7 +27,7 @@ class Assignment(ResultPart):
     Attributes:
         values: Value of each protected attribute, as in the data.
         moved: Value of each linked attribute that changes too. All other attributes are unchanged.
-        label: Label of the model.
+        label: Label that the model predicts.
         score: Its favourable score.
     """
 

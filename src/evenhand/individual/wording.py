@@ -247,7 +247,7 @@ def _rate_row(rate: FlipRate) -> TableRow:
 
 
 def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scores: bool = True) -> Iterator[Block]:
-    """Yield the pairs of each set of protected attributes, the first two unfolded."""
+    """Yield the pairs of each set of protected attributes, the first two expanded."""
     for protected in dict.fromkeys(rate.protected for rate in result.rates):
         pairs = [
             build_pair("A person in the data" if example.real else INVENTED, example, favourable, scores=scores)
@@ -276,7 +276,7 @@ def pair_notes(result: Result, profiles: Sequence[Profile], *, scores: bool) -> 
 
 
 def fold_pairs(pairs: list[Pair], n: int) -> Iterator[Block]:
-    """Yield the first n pairs, and fold all others."""
+    """Yield the first n pairs, and collapse all others."""
     yield from pairs[:n]
     if pairs[n:]:
         yield Fold(format_count(len(pairs) - n, "more pair", "more pairs"), tuple(pairs[n:]))

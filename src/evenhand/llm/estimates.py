@@ -261,7 +261,7 @@ class _Pairwise(NamedTuple):
 
     @classmethod
     def of(cls, products: Floats, count: Floats, present: Booleans) -> _Pairwise:
-        """Compute the means from the sum over the unrelated pairs of each pair, and from their number."""
+        """Compute the means from the sum and the number of the unrelated pairs of each pair."""
         total = np.where(present, count, 0.0).sum(axis=1)
         part = np.where(present, products, 0.0).sum(axis=1) / np.where(total > 0, total, np.nan)
         return cls(part, np.where(present, 2 * (products - count * part[:, None]) / total[:, None].clip(1), 0.0))
@@ -305,7 +305,7 @@ def _row_means(values: Floats, present: Booleans) -> Floats:
 
 
 def _sum_unrelated(values: Floats, present: Booleans, kinds: list[Integers]) -> tuple[Floats, Floats]:
-    """Compute the sum and the number of the pairs in the same template that share no cluster with each pair.
+    """Compute, for each pair, the sum and the number of the pairs in its template that share no cluster with it.
 
     Args:
         values: Values, 0 if not present, shape (templates, sweeps).

@@ -81,7 +81,7 @@ class Interview:
 
     @property
     def unit(self) -> float:
-        """Unit of outcomes: the signed width of the range of a number, otherwise 1."""
+        """Width of the range of numeric answers, negative if low numbers are favourable. 1 for other answers."""
         answers = self.model.file.answers
         if answers.range is None:
             return 1.0

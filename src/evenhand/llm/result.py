@@ -346,7 +346,7 @@ def _absolute(gap: Quantity) -> Quantity:
 
 
 def _largest(numbers: Sequence[Quantity]) -> Quantity:
-    """Return the largest value with the largest ends; unknown only if all numbers are unknown."""
+    """Return the largest value, lower end and upper end; unknown only if all numbers are unknown."""
     quantities = [number for number in numbers if isinstance(number, Estimated | Observed)]
     if not quantities:
         return numbers[0]

@@ -60,7 +60,7 @@ class DecisionRule:
     names.
 
     Args:
-        threshold: Size of the gap to decide about.
+        threshold: Absolute gap that every gap is compared with.
         confidence: Simultaneous confidence level of all intervals at all looks.
         comparisons: Number of gaps.
     """

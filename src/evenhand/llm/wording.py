@@ -49,7 +49,7 @@ HEADLINES = 5
 """Maximum number of sentences in the summary."""
 
 PAIRS = 2
-"""Number of confirmed pairs that are not folded."""
+"""Number of confirmed pairs that are not collapsed."""
 
 MAX_LENGTH = 200
 """Maximum number of characters of a value of a row. The JSON contains the full text."""

@@ -87,7 +87,7 @@ class Candidate:
         method: Name of the method.
         words: Description, such as ``retrained with 400 instances added``.
         scorer: Model.
-        save: Function that writes it to a file and returns the files.
+        save: Function that writes the model to a file and returns all written files.
         trials: Trials of the method.
         control: Whether it is only a control for the comparison.
         interrupted: Whether an interrupt or the time limit ended the method.
@@ -120,7 +120,7 @@ def remaining_share(new: Sequence[float], original: Sequence[float], people: int
 
     Args:
         new, original: Values of the metrics.
-        people: Number of people. An original value of 0 counts as one of these people.
+        people: Number of people. An original value below ``1 / people`` is replaced by ``1 / people``.
     """
     ratios = [value / max(base, 1 / people) for value, base in zip(new, original, strict=True)]
     return float(np.mean(ratios)) if ratios else 0.0
@@ -198,7 +198,7 @@ class TrialLog(Generic[Model]):
         return tuple(trial.model_copy(update={"chosen": i == chosen}) for i, trial in enumerate(self.trials))
 
     def notes(self, best: int, plain: str) -> list[str]:
-        """Note that losses are not counted from the original model, and that no trial helped.
+        """Build the notes: losses are not counted from the original model, or no trial helped.
 
         Args:
             best: Trial that becomes the candidate.

@@ -70,7 +70,7 @@ def compare_candidates(
     """Compare each candidate with the original model on the test set.
 
     The numbers are accuracy and AUC, the metrics, gaps between groups, counterfactual flip rates, subgroups whose gap
-    grew, and proved shares if both models are white boxes. The intervals of all changes of a candidate hold together at
+    grew, and proved shares if both models are white boxes. The intervals of all changes of a candidate hold jointly at
     ``config.confidence`` (Bonferroni): of candidates that change nothing, at most a share of 1 - confidence is called
     better or worse in any number.
 
@@ -108,7 +108,7 @@ def flip_sets(schema: Schema, metrics: Sequence[tuple[str, ...]] = ()) -> list[t
 
 @dataclass(eq=False)
 class Baseline:
-    """Original model and people, with everything that all candidates share. The model is queried once."""
+    """Original model and people, with the data that all candidates share. The model is queried once."""
 
     given: Scorer
     split: Split

@@ -67,7 +67,7 @@ class ModelDecisions:
 
 @dataclass(frozen=True, eq=False)
 class ComparisonSides:
-    """Decisions of two models about the test and validation sets.
+    """Decisions of two models on the test and validation sets.
 
     Attributes:
         before, after: Original and new model on the test set.
@@ -134,7 +134,7 @@ def pending(
 
 
 def finish_lines(comparisons: Sequence[PendingComparison], confidence: float) -> tuple[ComparisonLine, ...]:
-    """Compute all changes, with intervals that hold together at the confidence level (Bonferroni)."""
+    """Compute all changes, with simultaneous intervals at the confidence level (Bonferroni)."""
     intervals = sum(change is not None for _, change in comparisons)
     adjusted = bonferroni(confidence, max(intervals, 1))
     return tuple(line if change is None else _finish_line(line, change(adjusted)) for line, change in comparisons)

@@ -43,7 +43,7 @@ class Incumbent:
 
     @classmethod
     def of(cls, task: MitigationTask, share: float, control: Scorer | None) -> Incumbent:
-        """Measure the original model, whose accuracy is known, and the control."""
+        """Measure the metrics of the original model, and the accuracy of the control."""
         people = task.split.validation
         try:
             harms = measure_all(task.given, people, task.harms)

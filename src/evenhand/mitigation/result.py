@@ -48,7 +48,7 @@ class Change(ResultPart):
     Attributes:
         value: Difference.
         low, high: Interval at the confidence level.
-        confidence: Confidence level of this interval alone, adjusted so that all intervals hold together (Bonferroni).
+        confidence: Confidence level of this interval alone, adjusted so that all intervals hold jointly (Bonferroni).
         p: Unadjusted p-value of a test of no change, if there is one.
         n: Number of people.
         method: Name of the interval.

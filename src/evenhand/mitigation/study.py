@@ -34,7 +34,7 @@ class ComparedResult(Result):
         data: Name of the data.
         test_data: Name of the separate test set. None if the test set is a part of ``data``.
         favourable: Favourable label.
-        confidence: Confidence level at which all intervals hold together.
+        confidence: Simultaneous confidence level of all intervals.
         accuracy_loss: Allowed loss of accuracy.
         queries: Number of distinct individuals that a black box was queried for. 0 for a model read from a file.
         interrupted: Whether an interrupt or the time limit ended the analysis.

@@ -38,7 +38,8 @@ def confirm_findings(
     """Query the missing answers of the model, and return the profiles whose decision changes.
 
     Missing scores (NaN) mark assignments that a method left out, and all answers of the white box. Answers of the model
-    are not queried again. Profiles that the budget does not cover are kept only with answers of the model.
+    are not queried again. Profiles that the budget does not cover are kept only if their flip was found in answers of
+    the model.
 
     Returns:
         The profiles, and whether an interrupt (Ctrl-C) stopped the queries.

@@ -20,7 +20,7 @@ def find_gradients(scorer: Scorer, space: ProfileSpace) -> ProfileNetwork:
     """Return the model as an additive network, which has exact gradients.
 
     Raises:
-        OptionError: The model cannot be read as an additive network, such as trees or an endpoint.
+        OptionError: The model, such as trees or an endpoint, cannot be read as an additive network.
     """
     try:
         white_box = scorer if isinstance(scorer, AdditiveNetwork) else extract_white_box(scorer)

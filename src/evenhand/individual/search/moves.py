@@ -1,4 +1,4 @@
-"""Moves between plausible profiles: changes of one attribute that no pair of values in the data contradicts."""
+"""Moves between plausible profiles: changes of one attribute to a value that occurs with the others in the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
 
 MAX_LEVELS = 64
-"""Maximum number of values of an attribute that moves lead to. For more values, quantiles of the data are used."""
+"""Maximum number of values that an attribute can move to. If there are more, quantiles of the data are used."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Moves:
     """Profiles as one level per attribute, and the moves to other levels.
 
     The levels of an attribute are the values that it can move to; the levels of all U unprotected attributes are
-    numbered consecutively. A move changes one attribute to another level. Dependent attributes move with it if they
-    must: in the data, each level of the attribute occurs with only one level of theirs.
+    numbered consecutively. A move changes one attribute to another level. A dependent attribute moves with it if
+    necessary: in the data, each level of the moved attribute occurs with only one level of the dependent one.
 
     Attributes:
         levels: Entries of the levels of each attribute, shape (levels,).
@@ -32,7 +32,8 @@ class Moves:
         clash: 1 for two levels of different attributes that never occur together, else 0, shape (V, V).
         blocking: ``clash`` without pairs that a dependent move resolves.
         possible: Whether each level occurs at all, shape (V,).
-        dependent_levels: Level that another attribute takes with each level if it depends on it, else -1, shape (V, U).
+        dependent_levels: For each level, the only level of each dependent attribute that occurs with it, else -1, shape
+            (V, U).
         complete: Whether the levels are the whole domain.
     """
 

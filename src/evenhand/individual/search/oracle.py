@@ -62,8 +62,8 @@ class Oracle:
         scorer: The model.
         space: Space of the profiles.
         findings: Collector of the profiles whose label changes.
-        ledger: Counts the queried individuals (rows) against the budget. A profile costs A, one per assignment; a
-            gradient costs one; cached answers are free.
+        ledger: Counts the queried individuals (rows) against the budget. A profile costs A queries, one per assignment;
+            a gradient costs one; cached answers are free.
         budget: Number of individuals that a method may query. None leaves the number to its plan and the ledger.
     """
 

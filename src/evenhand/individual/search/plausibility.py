@@ -14,17 +14,16 @@ from evenhand.schema.attribute import Attribute
 from evenhand.stats.level import poisson_cdf
 
 DISTINCT = 64
-"""Maximum number of values of a number that are compared one by one. More values are compared by ranges."""
+"""Maximum number of values of a numeric attribute that are compared one by one. More values are compared by ranges."""
 
 BINS = 16
-"""Number of bins (quantiles of the data) of such a number when another value is compared with it."""
+"""Number of quantile bins of such an attribute in which the range of another one is determined."""
 
 CELLS = 256
-"""Maximum number of cells (values, or quantiles of the data) of such a number when it is compared with another
-value."""
+"""Maximum number of cells (values, or quantiles of the data) of such an attribute in comparisons with another one."""
 
 MAX_ERROR_RATE = 1e-4
-"""Maximum fraction of people with a pair of values that counts as an error in the data, or one person."""
+"""Maximum fraction of people with a pair of values that may be an error in the data. One person is always allowed."""
 
 MIN_RATIO = 0.05
 """Ratio of the observed count to the count expected under independence, below which a pair may be an error."""
@@ -36,7 +35,7 @@ FEW = 2048
 """Maximum number of profiles whose attributes are all checked at once."""
 
 CHUNK = 16_384
-"""Number of profiles checked at a time if there are more."""
+"""Number of profiles per batch in a larger check."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _require_literal(name: str, value: Any) -> Any:
     """Convert a passthrough value to a value with a Python literal.
 
     Raises:
-        OptionError: It has another type.
+        OptionError: The value has an unsupported type.
     """
     if is_missing(value):
         return None

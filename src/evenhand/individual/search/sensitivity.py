@@ -43,7 +43,7 @@ def measure_sensitivity(
         table: Profiles found.
         space: Space of the search. It has people in the data.
         predict: Function that returns the labels of individuals (n, attributes). It is called with two individuals per
-            profile tried and attribute.
+            attribute and sampled profile.
         rng: Source of randomness.
     """
     people = space.people

@@ -161,7 +161,7 @@ class ProfileSpace:
         return not self.pairs.always_occur(self.protected_columns)
 
     def is_legal(self, unprotected: Floats) -> Booleans:
-        """Check which profiles (n, U) are legal: inside the domain, with two people who may exist, shape (n,)."""
+        """Check which profiles (n, U) are legal, shape (n,): inside the domain, with at least two possible people."""
         return self._are_possible(unprotected, by_data=False)
 
     def valid(self, unprotected: Floats) -> Booleans:
@@ -241,7 +241,7 @@ class ProfileSpace:
         return rows
 
     def substitutes(self, unprotected: Floats) -> Integers:
-        """Return the assignment that is queried for each, shape (n, A): itself if it is compared.
+        """Return the assignment that is queried for each assignment, shape (n, A): the same one if it is compared.
 
         An implausible assignment is replaced by the first plausible one, so that it causes no flip.
         """

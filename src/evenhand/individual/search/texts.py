@@ -187,7 +187,7 @@ def search_texts(
     for number, case in enumerate(cases):
         positions = answers.positions(case.slot.variants)
         if positions.min() < 0:
-            break  # Only the first texts count, so that no answer is preferred.
+            break  # Only texts before the first unanswered one count, so that the selection does not depend on answers.
         reached += 1
         finding = _build_finding(case, reply.labels[positions], reply.scores[positions, favourable], classes)
         if finding is not None:

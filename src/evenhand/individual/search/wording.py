@@ -41,7 +41,7 @@ POPULATIONS = {
 """Names of populations as shown to readers. Other populations keep their name."""
 
 UNFOLDED_PAIRS = 4
-"""Number of pairs that are not folded."""
+"""Number of pairs that are not collapsed."""
 
 LISTED_ATTRIBUTES = 6
 """Number of attributes that a terminal lists."""

@@ -81,7 +81,7 @@ def find_alternatives(
     """Search for less discriminatory alternatives to a model, and record the search.
 
     Candidates are fitted and chosen on cross-fitted scores of three quarters of the people. On the others, accuracy and
-    gap are compared with the original model, candidate 0, by paired intervals that hold together over all candidates on
+    gap are compared with the original model, candidate 0, by paired intervals that hold jointly for all candidates on
     the frontier. See ``RULE`` for the choice.
 
     Args:

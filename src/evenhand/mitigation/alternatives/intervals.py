@@ -1,4 +1,4 @@
-"""Changes of accuracy and gap on the test set, with intervals that hold together over the frontier."""
+"""Changes of accuracy and gap on the test set, with simultaneous intervals for the frontier."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def compare_frontier(
         gap: Gap between the groups of these people.
         compared: Indices of the compared candidates.
         widest: For each candidate, the rows of ``gap.shares`` that are furthest apart in the validation set.
-        confidence: Confidence level at which all intervals hold together.
+        confidence: Simultaneous confidence level of all intervals.
         seed: Seed of the critical value.
     """
     if not compared:

@@ -125,7 +125,7 @@ def write_npz(layers: DenseLayers, path: Path) -> None:
     """Write layers as ``W0, b0, W1, b1, ...``."""
     arrays = {f"{kind}{i}": array for i, layer in enumerate(layers) for kind, array in zip("Wb", layer, strict=True)}
     with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take every keyword for a flag
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs treat every keyword as a flag
 
 
 def plain_layers(network: AdditiveNetwork) -> list[tuple[Floats, Floats]]:

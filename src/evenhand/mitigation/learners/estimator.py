@@ -25,7 +25,7 @@ DETERMINISTIC_PARAMETERS: dict[str, dict[str, Any]] = {
     "xgboost": {"n_jobs": 1},
     "lightgbm": {"n_jobs": 1, "verbose": -1, "deterministic": True, "force_col_wise": True},
 }
-"""Parameters that make these libraries deterministic and silent during training."""
+"""Parameters, by library, for deterministic training without output."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class EstimatorLearner:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """File extensions that its models can be written to."""
+        """Supported file extensions of the models."""
         return preferred_endings(ENDINGS, self.ending)
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
@@ -143,7 +143,7 @@ def keep_categories(fitted: Any, clone: Any) -> None:
     named = (getattr(fitted, name, None) for name in ("steps", "transformer_list"))
     children = {name: part for parts in named if isinstance(parts, list) for name, part in parts}
     children |= {name: part for name, part, _ in getattr(fitted, "transformers_", None) or ()}
-    parameters = clone.get_params(deep=True)  # pipelines list their steps by name only here
+    parameters = clone.get_params(deep=True)  # only this lists the steps of a pipeline by name
     for name, part in children.items():
         if hasattr(parameters.get(name), "get_params"):
             keep_categories(part, parameters[name])

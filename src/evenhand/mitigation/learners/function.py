@@ -94,8 +94,7 @@ class FunctionLearner:
         if isinstance(model, str | Path) or model is None:
             raise ModelError(f"expected a model, got {model!r}", location=self.called, hint="return the model itself")
         scorer = load_model(model, self.schema, like=self.like)
-        # A network is written from its own numbers. A custom scorer may have no hash, in which case it has no file
-        # either.
+        # A network is written from its weights. A scorer that cannot be hashed cannot be written to a file.
         if not isinstance(scorer, AdditiveNetwork) and isinstance(scorer, Hashable):
             self.models[scorer] = model
         return scorer

@@ -25,7 +25,7 @@ class Learner(Protocol):
 
     Attributes:
         name: Description of the model and its training: ``a scikit-learn Pipeline, refitted``.
-        endings: File extensions that its models can be written to.
+        endings: Supported file extensions of the models.
         takes_weights: Whether it uses the weights of a training set.
     """
 

@@ -42,8 +42,8 @@ MAX_ROWS = 200_000
 """Maximum number of rows of the training set and of profiles that are tested for flips."""
 
 PATIENCE = 3
-"""Number of consecutive amounts without improvement after which a round ends. It does not apply to subgroups, whose gap
-varies by chance with each training.
+"""Number of consecutive training runs without improvement after which a round ends. It does not apply to subgroups,
+whose gap varies by chance between training runs.
 """
 
 HALVINGS = 2
@@ -55,7 +55,7 @@ Instances = tuple[Floats, Integers]
 
 
 def searched_rows(limit: int) -> int:
-    """Compute the number of queries of a search for profiles, to add at most ``limit`` instances."""
+    """Compute the number of queries of a search for profiles that adds at most ``limit`` instances."""
     return max(MIN_QUERIES, QUERIES_PER_INSTANCE * limit)
 
 
@@ -161,7 +161,7 @@ class _Retraining:
         return True
 
     def _run_round(self, number: int, flips: Sequence[Instances], best: int) -> bool:
-        """Add growing amounts to the best training set, then amounts between them. Return False if time ran out."""
+        """Add more and more instances to the best training set, then refine the number. Return False if time is up."""
         model = self._log.models[best] if number else self._task.given
         base, learner = self._added[best], self._next_learner(model) if number else self._learner
         harm = {0: self._remaining_harm(best)}
@@ -173,7 +173,7 @@ class _Retraining:
             return harm[amount]
 
         idle = 0
-        # An amount that is small compared with the instances already added only changes the model by chance.
+        # Instances that are few compared with those already added change the model only by chance.
         for n in doubling_amounts(max(self._task.config.start, count_instances(base) // 4), self._most):
             if self._task.is_late:
                 return False

@@ -17,7 +17,7 @@ from evenhand.models.scorer import Scorer, change_templates
 from evenhand.schema.people import decode, encode
 
 PICKLED = (".joblib", ".pkl")
-"""File extensions that any model can be written to."""
+"""File extensions supported for every model."""
 
 
 class ScorerEstimator:

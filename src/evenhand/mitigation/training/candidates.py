@@ -27,7 +27,7 @@ REPORT_STEPS = 10
 """Number of training steps between two progress reports."""
 
 SMALL: dict[str, Any] = {"hidden": (32, 32), "steps": 300}
-"""Parameters of a small network, about which much can be proved."""
+"""Parameters of a small network, which is easier to certify."""
 
 CONTINUED_RATE = 0.005
 """Initial learning rate for training the original network further."""

@@ -61,7 +61,7 @@ def cut_into_waves(oracle: Oracle, n: int, cost: int) -> Iterator[slice]:
 
     The published programs complete the global phase of all seeds first. With a budget, this could spend all of it,
     without a local phase. Waves do not depend on the remaining budget: otherwise, a search that continues from a file
-    of answers would cut them differently.
+    of answers would split them differently.
 
     Args:
         oracle: Oracle with the budget.

@@ -50,7 +50,7 @@ CLIP = 1e-12
 """Scores are clipped to at least this distance from 0 and 1, so that log-odds are finite."""
 
 LABEL_CLIP = 0.02
-"""The same for models that return labels only, so that log-odds of labels are as large as other errors."""
+"""The same distance for models that return labels only, so that their log-odds are about as large as other errors."""
 
 PRIOR_WEIGHT = 20.0
 """Number of observations of a level that has the same weight as the spread over the whole attribute."""

@@ -14,7 +14,8 @@ Zhang, Zhang and Zhang, "Efficient white-box fairness testing through gradient s
 "MAFT: Efficient model-agnostic fairness testing for deep neural networks via zero-order gradient search" (ICSE 2024:
 slopes by section 3.1 and algorithm 1, global phase by algorithm 3, local phase by algorithm 4, settings by section 4.1:
 four clusters, ten moves, steps of 1, decay 0.5, h of 1, and 1000 seeds x 1000 local moves, or 100 x 100). EIDIG was
-published with new local weights every 5 successes, and with the weights of the walk's start throughout ("EIDIG-INF").
+published in two variants: with new local weights after every 5 successes, and with the initial weights for the whole
+walk ("EIDIG-INF").
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from evenhand.individual.search.methods.choice import cut_into_waves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 
 Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
-"""Function of profiles (n, U), their assignments (n,) and scores (n, classes): slopes of the attributes (n, U)."""
+"""Function from profiles (n, U), their assignments (n,) and scores (n, classes) to slopes of the attributes (n, U)."""
 
 MAX_MOVES = 10
 """Maximum number of moves of the global phase per seed."""
@@ -57,7 +58,7 @@ class SlopePlan:
         slopes: Slopes of the predicted label's probability. Those of its loss have the opposite sign.
         cost: Queries for the slopes of one profile under one assignment.
         decay: Fraction of the sum of earlier slopes kept in the global phase (momentum).
-        update: Number of consecutive successes after which the local weights are recomputed. None: never.
+        update: Number of consecutive successes after which the local weights are recomputed. None if they never are.
     """
 
     slopes: Slopes
@@ -219,12 +220,12 @@ def eidig(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Searc
 
 
 def eidig_inf(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run EIDIG-INF (same source): as EIDIG, with the weights of a local walk's start throughout."""
+    """Run EIDIG-INF (same source): like EIDIG, but with the initial weights for the whole local walk."""
     search_two_phases(oracle, seeds, rng, config, SlopePlan(_output_slopes(oracle), 1, DECAY, None))
 
 
 def maft(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> None:
-    """Run MAFT (Wang et al., ICSE 2024): as EIDIG, with slopes estimated from answers alone (zero-order)."""
+    """Run MAFT (Wang et al., ICSE 2024): like EIDIG, but with slopes estimated from answers alone (zero-order)."""
     slopes = estimate_slopes(oracle, config.h)
     search_two_phases(oracle, seeds, rng, config, SlopePlan(slopes, oracle.space.width, DECAY, UPDATE))
 
