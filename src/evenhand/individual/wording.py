@@ -70,8 +70,8 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
     """Yield the caution about a model whose answers vary."""
     if result.noise is not None and result.noise.noisy:
         yield result.noise.caution(
-            "Only flips that repeat in new queries about both sides count. The excess of differing single answers over "
-            "this noise reveals smaller differences."
+            "Only flips that repeat in new queries about both sides count. If single answers differ more often than "
+            "this noise explains, there are smaller differences as well."
         )
     elif unrepeated := sum(rate.unrepeated for rate in result.rates):
         yield Note(

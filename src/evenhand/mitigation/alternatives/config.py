@@ -32,7 +32,7 @@ class AlternativesConfig(Config):
         unit="module:function",
     )
     accuracy_loss: float = setting(0.01, "allowed loss of accuracy, as a share", ge=0, lt=1)
-    confidence: float = setting(0.95, "confidence level at which all intervals hold together", gt=0, lt=1)
+    confidence: float = setting(0.95, "simultaneous confidence level of all intervals", gt=0, lt=1)
     time_limit: float | None = setting(
         None, "time limit of the training; the trained models are compared", unit="seconds", gt=0
     )

@@ -119,7 +119,7 @@ def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
     )
     yield Table(
         f"On the test set of {format_count(result.test, 'person', 'people')}; changes from the original model in "
-        f"points, with intervals that hold together with {format_level(result.confidence)} confidence "
+        f"points, with intervals that hold simultaneously with {format_level(result.confidence)} confidence "
         f"({result.critical:.2f} standard errors)",
         (
             Column("number"),
