@@ -65,8 +65,8 @@ def build_document(result: MitigationResult) -> Document:
     lead = (
         f"Training set {format_count(sizes.train, 'person', 'people')}, validation set {sizes.validation:,}, test "
         f"set {sizes.test:,}{f' of {result.test_data}' if result.test_data else ''}. "
-        "Numbers are observed on the test set unless stated otherwise. All intervals of changes hold simultaneously with "
-        f"{format_level(result.confidence)} confidence."
+        "Numbers are observed on the test set unless stated otherwise. All intervals of changes hold simultaneously "
+        f"with {format_level(result.confidence)} confidence."
     )
     blocks: list[Block] = []
     if result.interrupted:
@@ -289,7 +289,7 @@ def _method_facts(result: MitigationResult) -> Facts:
         "metrics": f"{'; '.join(result.harms)}{sources}",
         "allowed loss": f"{format_percent(result.accuracy_loss)} of accuracy, on the validation set",
         "verdicts": "better or worse if the adjusted interval of the change excludes 0"
-        f"{f': {adjusted}' if adjusted else ''} (Bonferroni), so that all intervals of a candidate hold simultaneously with "
-        f"{format_level(result.confidence)} confidence",
+        f"{f': {adjusted}' if adjusted else ''} (Bonferroni), so that all intervals of a candidate hold simultaneously "
+        f"with {format_level(result.confidence)} confidence",
     }
     return Facts(tuple({**facts, **METHOD}.items()))
