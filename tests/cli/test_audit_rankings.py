@@ -80,8 +80,11 @@ def test_a_group_too_small_fails_a_gate(evenhand, table):
         (["--rank", "place", "--target", "clicked"], "for the relevance of candidates: --relevance COLUMN"),
         (["--rank", "place", "--score", "score"], "to rank by a score: --rank-by COLUMN"),
         (["--rank", "place", "--query", "search", "--thresholds"], "--thresholds is not about rankings"),
-        (["--rank", "place", "--query", "search", "--at", "0"], "expected places from 1 on"),
-        (["--rank", "place", "--query", "search", "--at", "12"], "fewer places than the longest list has, 12, got 12"),
+        (["--rank", "place", "--query", "search", "--at", "0"], "expected at least 1 place"),
+        (
+            ["--rank", "place", "--query", "search", "--at", "12"],
+            "fewer places than the 12 of the longest list, got 12",
+        ),
         (["--rank", "place", "--query", "search", "--fail-on", "exposure_ratio.age < 1"], "not measured for 'age'"),
         (["--rank", "place", "--query", "search", "--fail-on", "flip_rate > 1"], "no number called 'flip_rate'"),
     ],

@@ -125,7 +125,7 @@ def test_a_regressor_is_measured_and_the_result_comes_back():
     units = {gap.name: unit_of(gap.name) for gap in result.breakdowns[0].gaps}
     assert set(units.values()) == {"target"}
     unlabelled = ColumnRoles(target="claim", protected=["sex"], schema=read.schema).read(people.drop(columns="claim"))
-    with pytest.raises(DataError, match="true numbers"):
+    with pytest.raises(DataError, match="true values"):
         measure_numbers(Subject(premium, read).regressor, unlabelled)
 
 

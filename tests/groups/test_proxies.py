@@ -133,7 +133,7 @@ def test_an_audit_never_shows_an_estimate_without_bounds_and_assumption(applican
     assert found.assumption in said
     assert "weighted by sample" in said
     page = evenhand.view.render_page(result.document())
-    assert "By race, known by probability" in page
+    assert "By race, known only as a probability" in page
     assert evenhand.auditing.AuditResult.from_json(result.to_json()).groups.proxies == result.groups.proxies
 
 

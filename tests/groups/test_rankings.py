@@ -239,10 +239,10 @@ def test_ties_gaps_and_rows_that_say_nothing_are_counted():
     assert (result.unranked, result.tied, result.gapped, result.lists) == (1, 2, 1, 3)
     found = result.breakdowns[0]
     assert (found.lists, found.left_out, found.left_out_candidates) == (2, 1, 2)
-    # First two places: in a one woman for certain and one of a man and a woman; in b one woman. Even orders: 4/5 and 1.
+    # First two places: in a one woman for certain and one of a man and a woman; in b one woman. Random: 4/5 and 1.
     assert group(result, "f").number("representation_ratio").value == pytest.approx(2.5 / (4 / 5 + 1))
     text = result.summary().replace("\n", " ")
-    for said in ("1 row without a rank", "1 of 3 lists with 2 candidates", "leave places out in 1 of 3 lists"):
+    for said in ("1 row without a rank", "1 of 3 lists with 2 candidates", "Ranks have gaps in 1 of 3 lists"):
         assert said in " ".join(text.split())
     assert RankingResult.from_json(result.to_json()) == result
 
@@ -292,7 +292,7 @@ def test_rankings_that_make_no_sense_are_refused(changed, roles, message):
 def test_an_order_is_named_once_and_leaves_some_unselected():
     with pytest.raises(OptionError, match="a column of ranks or a column of scores, got both"):
         audit(rank=[1, 2], rank_by=[2, 1], sensitive_features={"sex": ["f", "m"]})
-    with pytest.raises(OptionError, match="fewer places than the longest list has, 2, got 2"):
+    with pytest.raises(OptionError, match="fewer places than the 2 of the longest list, got 2"):
         audit(rank=[1, 2], sensitive_features={"sex": ["f", "m"]}, at=2)
     with pytest.raises(OptionError, match="expected different columns as `rank=` and `protected=`"):
         RankingRoles(rank="place", protected=["place"]).read(pd.DataFrame(BASE))

@@ -128,7 +128,7 @@ def test_a_number_that_many_share_is_a_cell_and_does_not_use_up_the_others():
     assert np.bincount(codes)[0] == 920
     assert np.bincount(codes)[1:].max() <= 20
     [note] = describe_large_cells([found], codes[:, None])
-    assert note == "92.0 % of the people are in one cell of age, 0 to 999: gaps inside it cannot be seen."
+    assert note == "92.0 % of the people are in one cell of age, 0 to 999: gaps within it cannot be detected."
     codes[: round((1 - LARGE_CELL) * 1000)] = 1
     assert describe_large_cells([found], codes[:, None]) == ()
 

@@ -383,7 +383,9 @@ def test_a_number_that_nearly_all_share_is_warned_of():
     frame, luck = lives(500, 3)
     frame["income"] = np.where(np.arange(500) < 480, 0.0, frame.income)
     result = search(encode(LIVES, frame), luck < 0.5, attributes=("income",))
-    assert next(note for note in result.notes if "cannot be seen" in note).startswith("96.0 % of the people are in one")
+    assert next(note for note in result.notes if "cannot be detected" in note).startswith(
+        "96.0 % of the people are in one"
+    )
 
 
 @settings(deadline=None, max_examples=scaled(20))

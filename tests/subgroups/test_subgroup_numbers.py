@@ -197,7 +197,7 @@ def test_what_makes_no_sense_is_refused():
         find(above=3, margin=20)
     with pytest.raises(OptionError, match="expected one of: mean, residual"):
         find(measure="favourable")
-    with pytest.raises(DataError, match="true numbers are not known"):
+    with pytest.raises(DataError, match="true values are not known"):
         search(recorded([("a", "low", 1), ("b", "low", 2)]), measure="residual")
     with pytest.raises(OptionError, match="there is no entry 'method'"):
         find(method="linear")

@@ -33,7 +33,7 @@ from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
 
 ROUNDING = 1e-6
-"""Tolerance for probabilities outside [0, 1], as a softmax in single precision gives."""
+"""Tolerance for probabilities outside [0, 1], such as those of a softmax in single precision."""
 
 LABELS_ONLY = "the model gives labels, no scores"
 NO_SCORES = "no scores were given"
@@ -295,6 +295,6 @@ def _check_counted(**settings: bool) -> None:
     for name, used in settings.items():
         if used:
             raise OptionError(
-                f"`{name}=` needs every person, and these rows are counted where they are",
-                hint="leave it out, or read a sample of the rows into memory",
+                f"`{name}=` requires individual rows, but these rows are counted where they are stored",
+                hint="omit it, or read a sample of the rows into memory",
             )

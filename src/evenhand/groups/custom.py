@@ -144,17 +144,17 @@ def _bind_columns(name: str, function: Callable[..., Any], people: DecidedPeople
         )
     if people.weights is not None and "sample_weight" not in parameters:
         raise OptionError(
-            f"people have weights, and metric {name!r} takes no sample_weight",
+            f"people have weights, but metric {name!r} takes no sample_weight",
             location=LOCATION,
-            hint="let it take sample_weight=, or leave the weights out",
+            hint="add a sample_weight parameter, or omit the weights",
         )
     scored = any(parameter in SCORES for parameter in parameters[:2])
     sources = {"y_true": people.truth, **({"y_score": people.scores} if scored else {"y_pred": people.decided})}
     columns: list[NDArray[Any]] = []
     for source, column in sources.items():
         if column is None:
-            hint = "give `y_true=`" if source == "y_true" else "give `y_score=`, or a model that gives scores"
-            raise OptionError(f"metric {name!r} needs {source}, which is not known here", location=LOCATION, hint=hint)
+            hint = "pass `y_true=`" if source == "y_true" else "pass `y_score=`, or a model that returns scores"
+            raise OptionError(f"metric {name!r} needs {source}, which is not available", location=LOCATION, hint=hint)
         columns.append(column.astype(np.float64 if column.dtype.kind == "f" else np.int64))
     return columns[::-1] if parameters[1] == "y_true" else columns
 

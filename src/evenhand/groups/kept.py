@@ -30,9 +30,9 @@ class KeptDecisions(ResultPart):
         sizes: Number of people of each cell.
         selected: Decisions as one bit per person, cell by cell, packed into bytes and encoded in base64; empty for
             numeric decisions.
-        numbers: Name -> number of each person, cell by cell, as little-endian doubles in base64: ``mean_score``, the
-            score of the favourable label; for numeric decisions ``mean``, the number, and ``mean_residual``, the number
-            minus the true one (NaN if it is unknown).
+        numbers: Name -> one value per person, cell by cell, as little-endian doubles in base64. ``mean_score`` is the
+            score of the favourable label; for numeric decisions, ``mean`` is the decided number and ``mean_residual``
+            the decided number minus the true value (NaN if it is unknown).
     """
 
     attributes: tuple[str, ...]

@@ -69,7 +69,7 @@ def measure_labels(
     labels = [*target.values, *(label for label in scorer.classes if label not in target.values)]
     if target.kind == "ordinal" and len(labels) > len(target.values):
         raise OptionError(
-            f"the model gives {labels[-1]!r}, which is not in the order of {target.name!r}",
+            f"the model predicts {labels[-1]!r}, which is not in the order of {target.name!r}",
             hint=f"name every label: order={[*target.values, labels[-1]]!r}",
         )
     positions = np.array([labels.index(label) for label in scorer.classes], dtype=np.int64)
@@ -216,7 +216,7 @@ class LabelTables:
         def macro_recall(i: int, confidence: float) -> Quantity:
             missing = int((truly[i] == 0).sum())
             if missing:
-                return Unknown(reason=f"no one here truly has {missing} of the labels")
+                return Unknown(reason=f"no one here has {missing} of the labels as true label")
             value, low, high = mean_of_proportions(np.diagonal(confused[i]), truly[i], confidence)
             n = int(truly[i].sum())
             return Observed(value=value, n=n, low=low, high=high, confidence=confidence, method=MACRO)

@@ -178,7 +178,7 @@ def group_by_values(name: str, values: ArrayLike) -> Membership:
         known = numbers[~np.isnan(numbers)]
         if not (np.isfinite(known) & (known == np.floor(known))).all():
             raise DataError(
-                f"protected attribute {name!r} has numbers with a fraction, and groups need finitely many values",
+                f"protected attribute {name!r} has non-integer values, but groups need finitely many values",
                 hint="cut it into ranges first",
             )
         return _group_by_numbers(name, numbers)

@@ -69,7 +69,7 @@ def measure_numbers(
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
     if people.numbers is None:
-        raise DataError(f"the data has no column {people.schema.target.name!r} with the true numbers")
+        raise DataError(f"the data has no column {people.schema.target.name!r} with the true values")
     (progress or ignore_progress)("querying the model about all people in the data", 0.0)
     decided = ask_numbers(regressor, people.individuals)
     names = people.schema.protected if config.protected is None else config.protected

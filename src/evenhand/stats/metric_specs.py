@@ -221,8 +221,8 @@ _SPECS = (
     _gap("label_precision_difference", "precision of one label", "label_precision", family="label gap"),
     # Rankings
     MetricSpec("exposure", "attention per candidate", "ranking", "decimal"),
-    MetricSpec("relative_exposure", "attention divided by that in even orders", "ranking", "decimal"),
-    MetricSpec("representation_ratio", "places divided by those in even orders", "ranking", "decimal"),
+    MetricSpec("relative_exposure", "attention divided by that in random orders", "ranking", "decimal"),
+    MetricSpec("representation_ratio", "places divided by those in random orders", "ranking", "decimal"),
     MetricSpec("above_rate", "ranked above another group", "ranking"),
     MetricSpec("exposure_per_relevance", "attention per relevance", "ranking", "decimal"),
     _gap(

@@ -229,9 +229,9 @@ def change_of_widest(contrast: Contrast, pairs: int, confidence: float = 0.95) -
     ``1 - confidence`` (Bonferroni). The remaining error is used for the differences of the candidates (two-step
     procedure: Berger & Boos, "P values maximized over a confidence set for the nuisance parameter", JASA 1994). The
     upper end is the maximum over all candidates k: the end for the change of pair k if it is also a candidate for l,
-    and otherwise the largest end for k against any l. The lower end is defined likewise. Each end needs one interval to
-    hold if the same pair is largest in both; otherwise it may need two, and the level is confirmed by simulation
-    (``tests/stats/test_change_of_gap.py``).
+    and otherwise the largest end for k against any l. The lower end is defined likewise. If the same pair is largest
+    before and after, each end is valid if one interval covers its true value. Otherwise, two intervals may be required,
+    and the level is confirmed by simulation (``tests/stats/test_change_of_gap.py``).
 
     Args:
         contrast: Function that computes the intervals.
@@ -255,7 +255,7 @@ def change_of_widest(contrast: Contrast, pairs: int, confidence: float = 0.95) -
 
 @dataclass(frozen=True, eq=False)
 class PairedNumbers:
-    """Moments of the old and the new number of each person, by group.
+    """Moments by group of two numbers per person, the old and the new one.
 
     Attributes:
         n: Number of people, shape (groups,).

@@ -265,6 +265,6 @@ def describe_large_cells(
         if cut.edges is not None and len(cut.names) > 1 and share[largest] > LARGE_CELL:
             notes.append(
                 f"{format_percent(float(share[largest]))} of the people are in one cell of {cut.attribute}, "
-                f"{cut.names[largest]}: gaps inside it cannot be seen."
+                f"{cut.names[largest]}: gaps within it cannot be detected."
             )
     return tuple(notes)

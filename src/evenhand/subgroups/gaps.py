@@ -363,9 +363,9 @@ def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Flo
         inside: Sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
 
     Returns:
-        Factors for such sums of values with variance 1, shape (groups, strata), whose sum over strata is the gap in
-        standard deviations; and the skewness of the gap, shape (2, groups): with a known variance, and with a variance
-        that is estimated from the same people.
+        Factors that convert ``S - T w / W`` in each stratum, for values with variance 1, to terms whose sum over strata
+        is the gap in standard deviations, shape (groups, strata); and the skewness of the gap, shape (2, groups): with
+        a known variance, and with a variance that is estimated from the same people.
     """
     every, share = table.total_moments, inside[1] / np.maximum(table.total_moments[1], 1e-300)
     amount = inside[1] * (1 - share)

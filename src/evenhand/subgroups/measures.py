@@ -29,7 +29,7 @@ class MeasuredOutcomes:
 
     Attributes:
         concerned: Rows of these people: all, or those whose true label is (un)favourable.
-        values: 0 or 1, score, or standardised number of each of them.
+        values: 0 or 1, score, or standardised number of each of these people.
         counted: Whether the values are 0 and 1.
         better: 1 if a higher value is better for people, else -1.
         center, spread: A value v represents the outcome ``center + spread v``.
@@ -94,7 +94,7 @@ def check_truth(people: People, config: NumberSubgroupConfig) -> None:
     """
     if config.measure != "mean" and people.numbers is None:
         raise DataError(
-            f"the true numbers are not known, so there is no {config.measure}",
+            f"the true values are not known, so there is no {config.measure}",
             hint="name their column as the target, or leave `measure=` out to compare means",
         )
 
@@ -112,7 +112,7 @@ def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfi
     if config.measure != "mean" and people.numbers is not None:
         rows = np.flatnonzero(~np.isnan(people.numbers))
         if not len(rows):
-            raise OptionError(f"no person has a known true number, so there is no {config.measure}")
+            raise OptionError(f"no person has a known true value, so there is no {config.measure}")
         values = decided[rows] - people.numbers[rows]
         values = values if config.measure == "residual" else np.abs(values)
     center, deviation = float(values.mean()), float(values.std())

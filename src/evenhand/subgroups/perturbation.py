@@ -19,15 +19,15 @@ DECIMAL_STEP = 0.01
 class Perturbation:
     """Move one random attribute that is not sensitive by one step, up or down with equal probability.
 
-    Values at the end of their domain and missing values do not move. Sensitive attributes never move, so that a
-    perturbed person belongs to the same groups. If no attribute can move, people stay as they are.
+    Values are clipped to their domain, and missing values stay missing. Sensitive attributes are never changed, so that
+    a perturbed person belongs to the same groups. If all attributes are sensitive, people are not perturbed.
 
     Source: Zhang et al., "TestSGD: interpretable testing of neural networks against subtle group discrimination" (TOSEM
     2023), section 4.3.
 
     Args:
         schema: Columns of an individual.
-        sensitive: Attributes that do not move.
+        sensitive: Attributes that are never changed.
     """
 
     def __init__(self, schema: Schema, sensitive: Collection[str]) -> None:

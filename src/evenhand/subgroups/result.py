@@ -291,7 +291,8 @@ class SwapEffect(Finding):
     text. ``positives`` and ``rest_positives`` are None, because not every group has a word for every position.
 
     Attributes:
-        clusters: Number of texts that differ when the words are removed. The interval counts each as one.
+        clusters: Number of clusters of these texts, by default of texts that are identical without the swapped words.
+            The interval counts each cluster as one observation.
     """
 
     clusters: int

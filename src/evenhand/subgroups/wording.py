@@ -36,7 +36,7 @@ MEASURES: dict[str, tuple[str, str, str]] = {
     "residual": ("mean residual of {number} (decided minus true)", "", ""),
     "absolute-error": ("mean absolute error of {number}", "", ""),
 }
-"""Name of each compared quantity, members that it covers, and counted outcome. Means count no outcome."""
+"""Name of each compared quantity, members that it covers, and counted outcome (empty for means)."""
 
 NOISY = (
     "Rates are of {answers} for each {noun}. Tests and intervals below account for this noise: it is independent "
@@ -353,13 +353,13 @@ def _describe_next_step(result: SubgroupResult) -> str:
     if not result.found:
         return "none of those tested is significant; more data or a lower --support would show smaller ones"
     if isinstance(result, TextSubgroupResult):
-        return "see whether the same texts get other labels with other words, which only the model causes"
+        return "check whether labels change if identity terms are swapped, which only the model can cause"
     measure = "false-negative" if result.number is None else "residual"
     return f"see what explains the gap: the errors (--measure {measure}), or another attribute (--per NAME)"
 
 
 def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
-    yield Heading("The same texts with other words", anchor="swapped")
+    yield Heading("The same texts with swapped words", anchor="swapped")
     sentences = []
     for effect in result.effects:
         if effect.found and effect.under is None:

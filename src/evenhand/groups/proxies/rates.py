@@ -185,7 +185,7 @@ def _estimate(
         low=ends[0],
         high=ends[1],
         confidence=confidence,
-        population=f"people like these, whose {by} is known by probability",
+        population=f"people like these, whose {by} is known only as a probability",
         method=method,
     )
 

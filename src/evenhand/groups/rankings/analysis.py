@@ -96,8 +96,8 @@ def _choose_positions(rankings: RecordedRankings, config: RankingConfig) -> tupl
         longest = int(rankings.positions.max())
         if max(config.at) >= longest:
             raise OptionError(
-                f"expected fewer places than the longest list has, {longest:,}, got {max(config.at):,}",
-                hint="all candidates would be selected; give a smaller `at=K`",
+                f"expected fewer places than the {longest:,} of the longest list, got {max(config.at):,}",
+                hint="all candidates would be selected; choose a smaller `at=K`",
             )
         return config.at
     half = float(np.median(np.bincount(rankings.lists))) / 2

@@ -36,5 +36,5 @@ class RankingConfig(Config):
     @classmethod
     def _sort_positions(cls, at: tuple[int, ...]) -> tuple[int, ...]:
         if any(k < 1 for k in at):
-            raise OptionError(f"expected places from 1 on, got {min(at)}", location="at")
+            raise OptionError(f"expected at least 1 place, got {min(at)}", location="at")
         return tuple(sorted(set(at)))

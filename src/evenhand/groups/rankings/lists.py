@@ -145,7 +145,7 @@ class RankedLists:
         return float(np.average(ratios - 1, weights=self.sizes))
 
     def _share_positions(self, values: Floats) -> Floats:
-        """Average a value of positions over the candidates who share them."""
+        """Average the values of positions within each block of tied candidates."""
         sizes = np.bincount(self.ties)
         if sizes.max() == 1:
             return values

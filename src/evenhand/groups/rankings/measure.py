@@ -91,7 +91,8 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
             low, high = (limit[columns] for limit in _typical_range(ranked, measure, below))
             sums = SummedLists(above[measure][:, columns], table[:, columns], lists, low, high)
             reach = clustered_ratios(sums).critical(ranked.config.confidence, rng)
-            # Student's quantile of few lists is large for another reason, and widens the intervals sufficiently.
+            # With few lists, Student's quantile is large because of the few degrees of freedom, which widens the
+            # intervals sufficiently without more added lists.
             needed = min(reach, 1.5 * float(normal_quantile(ranked.config.confidence)))
             ratios = clustered_ratios(sums, critical=needed)
             limits = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
@@ -234,7 +235,7 @@ def _width(ranked: RankedLists, measure: str) -> int:
 
 
 def _compared_columns(ranked: RankedLists, measure: str, values: Floats) -> Integers:
-    """Return the positions of the known numbers of a measure for the compared groups."""
+    """Return the columns of a measure that belong to compared groups and have a known value."""
     columns, width = np.arange(len(values)), _width(ranked, measure)
     if measure != PAIRS:
         columns = (ranked.compared[:, None] * width + np.arange(width)).ravel()
@@ -298,7 +299,7 @@ def _find_gaps(ranked: RankedLists, measure: str, values: Floats) -> list[_Wides
         high, low = table.max(axis=1), table.min(axis=1)
         best, worst = (int(compared[columns[i]]) for i in (table[0].argmax(), table[0].argmin()))
         if high[0] <= 0:
-            gaps.append(_Widest(unknown, "all groups have 0, so the ratio is undefined"))
+            gaps.append(_Widest(unknown, "the value is 0 for all groups, so the ratio is undefined"))
         else:
             gaps.append(_Widest(_divide(low, high), "", best, worst))
     return gaps

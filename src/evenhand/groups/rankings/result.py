@@ -28,9 +28,9 @@ class RankedNumber(ResultPart):
     """A number of a group, or a gap between two groups, with its uncertainty.
 
     Attributes:
-        name: Metric or gap. Metrics are ``relative_exposure`` (attention of a candidate, divided by that in even
+        name: Metric or gap. Metrics are ``relative_exposure`` (attention per candidate, divided by that in random
             orders), ``exposure`` (the same times the mean attention), ``representation_ratio`` (number of candidates in
-            the first k positions, divided by that in even orders; its logarithm is the skew at k), ``selection_rate``
+            the first k positions, divided by that in random orders; its logarithm is the skew at k), ``selection_rate``
             (the same times the overall selection rate) and ``above_rate`` (probability that a candidate is ranked above
             one of another group in the same list); with relevance also ``exposure_per_relevance`` (attention divided by
             attention in proportion to relevance). Gaps are ``exposure_ratio``, ``selection_ratio``,
@@ -39,10 +39,11 @@ class RankedNumber(ResultPart):
         value: The number; None if it is unknown. Ratios of gaps are in [0, 1], and differences are >= 0.
         reason: Reason why it is unknown.
         low, high: Interval for similar lists; None with few lists. Intervals of one name are simultaneous over all
-            groups, pairs of groups and k. That of a gap covers the true gap between the groups that truly differ most.
-        even_low, even_high: With few lists, range of orders that ignore the groups. For a gap, one end is the absence
-            of a gap.
-        p: p-value: share of such orders with a number at least as far from the mean.
+            groups, pairs of groups and k. The interval of a gap covers the gap between the groups that truly differ
+            most.
+        even_low, even_high: With few lists, range of the number in random orders, which ignore the groups. For a gap,
+            one end is the absence of a gap.
+        p: p-value: share of random orders with a number at least as far from the mean.
         best, worst: Groups with the highest and the lowest number of a gap; empty for groups and unknown gaps.
     """
 

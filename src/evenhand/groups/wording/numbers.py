@@ -21,9 +21,9 @@ from evenhand.groups.wording.tables import (
 from evenhand.stats.quantity import Unknown, format_value
 
 ADVICE = (
-    "provide the true numbers to see whether they have the same gap",
+    "provide the true values to see whether they have the same gap",
     "the errors differ too: the numbers are too high for one group relative to the other",
-    "the true numbers have the same gap; ask whether they carry past discrimination",
+    "the true values have the same gap; ask whether they carry past discrimination",
 )
 """Next step if the errors are unknown, differ, or do not differ between the groups."""
 

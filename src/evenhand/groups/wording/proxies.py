@@ -45,7 +45,7 @@ def proxy_sentences(proxies: Sequence[ProxyRates], weighted: str) -> list[str]:
 def proxy_blocks(proxies: Sequence[ProxyRates], weighted: str, *, level: int = 2) -> Iterator[Block]:
     """Yield rates and differences by each attribute: estimates, their assumption, and bounds."""
     for part in proxies:
-        yield Heading(f"By {part.by}, known by probability", level, detail=True)
+        yield Heading(f"By {part.by}, known only as a probability", level, detail=True)
         yield Note(part.assumption, "caution")
         yield from left_out_notes(part.unknown, [part.by])
         yield _rate_table(part, weighted)

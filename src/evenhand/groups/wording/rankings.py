@@ -32,7 +32,7 @@ from evenhand.groups.rankings.result import (
 from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Known, Proved, Unknown, format_value, show_quantity
 
-EVEN = "not distinguishable from an even order"
+RANDOM = "not distinguishable from a random order"
 
 WEIGHTS = {"log": "1 / log2(1 + rank), the discount of DCG", "reciprocal": "1 / rank"}
 
@@ -65,17 +65,17 @@ def build_document(result: RankingResult) -> Document:
 
 
 def _headlines(result: RankingResult) -> Iterator[str]:
-    """Yield the attention of the group with the least, by each attribute."""
+    """Yield one sentence for each attribute about the group with the least attention."""
     for breakdown in result.breakdowns:
         groups, gap = {group.label: group for group in breakdown.groups}, breakdown.gap("exposure_ratio")
         if gap is None or gap.value is None:
             continue
         best, worst, shown = groups[gap.best], groups[gap.worst], _show(result, breakdown, gap)
-        uncertainty = shown.interval or "no even orders to compare it with"
+        uncertainty = shown.interval or "no random orders to compare it with"
         chance = gap.high is None or gap.high >= 1 if gap.p is None else gap.p > 1 - result.confidence
         yield (
             f"Candidates with {worst.description} get {shown.text} times the attention of candidates with "
-            f"{best.description}, list by list ({uncertainty}{'; ' + EVEN if chance else ''}; {worst.size:,} and "
+            f"{best.description}, list by list ({uncertainty}{'; ' + RANDOM if chance else ''}; {worst.size:,} and "
             f"{best.size:,} candidates)."
         )
 
@@ -98,10 +98,10 @@ def _notes(result: RankingResult) -> Iterator[Note]:
     """Yield the limits of the result: few lists, and rows, lists and groups that are left out."""
     if any(breakdown.inference == "even orders" for breakdown in result.breakdowns):
         yield Note(
-            f"{'This is one list' if result.lists == 1 else 'These are few lists'} and no sample of lists, so there "
-            "are no intervals for similar lists. Numbers are compared with even orders: random permutations of the "
-            "groups within each list, which assume that an order that ignores groups could have been any of these. A "
-            "number outside their range is unlikely by chance; unfairness is not the only other explanation.",
+            f"{'This is one list' if result.lists == 1 else 'These are few lists'} and not a sample of lists, so "
+            "there are no intervals for similar lists. Numbers are compared with random orders: permutations of the "
+            "groups within each list, which are equally likely if the order ignores the groups. A number outside their "
+            "range is unlikely in a random order; unfairness is not the only possible explanation.",
         )
     lists, column = format_count(result.lists, "list", "lists"), "score" if result.by_score else "rank"
     if result.unranked:
@@ -120,7 +120,7 @@ def _notes(result: RankingResult) -> Iterator[Note]:
         if breakdown.unknown:
             yield Note(
                 f"By {by}, {format_count(breakdown.unknown, 'candidate is', 'candidates are')} of unknown group: they "
-                "occupy places and are in no group's numbers.",
+                "occupy places, but count in no group.",
                 "caution",
             )
         if breakdown.not_assessable:
@@ -128,22 +128,22 @@ def _notes(result: RankingResult) -> Iterator[Note]:
             yield Note(f"Not assessable by {by}: {few}: {list_counts(breakdown.not_assessable)}", "caution")
     if result.tied:
         yield Note(
-            f"{result.tied:,} of {result.candidates:,} candidates have equal {column}s in their list. They share their "
-            "places: each counts with the average over all orders among them."
+            f"{result.tied:,} of {result.candidates:,} candidates have equal {column}s in their list. Each of "
+            "them counts with the average over all orders of the tied candidates."
         )
     if result.gapped:
         yield Note(
-            f"Ranks leave places out in {result.gapped:,} of {lists}. A rank counts as the recorded place; the places "
-            "between stay empty."
+            f"Ranks have gaps in {result.gapped:,} of {lists}. A rank counts as the recorded place; the skipped places "
+            "stay empty."
         )
 
 
 def _terms(result: RankingResult) -> str:
     text = (
-        f"Attention (exposure) of a place: {WEIGHTS[result.position_weights]}. Even orders: orders that ignore the "
-        "groups, in which each group has its share of the candidates of every list. Numbers compare groups with even "
-        "orders list by list, so the lengths of the lists of a group do not matter. Selection at k: being within the "
-        "first k places."
+        f"Attention (exposure) of a place: {WEIGHTS[result.position_weights]}. Random orders: orders that ignore the "
+        "groups, in which a group's expected share of any places of a list is its share of the candidates. Numbers "
+        "compare groups with random orders list by list, so the lengths of the lists of a group do not matter. "
+        "Selection at k: being within the first k places."
     )
     if result.relevance is not None:
         text += f" Attention per relevance: attention divided by attention in proportion to {result.relevance}."
@@ -152,13 +152,13 @@ def _terms(result: RankingResult) -> str:
 
 def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Block]:
     by, level, sample = join_names(breakdown.by), format_level(result.confidence), breakdown.inference == "lists"
-    interval = f"observed, each with its {level} {'interval' if sample else 'range of even orders and p'}"
+    interval = f"observed, each with its {level} {'interval' if sample else 'range in random orders and p'}"
     yield Heading(f"By {by}", detail=True)
     yield Figure(
         "selection over places",
-        f"Share of the first k places that each group has, divided by its share in even orders, by {by}. Bands: "
-        f"{level} {'intervals' if sample else 'of even orders'}, simultaneous over all groups and k. The line at 1 is "
-        "an even order.",
+        f"Share of the first k places that each group has, divided by its share in random orders, by {by}. Bands: "
+        f"{level} {'intervals' if sample else 'ranges in random orders'}, simultaneous over all groups and k. The line "
+        "at 1 is the expectation in random orders.",
         result,
         (result.breakdowns.index(breakdown),),
     )
@@ -168,12 +168,12 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
         tuple(TableRow((_title(gap), _show(result, breakdown, gap), gap.best, gap.worst)) for gap in breakdown.gaps),
         usual="observed",
     )
-    even = (
+    suffix = (
         ""
         if sample or result.relevance is None
-        else ("; for relevance, even orders permute groups among equally relevant candidates")
+        else ("; for relevance, random orders permute groups among equally relevant candidates")
     )
-    yield _group_table(f"Attention by {by}, {interval}{even}", ATTENTION, result, breakdown, (None,))
+    yield _group_table(f"Attention by {by}, {interval}{suffix}", ATTENTION, result, breakdown, (None,))
     simultaneous = "" if len(result.at) == 1 else ", simultaneous over all k and groups"
     caption = f"Selection by {by}, {interval}{simultaneous}"
     yield Fold(f"Selection at k by {by}", (_group_table(caption, SELECTION, result, breakdown, result.at),))
@@ -239,7 +239,7 @@ def _method(result: RankingResult) -> Iterator[Block]:
 
 
 def _show(result: RankingResult, breakdown: RankingBreakdown, number: RankedNumber) -> ReportedNumber:
-    """Format a number with its interval, or with the range of even orders."""
+    """Format a number with its interval, or with the range in random orders."""
     quantity = result.quantity(breakdown, number)
     if isinstance(quantity, Unknown):
         return show_quantity(quantity, number.name)
@@ -249,7 +249,7 @@ def _show(result: RankingResult, breakdown: RankingBreakdown, number: RankedNumb
     ends = ""
     if number.even_low is not None and number.even_high is not None and number.p is not None:
         low, high = (_format(end, number.name) for end in (number.even_low, number.even_high))
-        ends = f"even {low} to {high}, p = {number.p:.{4 if number.p < 0.01 else 2}f}"
+        ends = f"random orders {low} to {high}, p = {number.p:.{4 if number.p < 0.01 else 2}f}"
     return ReportedNumber(_format(quantity, number.name), quantity, kind="observed", ends=ends, basis=basis)
 
 

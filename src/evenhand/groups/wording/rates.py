@@ -168,13 +168,13 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
 
 
 def _breakdown_figure(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Figure]:
-    """Yield the rates of the groups; of numeric decisions, the quantile curves by a single attribute."""
+    """Yield a figure of the rates of the groups, or of the quantile curves of numeric decisions by one attribute."""
     if result.outcome is not None:
         if len(breakdown.by) == 1:
             text = (
-                f"Quantile curves of {result.outcome.name} by {breakdown.by[0]}{unit_and_weights(result)}: the highest "
-                f"number among a share of the people. Groups of fewer than {result.min_group_size} people are not "
-                "drawn, of many the five largest."
+                f"Quantile curves of {result.outcome.name} by {breakdown.by[0]}{unit_and_weights(result)}: the number "
+                f"that a given share of the people do not exceed. Groups of fewer than {result.min_group_size} people "
+                "are not drawn; of many groups, only the five largest are drawn."
             )
             yield Figure("number quantiles", text, result, breakdown.by)
         return
@@ -204,8 +204,8 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
         yield from label_notes(result.label_coverage, result.breakdowns)
     else:
         yield Text(
-            f"Among people with a similar {result.outcome.name}, the true one should be equally high in every group. "
-            f"People are grouped by the tenths of the {result.outcome.name} of all people."
+            f"Among people with a similar {result.outcome.name}, the true values should be equally high in every "
+            f"group. People are binned by the deciles of {result.outcome.name} over all people."
         )
     for by in dict.fromkeys(part.by for part in result.calibration):
         if not is_number:

@@ -258,7 +258,7 @@ def group_table(
     Args:
         caption: Caption.
         breakdown: Groups, one per row.
-        columns: Title -> function that formats the number of a group.
+        columns: Title -> function that formats the cell of a group.
         too_few: Description of a small group.
         weighted: Whether effective sizes are shown.
     """

@@ -1,4 +1,4 @@
-"""Sentences, tables and figures on other thresholds."""
+"""Sentences, tables and figures about other thresholds."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
     labels = "" if curves.curve("accuracy") else " The data has no true labels, so there is no accuracy."
     yield Text(
         "The effect of a decision by the score alone, for each threshold "
-        f"{'up to which' if curves.low_is_good else 'from which on'} people are selected. {thresholds}. The band of "
-        "each curve is simultaneous over all of them, so a threshold may be chosen by looking at the curve."
+        f"{'up to which' if curves.low_is_good else 'at or above which'} people are selected. {thresholds}. The band "
+        "of each curve is simultaneous over all thresholds, so a threshold may be chosen by looking at the curve."
         f"{labels} At both ends, none or all are selected, so there is no gap."
     )
     for by in curves.attributes:
@@ -84,7 +84,7 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
         gaps = [curve.not_assessable for curve in curves.curves if curve.by == by and not curve.group]
         left_out = {label: n for gap in reversed(gaps) for label, n in gap.items()}
         if left_out:
-            yield Text(f"In no gap by {by}, because they are too few: {list_counts(left_out)}.")
+            yield Text(f"Excluded from the gaps by {by} because they are too small: {list_counts(left_out)}.")
     title = (
         "All thresholds in numbers"
         if count <= MORE

@@ -171,13 +171,13 @@ class EvenOrders:
 def even_orders(observed: Floats, draws: Floats, confidence: float = 0.95) -> EvenOrders:
     """Compute the range and the adjusted p-values of several numbers under permutation of the groups.
 
-    They follow from the permutation distribution of the largest standardised deviation, "max-t" (Westfall & Young,
+    Both follow from the permutation distribution of the largest standardised deviation, "max-t" (Westfall & Young,
     "Resampling-Based Multiple Testing", 1993), which only assumes that the groups of the candidates of a list are
     exchangeable under the null hypothesis.
 
     Args:
         observed: Observed numbers, shape (numbers,).
-        draws: Numbers after permuting the groups, shape (draws, numbers).
+        draws: The same numbers in each permutation of the groups, shape (draws, numbers).
         confidence: Simultaneous confidence level of the range.
     """
     mean, deviation = draws.mean(axis=0), draws.std(axis=0, ddof=1)

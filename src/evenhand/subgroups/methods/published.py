@@ -182,7 +182,7 @@ def sample_until_margin(
         progress: Called with the share of finished questions.
 
     Raises:
-        KeyboardInterrupt: Interrupted before any question stopped. Later interrupts return the finished questions.
+        KeyboardInterrupt: Interrupted before any question was finished. Later interrupts return the finished questions.
     """
     rngs: dict[int, np.random.Generator] = {}
     n, k = np.zeros(questions, dtype=np.int64), np.zeros((questions, sides), dtype=np.int64)

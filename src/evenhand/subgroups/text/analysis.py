@@ -65,7 +65,7 @@ def find_text_subgroups(
     texts = check_texts(texts)
     truth, clusters = _check_length(truth, len(texts), "truth"), _check_length(clusters, len(texts), "clusters")
     if truth is None and config.measure in ("false-negative", "false-positive"):
-        raise OptionError(f"the {config.measure} rate needs the true labels", hint="give them as truth")
+        raise OptionError(f"the {config.measure} rate needs the true labels", hint="pass them as truth")
     limit = TimeLimit.after(config.time_limit)
     answers = TextAnswers(load_text_model(model, trust=trust), config.labels, config.favourable, limit)
     progress("looking for identity terms", 0.0)
@@ -128,7 +128,7 @@ def _check_length(values: Sequence[Any] | None, n: int, name: str) -> list[Any] 
         return None
     rows = list(values)
     if len(rows) != n:
-        raise DataError(f"there are {n:,} texts and {len(rows):,} {name}", hint="give one for each text")
+        raise DataError(f"there are {n:,} texts and {len(rows):,} {name}", hint="pass one for each text")
     return rows
 
 
@@ -149,8 +149,8 @@ def _result_notes(
     repeated = len(texts) - len(set(texts))
     if repeated:
         notes.append(
-            f"{repeated:,} of {len(texts):,} texts repeat others word for word. Observed gaps count each, as if they "
-            "were independent; swapping counts them once."
+            f"{repeated:,} of {len(texts):,} texts repeat others word for word. Observed gaps count each repetition as "
+            "an independent text; swap effects count it once."
         )
     by_axis = Counter(text.axis for text in swappable)
     few = [name for axis, name in enumerate(mentions.names) if config.swaps and by_axis[axis] < config.min_texts]

@@ -43,14 +43,14 @@ def select_swappable(
     max_texts: int,
     rng: np.random.Generator,
 ) -> list[SwappableText]:
-    """Select texts to swap words in for each category, in random order, each set of variants once.
+    """Select the texts whose words are swapped, in random order for each category, without repeated sets of variants.
 
     Args:
         texts: All texts.
         mentions: Groups that they mention.
         rows: Rows of the texts that may be selected.
         clusters: Cluster of each text. If None, texts that are identical without the words of the category.
-        most: Maximum number of texts per category.
+        max_texts: Maximum number of texts per category.
     """
     selected = []
     for axis, swapper in enumerate(mentions.swappers):

@@ -1,4 +1,4 @@
-"""Rankings: the share of the first k places that each group has, beside that of even orders, inside its band."""
+"""Rankings: the share of the first k places that each group has, compared with random orders, in its band."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ HIGHEST = 3.0
 
 
 def plot_rankings(result: RankingResult) -> Spec:
-    """Return one panel per attribute: each group's share of the first k places, divided by that of even orders."""
+    """Return one panel per attribute: each group's share of the first k places, divided by that in random orders."""
     panels = [draw_selection(result, place) for place in range(len(result.breakdowns))]
     return stack_charts(panels, "Shares of the first places by group.")
 
 
 def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> Spec:
-    """Draw each group's share of the first k places, divided by that of even orders, over k.
+    """Draw each group's share of the first k places, divided by that in random orders, over k.
 
-    With many lists the band is an interval around each line; with few it is the range of even orders around 1.
+    With many lists the band is an interval around each line; with few it is the range in random orders around 1.
     """
     breakdown = result.breakdowns[place]
     large = [group for group in breakdown.groups if not group.small] or list(breakdown.groups)
@@ -50,7 +50,7 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     x = {"field": "k", "type": "quantitative", "scale": span | {"nice": False}, "axis": axis}
 
     def y(field: str) -> Spec:
-        title = "share of places / even share" if width < WIDE else "share of the first k places / share in even orders"
+        title = "share / expected share" if width < WIDE else "share of the first k places / expected share"
         return {
             "field": field,
             "type": "quantitative",
@@ -71,7 +71,7 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
         f"{name} " + ", ".join(f"{row['value']:.2f} at {row['k']:,}" for row in rows if row["name"] == name)
         for name in names
     )
-    description = f"Share of the first places divided by that of even orders, by {join_names(breakdown.by)}: {said}."
+    description = f"Share of the first places divided by that in random orders, by {join_names(breakdown.by)}: {said}."
     return finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, description)
 
 
