@@ -195,7 +195,10 @@ def measure_flips(
 
 
 def _some_variants(people: People, individuals: dict[Source, Floats], protected: Sequence[str]) -> Floats:
-    """Build variants of the first individuals of each source, at most ``MAX_COMPARED`` or one individual each."""
+    """Build variants of the first individuals of each source.
+
+    The variants are at most ``MAX_COMPARED`` in total, but there is at least one individual per source.
+    """
     assignments, columns = people.schema.assignments(protected), people.schema.positions(protected)
     n = max(1, MAX_COMPARED // (len(individuals) * len(assignments)))
     distinct = merge_by_unprotected(np.concatenate([rows[:n] for rows in individuals.values()]), columns)
@@ -203,7 +206,7 @@ def _some_variants(people: People, individuals: dict[Source, Floats], protected:
 
 
 def _have_known_values(schema: Schema, individuals: Floats, protected: Sequence[str]) -> Booleans:
-    """Select the individuals (n, attributes) without a protected value that is declared unknown, shape (n,)."""
+    """Select the individuals (n, attributes) that have no protected value declared as unknown, shape (n,)."""
     declared = [schema.position(name) for name in protected if schema[name].unknown is not None]
     return np.asarray(~np.isnan(individuals[:, declared]).any(axis=1))
 
@@ -228,7 +231,7 @@ class _Count(NamedTuple):
     """Flips of a set of people.
 
     Attributes:
-        rate: The rate. None if no person was reached.
+        rate: The rate. None if a limit or an interrupt stopped the count before the first person.
         violators: One individual per distinct profile that flips, (n, attributes).
         interrupted: Whether an interrupt stopped the count.
     """
@@ -275,7 +278,7 @@ class _FlipMeter:
             positions = np.arange(len(individuals))
             distinct = DistinctProfiles(individuals, positions, positions)
         else:
-            # People who differ only in protected attributes have the same published variants, but other counterparts.
+            # People who differ only in protected attributes share published variants, but have different counterparts.
             ignored = [] if schema.constrains_people else schema.positions(protected)
             distinct = merge_by_unprotected(individuals, ignored)
         # An endpoint accepts few individuals per request: the time limit is checked between requests.
@@ -387,7 +390,7 @@ class _FlipMeter:
         return "the people in the data" if complete else f"the {len(self.people):,} people in the data"
 
     def measure_noise(self, individuals: Floats, rate: FlipRate, allowance: _Allowance) -> FlipNoise | None:
-        """Measure the noise of a model that seemed to repeat its answers. None if the budget does not cover it."""
+        """Measure the noise of a model that seemed deterministic. None if the budget does not cover it."""
         schema, repeats = self.people.schema, self.config.repeats
         recorder = NoiseRecorder(FreshScorer(self.model, repeats), self.rng)
         cost = 2 * len(schema.assignments(rate.protected)) * repeats

@@ -34,7 +34,7 @@ def find_clearest(
     max_examples: int,
     confidence: float,
 ) -> list[Profile]:
-    """Select the individuals whose best and worst treated variants have the widest gap between the model's scores.
+    """Select the individuals with the widest gap between the scores of their best and worst treated variants.
 
     Args:
         model: The model. If its answers vary, a wrapper without a cache.

@@ -5,7 +5,7 @@ protected attributes, everything else unchanged (Galhotra, Brun & Meliou, "Fairn
 al., ESEC/FSE 2019). The counterfactual flip rate is the share of such people.
 
 If the schema has rules, people are compared with plausible counterparts: linked attributes change too (a husband
-becomes a wife), and combinations that break a rule are not compared. Both rates are then counted.
+becomes a wife), and combinations that break a rule are not compared. Both rates are measured.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FlipRate(ResultPart):
         unknown: People left out because a protected value is unknown.
         queries: Number of queried individuals, without those of ``repeats``.
         repeats: Number of flips that repeat. Only these count. None for a deterministic model.
-        noise: Comparison of single answers with the model's noise. None for a model that repeats its answers.
+        noise: Comparison of single answers with the model's noise. None for a deterministic model.
         counterfactual: Rate between plausible counterparts. None if the schema has no rules, or if only the published
             rate was measured.
     """
@@ -180,15 +180,15 @@ class Variants:
 
     @property
     def representatives(self) -> Floats:
-        """First plausible counterpart of each person, equal for all their counterparts, shape (n, attributes)."""
+        """First plausible counterpart of each person, the same for all of their counterparts, shape (n, attributes)."""
         positions = np.argmax(self.plausible, axis=1)[:, None, None]
         return np.take_along_axis(self.counterparts, positions, axis=1)[:, 0]
 
     def labels(self, predict: Callable[[Floats], Integers]) -> tuple[Integers, Integers]:
         """Query the labels of the published variants and of the counterparts, each of shape (n, assignments).
 
-        Counterparts that equal a published variant are queried once. Implausible counterparts are not queried and get
-        the label of the published variant, which must not be compared.
+        Counterparts that equal a published variant are queried once. Implausible counterparts are not queried: they
+        get the label of the published variant, and must not be compared.
         """
         shape = self.plausible.shape
         published = predict(self.published.reshape(-1, self.published.shape[2])).reshape(shape)
@@ -239,7 +239,7 @@ class PersonFlips(NamedTuple):
 
 
 def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> PersonFlips:
-    """Query individuals (n, attributes) under every protected assignment and find their flips.
+    """Query the model for individuals (n, attributes) under every protected assignment, and find their flips.
 
     Flips of a model whose answers vary count only if they repeat.
     """

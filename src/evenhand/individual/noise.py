@@ -56,7 +56,7 @@ class FlipNoise(ResultPart):
     def of(
         cls, flips: Booleans, own: Booleans, queries: int, *, confidence: float, population: str | None = None
     ) -> FlipNoise:
-        """Compare flips between values with differing answers to the same row.
+        """Compare the rate of flips between values with the rate of differing answers to the same row.
 
         Args:
             flips: Whether single answers about each person differ between values, shape (n,).
@@ -80,7 +80,7 @@ class FlipNoise(ResultPart):
 
 
 class NoiseRecorder:
-    """Records the answers about people under each assignment, and repeats queries about some of them.
+    """Records the answers about people under each assignment, and repeats the queries about some people.
 
     Args:
         scorer: The model, without a cache of answers.
@@ -94,7 +94,7 @@ class NoiseRecorder:
         self._own = [np.zeros(0, dtype=np.bool_)]
 
     def add(self, variants: Floats, labels: Integers, plausible: Booleans, flips: Booleans) -> None:
-        """Record people in random order, each with a plausible counterpart.
+        """Record the answers about people, who are in random order and have a plausible counterpart each.
 
         Args:
             variants: Variants of each person, shape (n, m, attributes).
@@ -109,7 +109,7 @@ class NoiseRecorder:
     def _repeat_queries(self, variants: Floats, labels: Integers, plausible: Booleans) -> Booleans:
         """Query one random variant of each person once per plausible variant. Return whether the answers differ.
 
-        The recorded answer is the first of these.
+        The recorded answer counts as the first of these queries.
         """
         n = len(labels)
         if n == 0:

@@ -27,7 +27,7 @@ from evenhand.stats.quantity import show_quantity
 
 
 def build_document(result: ChangeResult) -> Document:
-    """Build the document about the effects."""
+    """Build the document with the effects, the distribution of changes, and the people most affected."""
     return Document(
         "Individuals: changes of the number with a protected attribute",
         "The model was queried about each person with every other value of the protected attribute. The change is the "

@@ -114,7 +114,7 @@ class IndividualResult(Result):
         counted_with: Source of the labels: the model, or its white box, which leaves close decisions and missing
             values to the model. Scores of examples always come from the model.
         compared: Number of decisions on which the model and the white box were compared. All agree.
-        noise: Check whether the model repeats its answers. None if it was not checked.
+        noise: Result of the noise check (see ``models.check_noise``). None if it was not run.
     """
 
     chart = "individual.draw_flips"

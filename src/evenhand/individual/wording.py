@@ -43,7 +43,7 @@ from evenhand.stats.quantity import (
 )
 
 INVENTED = f"An invented profile, from {SIMULATED}"
-"""Title of a pair that is no record of the data."""
+"""Title of a pair that is not a record of the data."""
 
 
 def build_document(result: IndividualResult, favourable: str | None, scores: bool) -> Document:
@@ -82,7 +82,7 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
 
 
 def noise_sentences(result: IndividualResult) -> Iterator[str]:
-    """Yield for each protected attribute alone whether flips of the people in the data exceed the noise."""
+    """Yield a sentence on each single protected attribute: whether flips in the data exceed the noise."""
     for rate in result.rates:
         is_single = rate.over == "data" and len(rate.protected) == 1
         if rate.noise is not None and is_single and not isinstance(rate.headline.rate, Unknown):

@@ -50,10 +50,10 @@ FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
 """Maximum number of individuals in queries to a model with a ledger before the analysis."""
 
 STANDARD_ERRORS = 4.0
-"""Standard errors above which true labels contradict an interpretation, or answers differ beyond noise."""
+"""Number of standard errors above which true labels contradict an interpretation, or answers differ beyond noise."""
 
 SUPPORT_ERRORS = 2.0
-"""Standard errors above which true labels support an interpretation."""
+"""Number of standard errors above which true labels support an interpretation."""
 
 PROBABILITY_SPAN = 0.9
 """Minimum span of values within [0, 1] that are probabilities regardless of the true labels."""

@@ -72,7 +72,7 @@ def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
 def reply_once(
     scorer: Scorer, individuals: Floats, cache: dict[bytes, Floats], ask: Callable[[Floats], Reply], *, batch: int
 ) -> Reply:
-    """Query individuals (n, attributes), each distinct one only once.
+    """Query the model for individuals (n, attributes), each distinct one only once.
 
     Args:
         scorer: The model.

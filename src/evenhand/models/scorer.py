@@ -257,7 +257,7 @@ def ask_in_batches(call: Callable[[Floats], Floats], inputs: Floats, rows: int |
 def ask_once(
     individuals: Floats, cache: dict[bytes, Floats], ask: Callable[[Floats], Floats], *, batch: int, width: int
 ) -> Floats:
-    """Query individuals (n, attributes), each distinct one only once, and return the answers, shape (n, width).
+    """Query a model for individuals (n, attributes), each distinct one only once. Return the answers, (n, width).
 
     Args:
         individuals: The individuals.

@@ -92,8 +92,8 @@ def search(
         config: The settings.
         white_box: White box of the model. It answers the queries of the search if it reproduces the model's scores on a
             sample of people (see ``white_box``). Labels and scores of the findings always come from the model.
-        noise: Check whether the model repeats its answers. Default: some people are queried twice. If the answers
-            vary, only profiles whose decisions differ beyond the noise are reported.
+        noise: Result of a noise check (see ``models.check_noise``). Default: some people are queried twice. If the
+            answers vary, only profiles whose decisions differ beyond the noise are reported.
         progress: Called with a description of the current step and the completed fraction.
         settings: Fields of ``SearchConfig`` that replace those of ``config``.
 
@@ -252,7 +252,7 @@ class _Search:
         )
 
     def _run_rounds(self, oracle: Oracle, limit: TimeLimit) -> None:
-        """Run the method from new seeds until it has no more profiles, or repeatedly makes no new query."""
+        """Run the method from new seeds until it can find no more profiles, or repeatedly makes no new query."""
         config, space = self.config, self.space
         count, idle = config.seeds if isinstance(config.seeds, int) else SEEDS, 0
         while True:
@@ -377,7 +377,7 @@ def _some_variants(space: ProfileSpace, rng: np.random.Generator) -> Floats:
 
 
 def _next_seed_count(count: int, cost: int, left: float) -> int:
-    """Return the number of seeds of the next round: double it if the budget is likely to cover the round."""
+    """Return the number of seeds of the next round: at most twice as many, if the budget is likely to cover them."""
     payable = int(count * left / cost) if cost else count
     return max(SEEDS, min(2 * count, payable, MAX_SEEDS))
 

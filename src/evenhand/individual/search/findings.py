@@ -56,7 +56,7 @@ class DiscriminatoryProfiles:
 
 
 class FindingCollector:
-    """Collects profiles whose label changes, each once."""
+    """Collector of the distinct profiles whose label changes."""
 
     def __init__(self, space: ProfileSpace, classes: int) -> None:
         self.space = space

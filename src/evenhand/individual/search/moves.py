@@ -30,7 +30,7 @@ class Moves:
         start: Index of each attribute's first level, shape (U,).
         attribute: Attribute of each level, shape (V,).
         clash: 1 for two levels of different attributes that never occur together, else 0, shape (V, V).
-        blocking: ``clash`` without pairs that a dependent move resolves.
+        blocking: ``clash`` without the pairs that a move of a dependent attribute resolves.
         possible: Whether each level occurs at all, shape (V,).
         dependent_levels: For each level, the only level of each dependent attribute that occurs with it, else -1, shape
             (V, U).
@@ -147,7 +147,7 @@ def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
 
 
 def _clash_matrix(space: ProfileSpace, levels: Sequence[Floats]) -> NDArray[np.float32]:
-    """Mark levels that never occur together with 1, and on the diagonal levels that cannot occur, shape (V, V)."""
+    """Mark pairs of levels that never occur together, shape (V, V). The diagonal marks levels that cannot occur."""
     count = sum(map(len, levels))
     if space.allow_infeasible or space.pairs is None:
         return np.zeros((count, count), dtype=np.float32)

@@ -33,7 +33,7 @@ NETWORK_ROWS = 4096
 fast."""
 
 MAX_CACHED_SCORES = 64_000_000
-"""Maximum number of scores in the cache (half a gigabyte). Later profiles are queried again if needed."""
+"""Maximum number of scores in the cache (half a gigabyte). Other profiles are queried again if needed."""
 
 
 class BudgetExhausted(Exception):  # noqa: N818 - the regular end of a search, not an error
@@ -147,12 +147,12 @@ class Oracle:
         if new:
             new_rows = np.empty(new, dtype=np.int64)
             fresh = np.flatnonzero(at >= start)[::-1]
-            new_rows[at[fresh] - start] = fresh  # the first occurrence, since later writes win
+            new_rows[at[fresh] - start] = fresh  # reversed, so that the first occurrence overwrites the others
             try:
                 scores, labels = self._charge_and_query(unprotected[new_rows])
             except BaseException:
                 for key in [keys[i] for i in new_rows.tolist()]:
-                    del slots[key]  # it was not answered
+                    del slots[key]  # no answer was received
                 raise
             self._store(start, scores, labels)
         scores, labels = self._scores[at], self._labels[at]

@@ -17,10 +17,11 @@ DISTINCT = 64
 """Maximum number of values of a numeric attribute that are compared one by one. More values are compared by ranges."""
 
 BINS = 16
-"""Number of quantile bins of such an attribute in which the range of another one is determined."""
+"""Number of quantile bins of a numeric attribute that is compared by ranges. The range of the other attribute is
+determined in each bin."""
 
 CELLS = 256
-"""Maximum number of cells (values, or quantiles of the data) of such an attribute in comparisons with another one."""
+"""Maximum number of cells (values, or quantiles of the data) of a numeric attribute that is compared by ranges."""
 
 MAX_ERROR_RATE = 1e-4
 """Maximum fraction of people with a pair of values that may be an error in the data. One person is always allowed."""
@@ -188,7 +189,7 @@ def _find_pairs(counts: Integers, by_range: tuple[bool, bool], *, unseen: bool) 
     Args:
         counts: Number of people with both cells, shape (cells, cells).
         by_range: Whether each of the two attributes is compared by ranges.
-        unseen: Whether pairs that were not observed count, unless many were expected.
+        unseen: Whether pairs that were not observed are included, unless many were expected.
     """
     pairs = np.ones(counts.shape, dtype=np.bool_)
     if by_range == (False, False):

@@ -29,7 +29,7 @@ def estimate_flip_rates(
     """Estimate the counterfactual flip rate of the joint protected assignments, with exact intervals.
 
     With data, the populations are the product of marginals, the people in the data, and the uniform distribution over
-    the domain. Without data, only the uniform distribution. Individuals are drawn independently. Individuals with
+    the domain. Without data, only the uniform distribution is used. Individuals are drawn independently. Those with
     missing values, with a broken rule or without a plausible counterpart are left out.
 
     Args:
@@ -41,7 +41,7 @@ def estimate_flip_rates(
     """
     populations: list[Population] = [uniform_population(oracle.space.schema)]
     if isinstance(source, People):
-        # With passthrough columns, people in a search have the values of another row.
+        # In a search, people do not keep the passthrough values of their own row, so the data are not a population.
         own = [] if source.schema.carries_rows else [DataPopulation(source)]
         populations = [product_of_marginals(source), *own, *populations]
     if oracle.ledger.budget is not None:

@@ -39,7 +39,7 @@ class SearchResult(Result):
         method: Search method.
         protected: Attributes whose joint assignments were compared.
         counterparts: Whether the schema has rules or links, so that people were compared with plausible counterparts.
-        profiles: Number of distinct profiles found. The model itself decided each of them differently.
+        profiles: Number of distinct profiles found. The model itself confirmed each of them.
         valid: Number of profiles in which every pair of values occurs together in the data. None without data.
         given: Number of profiles that were seeds.
         queries: Number of individuals queried in total: during loading, for rates, in the search and for confirmation.
@@ -52,11 +52,11 @@ class SearchResult(Result):
         sensitivities: Flips that another value of each unprotected attribute undoes. Empty if the model was not
             queried for them.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
-        stopped_by: Reason for the end of the search: its plan was complete, a limit, or an interrupt.
+        stopped_by: Reason why the search ended: its plan was complete, a limit, or an interrupt.
         remembered: Number of answers read from the file of answers.
-        asked: Scorer of the queries: the model, or its white box, which leaves close decisions to the model. Labels and
+        asked: Source of the answers: the model, or its white box, which leaves close decisions to the model. Labels and
             scores of all findings come from the model.
-        noise: Check whether the model repeats its answers. None if it was not checked.
+        noise: Result of the noise check (see ``models.check_noise``). None if it was not run.
         noise_test: Number of findings that repeat. Only these are reported. None for a deterministic model.
         caution: Caution about the queries.
         settings: Settings of the search.
@@ -95,7 +95,7 @@ class SearchResult(Result):
 
     @property
     def rate(self) -> FlipRate | None:
-        """First flip rate: over the population."""
+        """First of ``rates``, over the population. None if no rate was estimated."""
         return self.rates[0] if self.rates else None
 
     @property

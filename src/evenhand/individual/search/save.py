@@ -153,7 +153,7 @@ def _describe_schema(table: ProfileTable) -> dict[str, Any]:
 
 
 def _profile_values(table: ProfileTable, order: Integers) -> list[dict[str, Any]]:
-    """Convert profiles to plain values that ``encode`` converts to the same entries."""
+    """Convert profiles to plain values that ``encode`` converts back to the same entries."""
     schema, names = table.schema, table.unprotected_names
     rows = np.tile(np.array([attribute.first for attribute in schema.attributes], dtype=np.float64), (len(order), 1))
     rows[:, schema.positions(names)] = table.profiles.unprotected[order]

@@ -54,8 +54,7 @@ class ProfileSpace:
     *legal* if it is inside the domain and at least two of its people obey every rule of the schema and every
     constraint. It is *valid* if, in addition, every pair of their values occurs together in the data (2-way occurrence,
     see ``ValuePairs``). Moves and samples are *admissible*: legal, and valid unless infeasible profiles are allowed or
-    there are no data. Only the people of a profile who meet these
-    conditions are compared.
+    there are no data. Only the people of a profile who meet these conditions are compared.
 
     Attributes:
         schema: Schema of the individuals.
@@ -220,7 +219,7 @@ class ProfileSpace:
         return possible
 
     def _are_compared(self, unprotected: Floats, *, by_data: bool) -> Booleans:
-        """Check which profiles (n, U) in the domain have two comparable people, and are the first with these people."""
+        """Check which profiles (n, U) in the domain are the first with their people, and have two comparable people."""
         comparable = np.asarray(self.compared(unprotected, by_data=by_data).sum(axis=1) > 1)
         if self.moved:
             comparable[comparable] = (self._normalize_profiles(unprotected[comparable]) == unprotected[comparable]).all(
@@ -378,8 +377,8 @@ class ProfileSpace:
     def move(self, unprotected: Floats, directions: Floats, rng: np.random.Generator) -> Floats:
         """Move profiles (n, U) one step along ``directions`` (n, U), each -1, 0 or 1, as far as they stay admissible.
 
-        All attributes move at once, up to the ends of the domain. If the result is
-        not admissible, the attributes move one by one in random order, except for moves that lead outside.
+        All attributes move at once, up to the ends of the domain. If the result is not admissible, the attributes move
+        one by one in random order, except for moves that lead outside.
         """
         target: Floats = unprotected + directions * self.step
         np.minimum(target, self.upper, out=target)

@@ -87,12 +87,12 @@ class TextSearchResult(Result):
         classes: Labels.
         favourable: Label whose score is compared.
         label_only: Whether the scores are only the labels.
-        rates: Counterfactual flip rate of each category, over the texts with words of it.
+        rates: Counterfactual flip rate of each category, over the texts that contain its words.
         profiles: Number of distinct texts whose label changes.
         queries: Number of queried texts.
         examples: Clearest findings, widest gap first.
         interrupted: Whether an interrupt stopped the search, so that the result is incomplete.
-        noise: Check whether the model repeats its answers. None if it was not checked.
+        noise: Result of the noise check (see ``models.check_noise``). None if it was not run.
     """
 
     chart = "individual.draw_text_flips"
@@ -273,8 +273,8 @@ def _confirm_findings(
         confidence: 1 minus the false discovery rate.
 
     Returns:
-        The cases before the first finding that a limit left untested, their findings that repeat, and the counts of
-        each category.
+        The cases before the first one whose finding was not tested because of a limit, the findings among them that
+        repeat, and the counts of each category.
     """
     position: dict[TextFlip, int] = {}
     for finding in findings.values():

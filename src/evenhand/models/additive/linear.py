@@ -108,7 +108,7 @@ def scale_units(tensor: LinearTensor, factor: Floats | float, offset: Floats | f
 
 
 def add_tensors(left: LinearTensor, right: LinearTensor) -> LinearTensor:
-    """Add two tensors per unit. A single unit is added to all."""
+    """Add two tensors per unit. A tensor with a single unit is broadcast."""
     _require_same_source(left, right)
     bias = left.bias + right.bias
     weights = np.broadcast_to(left.weights + right.weights, (len(left.weights), len(bias)))

@@ -1,7 +1,7 @@
 """Operations of network graphs of all frameworks, for each type of tensor.
 
 A tensor is a ``LinearTensor`` (a weighted sum of input columns, or of a hidden layer) or an ``OutputTensor``. Its first
-axis is the rows, which its units do not have. Weights are plain arrays.
+axis runs over the rows, and its units are the columns. Weights are plain arrays.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ def cast_tensor(value: Tensor, dtype: Any) -> Tensor:
 
 
 def reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
-    """Change the shape, where rows must remain rows.
+    """Change the shape. Rows must remain rows.
 
     Args:
         value: The tensor.
         shape: The number of rows as 0, -1 or 1, then the number of columns, which may be 0 or -1 if it is unchanged.
-            Without columns, there must be only one.
+            The number of columns may be omitted if there is only one.
     """
     if isinstance(value, OutputTensor):
         return value
@@ -128,7 +128,7 @@ def reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def require_single(value: Tensor) -> Tensor:
-    """Return a single column or an output, whose axes of length 1 do not matter."""
+    """Return a single column or an output, for which axes of length 1 do not matter. Reject other tensors."""
     if isinstance(value, OutputTensor) or value.units == 1:
         return value
     raise NotAdditiveError("it inserts or removes an axis of several columns")

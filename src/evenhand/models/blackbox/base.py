@@ -159,7 +159,7 @@ class RowModel(ABC):
 
     @abstractmethod
     def answer_rows(self, rows: Any, n: int) -> Floats:
-        """Query the decision for each of n rows and scores, if any, shape (n, k). Charges the ledger.
+        """Query the decisions and, if available, the scores for n rows, shape (n, k). Charges the ledger.
 
         Raises:
             ModelError: The model fails, or its answers cannot be read.
@@ -199,7 +199,7 @@ class RowModel(ABC):
 
     @abstractmethod
     def probe(self, people: Floats) -> Self:
-        """Query individuals and return the model adapted to its answers.
+        """Query the model for individuals, and return a copy adapted to its answers.
 
         Raises:
             ModelError: The model fails, or its answers cannot be read.
@@ -217,7 +217,7 @@ class RowLabelModel(RowModel, LabelModel):
     probed: Answers | None = field(default=None, repr=False)
 
     def probe(self, people: Floats) -> Self:
-        """Query individuals, check that the answers can be read, and return the model with them."""
+        """Query the model for individuals, check that the answers can be read, and return a copy that stores them."""
         answers = self.ask(people)
         self.read(answers)
         return replace(self, probed=answers)
@@ -249,7 +249,7 @@ def probe_individuals(schema: Schema) -> Floats:
     """Build individuals that cover the range of each attribute evenly, shape (PROBE_COUNT, attributes).
 
     Each attribute takes one value of each of ``PROBE_COUNT`` equal parts of its range in a random order (a Latin
-    hypercube), hence every value of a shorter domain. Passthrough columns are those of the first row of the data.
+    hypercube), so that every value of a shorter domain occurs. Passthrough columns are those of the first data row.
     """
     rng = np.random.default_rng(0)
     shares, columns = (np.arange(PROBE_COUNT) + 0.5) / PROBE_COUNT, []

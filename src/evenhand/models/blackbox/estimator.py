@@ -27,7 +27,7 @@ REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatorModel(RowModel, ReplyingScorer):
-    """A fitted classifier with ``predict`` and ``classes_``. It always predicts its own labels.
+    """A fitted classifier with ``predict`` and ``classes_``. Its labels always come from ``predict``.
 
     Attributes:
         classes: Labels in the order of ``classes_``, as values of the schema's target.

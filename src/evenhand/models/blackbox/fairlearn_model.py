@@ -42,7 +42,7 @@ class FairlearnClassifier:
 
     @property
     def feature_names_in_(self) -> list[str] | None:
-        """Columns of its frame: the estimator's, then additional sensitive features."""
+        """Columns of the frame that it takes: the estimator's, then additional sensitive features."""
         names = getattr(self.estimator, "feature_names_in_", None)
         if names is None:
             return None

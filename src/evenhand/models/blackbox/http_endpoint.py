@@ -1,12 +1,12 @@
 """Black boxes behind an HTTP endpoint.
 
-Wire format. Evenhand sends ``POST`` with a JSON body, one object per individual with the data's values (``null`` for a
-missing value; passthrough columns without a change, values without a JSON form as their text, dates in ISO
-8601; at most 1,000 individuals per request)::
+Wire format. Evenhand sends a ``POST`` request with a JSON body, one object per individual with the data's values
+(``null`` for a missing value; passthrough columns are unchanged; values without a JSON form are sent as text, and dates
+in ISO 8601; at most 1,000 individuals per request)::
 
     {"instances": [{"age": 39, "sex": "Male"}, {"age": 50, "sex": "Female"}]}
 
-and expects a status 2xx and one prediction per individual, in the same order::
+and expects a 2xx status and one prediction per individual, in the same order::
 
     {"predictions": [...]}
 
@@ -20,8 +20,8 @@ Whether numbers are probabilities is inferred from their values (see ``evenhand.
 
 All predictions of a response are of the same kind. Each individual is sent once. Some are sent again to measure noise,
 and all of them if there is noise. A token in the environment variable ``EVENHAND_HTTP_TOKEN`` is sent as
-``Authorization: Bearer``; a user and a password in the URL are sent as basic authorization. Statuses 429, 500, 502, 503
-and 504, broken connections and timeouts are retried, and each attempt is charged to the ledger. Redirects are not
+``Authorization: Bearer``; a user and a password in the URL are sent as basic authentication. Statuses 429, 500, 502,
+503 and 504, broken connections and timeouts are retried, and each attempt is charged to the ledger. Redirects are not
 followed.
 """
 

@@ -157,7 +157,7 @@ def reads_texts(model: Any) -> bool:
 def interpret_replies(
     replies: NDArray[np.generic], model: TextModel, labels: Sequence[Any] | None, favourable: Any
 ) -> tuple[Reply, tuple[Any, ...], int]:
-    """Interpret replies as scores and labels. Return them, the label names and the favourable position.
+    """Interpret replies as scores and labels. Return them, the label names and the position of the favourable label.
 
     The names come from ``labels``, from the model, or from the replies: the distinct replies in order, or ``no`` and
     ``yes`` for scores. Default: the last label is favourable.

@@ -43,13 +43,13 @@ class TypedModel(Protocol):
 ModelT = TypeVar("ModelT", bound=TypedModel)
 
 MAX_ROWS = 1000
-"""Number of data rows used to check reactions to a column."""
+"""Number of data rows used to check whether a model depends on a column."""
 
 MIN_ROWS = 50
-"""Minimum number of rows. If table width or budget allow fewer, reactions are not checked."""
+"""Minimum number of rows. If the table width or the budget allows fewer, the check is skipped."""
 
 MAX_CELLS = 10_000_000
-"""Maximum number of cells in queries that check reactions."""
+"""Maximum number of cells in the queries of this check."""
 
 MAX_QUESTIONS = 40
 """Number of calls for each of the three checks."""
@@ -106,7 +106,7 @@ def search_types(
         model: Model with the declared types.
         inputs: The model's declared types by column.
         frame: The text table.
-        people: A few individuals, about whom each model is queried.
+        people: A few individuals for which each candidate model is queried.
         compare: Whether answers for rows of the table are compared. Otherwise only rejections count.
 
     Raises:
@@ -148,7 +148,7 @@ def _schema_inputs(schema: Schema, frame: Any) -> dict[str, ColumnInput]:
 
 
 def _kept_rows(schema: Schema, frame: Any) -> Any:
-    """Return the positions of the rows that a schema keeps. None if the frame does not fit it."""
+    """Return the positions of the rows that ``encode`` keeps. None if the frame does not fit the schema."""
     try:
         return encode(schema, frame).rows
     except DataError:
@@ -163,7 +163,7 @@ class _TypeSearch:
         model: Model with the types that are stated.
         frame: Text table.
         others: Alternative type of each column.
-        people: A few individuals, about whom each model is queried.
+        people: A few individuals for which each candidate model is queried.
         questions: Number of calls so far.
         accepted: Last model that was not rejected.
     """
@@ -225,7 +225,7 @@ class _TypeSearch:
         raise refusal_as_read
 
     def _drop_needless(self, names: Sequence[str], limit: int) -> None:
-        """Drop the columns that need not be switched from an accepted set, halves of it first."""
+        """Remove the columns that need not be switched from an accepted set, trying halves of it first."""
         needed, size = list(names), len(names)
         while size > 1:
             size = (size + 1) // 2
@@ -264,7 +264,7 @@ class _TypeSearch:
         )
 
     def _sample_rows(self) -> Any:
-        """Sample rows of the table that the schema keeps. None if there may be too few."""
+        """Sample rows of the table, and drop those that ``encode`` drops. None if there may be too few."""
         ledger, blocks = self.model.ledger, len(self.others) + 4
         limit = min(MAX_ROWS, MAX_CELLS // (blocks * len(self.frame.columns)))
         if ledger.budget is not None:

@@ -44,7 +44,7 @@ class KerasLayer:
     """A layer in a file.
 
     Attributes:
-        path: Names of the enclosing models and its own.
+        path: Names of the enclosing models, then of the layer.
         kind: Its class.
         config: Its settings.
         before: Keys of its input layers, in order. Empty for an input of the model.

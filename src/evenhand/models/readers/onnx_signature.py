@@ -246,7 +246,7 @@ def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
 
 
 def _trace_back(nodes: dict[str, Any], output: str | None) -> Iterator[Any]:
-    """Yield the nodes that lead to an output, last first. Of several inputs, follow the scores."""
+    """Yield the nodes that lead to an output, last first. If a node has several inputs, follow the scores."""
     while output in nodes:
         node = nodes[output]
         yield node

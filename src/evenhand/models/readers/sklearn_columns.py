@@ -119,7 +119,7 @@ def transform_columns(step: Any, columns: Cells, path: str, name: str) -> Cells:
     Args:
         step: Transformer, ``Pipeline``, ``ColumnTransformer`` or ``"passthrough"``.
         columns: Input columns.
-        path: Names of the enclosing steps and its own, for errors.
+        path: Names of the enclosing steps, then of the step, for errors.
         name: Name of the model.
 
     Raises:

@@ -154,7 +154,7 @@ def column_attribute(schema: Schema, column: int) -> Attribute:
 def category_codes(schema: Schema, column: int, categories: Sequence[Any], *, by_name: bool, location: str) -> Integers:
     """Compute the model's code for each input number of a column of categories.
 
-    A library trained on strings encodes them itself, possibly unlike the schema.
+    A library trained on strings encodes them itself, and its codes may differ from those of the schema.
 
     Args:
         schema: Schema of the inputs.
@@ -203,7 +203,7 @@ def category_texts(schema: Schema, column: int, location: str) -> list[str]:
 
 
 def _numbers_and_values(attribute: Attribute, location: str) -> tuple[Floats, list[Any]]:
-    """Return the input numbers of an attribute, and the value of each."""
+    """Return the input numbers of an attribute and the corresponding values."""
     if attribute.size is None or attribute.size > MAX_CATEGORY:
         raise ModelError(
             f"{attribute.name!r} is categorical in the model but in the schema "

@@ -5,11 +5,10 @@ every profile that discriminates. After a step to a profile that does not discri
 success increases the probability of its direction and attribute by a thousandth, a failure decreases it, for all walks.
 
 Source: Udeshi, Arora and Chattopadhyay, "Automated directed fairness testing" (ASE 2018), sections 3.2 and 3.3, variant
-"fully-directed". Their program continues after a failure with the
-probability of basin hopping. The comparison in Wang et al. (MAFT, ICSE 2024) returned to the start, which finds about
-one and a half times as many profiles. Unlike both programs, this one does not change protected attributes, since that
-would find the same profiles again, and learns nothing from a step without effect (at the end of the domain, or to an
-implausible profile).
+"fully-directed". Their program continues after a failure with the probability of basin hopping. The comparison in Wang
+et al. (MAFT, ICSE 2024) returned to the start, which finds about one and a half times as many profiles. Unlike both
+programs, this one does not change protected attributes, since that would find the same profiles again, and learns
+nothing from a step without effect (at the end of the domain, or to an implausible profile).
 """
 
 from __future__ import annotations

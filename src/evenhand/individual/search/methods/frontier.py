@@ -1,11 +1,11 @@
 """Best-first search along the decision boundary among plausible profiles: the default method.
 
-The search queries some people in the data, and then repeatedly those neighbours of promising profiles whose label is
-most likely to flip. A profile is promising if two assignments get different labels, or nearly so. The probability of a
-flip is estimated without a query by a surrogate (see ``Surrogate``): the parent's answers plus the average effect of
-the move, compared with the errors of earlier estimates. Moves lead only to pairs of values that occur in the data, no
-individual is queried twice, and a fraction of the queries is spent on new people, so that other regions are found too.
-With three or more assignments, only the two with the most different estimates are queried first. If their labels
+The search first queries some people in the data. It then repeatedly queries the neighbours of promising profiles that
+are most likely to flip. A profile is promising if two assignments get different labels, or nearly do. The probability
+of a flip is estimated without a query by a surrogate (see ``Surrogate``): the parent's answers plus the average effect
+of the move, compared with the errors of earlier estimates. Moves lead only to pairs of values that occur in the data,
+no individual is queried twice, and a fraction of the queries is spent on new people, so that other regions are found
+too. With three or more assignments, only the two with the most different estimates are queried first. If their labels
 differ, that is enough, and the others are queried at confirmation. For models that return only labels, the same
 formulas prefer moves that rarely change a label.
 """
@@ -53,7 +53,7 @@ LABEL_CLIP = 0.02
 """The same distance for models that return labels only, so that their log-odds are about as large as other errors."""
 
 PRIOR_WEIGHT = 20.0
-"""Number of observations of a level that has the same weight as the spread over the whole attribute."""
+"""Prior weight, in observations, of the mean squared error of an attribute in that of each of its levels."""
 
 RIDGE = 1.0
 """Penalty of the ridge regression."""
@@ -94,7 +94,7 @@ class ParentProfiles:
 
 @dataclass(frozen=True)
 class NeighbourQueue:
-    """Distinct neighbours that were not queried yet, all of shape (n,).
+    """Distinct neighbours that have not been queried yet. All arrays have shape (n,).
 
     Attributes:
         chance: Probability of a flip.
@@ -225,7 +225,7 @@ class BoundarySearch:
         self._queried = 0
 
     def run(self, max_profiles: float) -> None:
-        """Query step by step until about ``max_profiles`` profiles were queried or none is left."""
+        """Query step by step until about ``max_profiles`` profiles have been queried or none is left."""
         first_step = np.clip(self._plan / GROWTH, MIN_STEP, MAX_FIRST_STEP)
         step = idle = 0
         while self._queried < max_profiles and idle < MAX_IDLE_DRAWS:

@@ -52,7 +52,7 @@ MAX_ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class SlopePlan:
-    """Use of slopes by a method.
+    """Slopes of a method, and how the search uses them.
 
     Attributes:
         slopes: Slopes of the predicted label's probability. Those of its loss have the opposite sign.
@@ -89,7 +89,7 @@ def move_to_boundary(
         which: Assignment of each, shape (n,).
         rng: Source of randomness.
         max_moves: Maximum number of moves per seed.
-        plan: Use of slopes.
+        plan: Slopes of the method.
 
     Returns:
         The distinct profiles found, and the assignment of each.

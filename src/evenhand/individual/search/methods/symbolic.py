@@ -1,9 +1,10 @@
-"""SG, symbolic generation: path conditions of a local decision tree that approximates the model are negated.
+"""SG, symbolic generation: negate path conditions of a local decision tree that approximates the model.
 
 Around a profile, a small tree approximates the model's label (under the profile's own assignment). Negating one
-condition of the profile's path gives the next profiles to query: every condition of a profile that discriminates (local
-search), and the first ones, while the tree is sure of them, of any other (global search). Profiles are taken from the
-queue in the order of the paper: local ones first, then seeds, then global ones.
+condition of the profile's path gives another profile to query. Local search negates each condition of the path, if the
+profile discriminates. Global search negates each condition before the first uncertain one, and drops the conditions
+after the negated one. Profiles are taken from the queue in the order of the paper: local ones first, then seeds, then
+global ones.
 
 Source: Agarwal et al., "Automated test generation to detect individual discrimination in AI models" (2018); Aggarwal et
 al., "Black box fairness testing of machine learning models" (ESEC/FSE 2019), with its ranks 1, 5 and 10 and its
@@ -100,7 +101,7 @@ def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: Sear
             return
         queried += len(profiles)
         answers = oracle.ask(profiles)
-        # At the end, the budget covers fewer trees or none. The queue is then still processed.
+        # Near the end, the budget covers fewer trees or none. The rest of the queue is still queried.
         n = int(min(len(profiles), oracle.queries_left / TREE_QUERIES))
         samples, labels = _sample_around(oracle, profiles[:n], assignments[:n], rng)
         for i in range(n):

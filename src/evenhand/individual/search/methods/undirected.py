@@ -41,7 +41,8 @@ def sample_until_known(oracle: Oracle, seeds: Floats, rng: np.random.Generator, 
     """Query uniform admissible profiles until the half-width of the score's normal interval is at most one point.
 
     THEMIS (Galhotra, Brun and Meliou, "Fairness testing: testing software for discrimination", ESEC/FSE 2017). The
-    score is checked repeatedly, so its interval has no guarantee. The counterfactual flip rates have one.
+    score is checked repeatedly, so its interval has no guaranteed coverage, unlike the intervals of the flip
+    rates.
     """
     flips = n = 0
     while True:
