@@ -56,9 +56,9 @@ class Group(NamedGroup):
             (share given a lower or higher grade than the true one) and ``mean_grade_error`` (given minus true, in
             steps of the order).
         label_coverage: Number of people with a true label by decision. None if all or none have a true label.
-        rates: Label -> rate of this label against the rest, by name: ``label_share``; with true labels
+        rates: Label -> one-vs-rest rates of this label, by name: ``label_share``; with true labels also
             ``label_base_share``, ``label_true_positive_rate``, ``label_false_positive_rate`` and ``label_precision``;
-            for all grades but the lowest ``at_least``, the share given this or a higher grade.
+            for grades above the lowest also ``at_least``, the share given this or a higher grade.
         confusion: Number of people by true label (rows) and assigned label (columns), in the order of
             ``LabelMetrics.labels``. Empty without true labels.
     """
@@ -101,7 +101,8 @@ class Gap(ResultPart):
         not_assessable: Omitted groups, with the denominator that is too small.
         caution: Caution about selective true labels in the compared groups (see ``LabelCoverage``); empty if there is
             none.
-        label: Label that is compared, or the lowest grade of *at least this grade*. Empty for gaps over all labels.
+        label: Label that is compared; for the metric ``at_least``, the lowest grade included. Empty for gaps over all
+            labels.
         largest_at: For the largest gap over all labels, the label with this gap.
     """
 
@@ -132,7 +133,7 @@ class Breakdown(ResultPart):
         by: Attributes.
         groups: Groups of the people whose values are known.
         gaps: Gaps between the groups. For several labels, the largest gap in a rate over all labels comes before the
-            gaps of each label; the intervals of one name are simultaneous.
+            gaps of each label; the intervals of gaps with the same name are simultaneous.
         unknown: Number of people in no group because one of their values is unknown.
     """
 

@@ -136,8 +136,8 @@ class DecisionSample(Sample):
     def _mean(self, metric: str, group: Integers, groups: int, lower: float) -> Mean:
         """Compute the mean score, or the mean of score minus true label.
 
-        Cells are combined by the spread within them and of their means around that of the group (Chan, Golub & LeVeque
-        1979). The variance divided by the effective size n is the linearised variance of the weighted mean m,
+        The variance of a group combines the spread within its cells and the spread of the cell means (Chan, Golub &
+        LeVeque 1979). The variance divided by the effective size n is the linearised variance of the weighted mean m,
         sum(w^2 (x - m)^2) / sum(w)^2, times n / (n - 1).
         """
 

@@ -138,7 +138,7 @@ def compare_groups(
 def _furthest(reference: str, by_group: Mapping[str, Quantity], *, ratio: bool) -> dict[str, object]:
     """Select the group that differs most from the reference, as fields of a gap.
 
-    The limits of all groups are simultaneous, so the true largest difference is between the largest of their ends.
+    The intervals of all groups are simultaneous, so they also bound the true largest difference.
     """
     distances = {label: distance for label, distance in by_group.items() if isinstance(distance, Observed)}
     if ratio:
@@ -163,7 +163,7 @@ def largest_absolute(intervals: Iterable[tuple[float, float]]) -> tuple[float, f
 def largest_gap(gaps: Sequence[Gap]) -> Gap | None:
     """Select the largest of several gaps with simultaneous intervals; None if all are unknown.
 
-    The true largest gap is between the largest of the lower and the largest of the upper ends.
+    The true largest gap lies between the largest lower end and the largest upper end.
     """
     pairs = [(gap, gap.value) for gap in gaps if isinstance(gap.value, Observed)]
     if not pairs:

@@ -1,4 +1,4 @@
-"""Group metrics of several labels or grades: each label against the rest, confusions, and the gaps."""
+"""Group metrics of several labels or grades: one-vs-rest rates, confusion matrices, and the gaps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def measure_labels(
     reply: Reply | None = None,
     **settings: Any,
 ) -> LabelMetrics:
-    """Measure the labels that a model predicts, by group: each against the rest, and confusions.
+    """Measure one-vs-rest rates and confusion matrices of predicted labels by group.
 
     Args:
         scorer: Model. It is queried once per person.
@@ -80,7 +80,7 @@ def measure_labels(
 def measure_recorded_labels(
     decisions: RecordedLabels, config: GroupConfig | None = None, **settings: Any
 ) -> LabelMetrics:
-    """Measure recorded labels by group: each against the rest, and confusions if true labels are known.
+    """Measure one-vs-rest rates of recorded labels by group, and confusion matrices if true labels are known.
 
     Args:
         decisions: Labels and people.
@@ -172,8 +172,8 @@ class LabelTables:
         ordered: Whether the labels are grades.
         size: Number of people in each group.
         labelled: Number of people with a true label in each group.
-        rates: Rates of each label against the rest, and for all grades but the lowest the share of people with at
-            least this grade.
+        rates: One-vs-rest rates of each label. For every grade above the lowest, also the share of people with this or
+            a higher grade.
     """
 
     def __init__(self, names: tuple[str, ...], given: Integers, confused: Integers | None, *, ordered: bool) -> None:
@@ -184,7 +184,7 @@ class LabelTables:
         self.measure_rates = cache(self._measure_rates)
 
     def _rates_of(self, label: int) -> dict[str, Rate]:
-        """Build the rates of one label against the rest."""
+        """Build the one-vs-rest rates of a label."""
         counts = {"label_share": (self.given[:, label], self.size)}
         if self.confused is not None:
             positive, given = self.confused[:, label].sum(axis=1), self.confused[:, :, label].sum(axis=1)

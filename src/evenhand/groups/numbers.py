@@ -109,7 +109,7 @@ class NumberSample(Sample):
         decided: Numeric decisions.
         truth: True values, NaN if unknown; None without true values.
         weights: Sample weights; None without weights.
-        median: Median of all decisions, which splits the people for the coverage of true values.
+        median: Median of all decisions. The coverage of true values is counted in each half.
     """
 
     memberships: Sequence[Membership]

@@ -139,8 +139,8 @@ class GroupMetrics(Result):
         outcome: Numeric decisions; None for labels.
         proxies: Rates of groups whose membership is known only as a probability, such as race inferred from name and
             address.
-        labels: Metrics of each label. None for a single favourable label without an order. If no label is favourable,
-            there are no other metrics.
+        labels: Metrics of each label. None if one label is favourable and the labels are unordered. If no label is
+            favourable, there are no other metrics.
     """
 
     chart = "groups.plot_groups"

@@ -42,7 +42,7 @@ def find_subgroups(
     """Search for subgroups that a model treats differently.
 
     Args:
-        scorer: Model, queried once about all people. If its answers vary, each row gets an independent answer, even
+        scorer: Model, queried once for all people. If its answers vary, each row gets an independent answer, even
             among identical rows, so that tests and intervals account for the noise.
         people: People that the model decides about.
         config: Settings.
@@ -76,7 +76,7 @@ def find_subgroups(
         nonlocal noise, counted_scorer
         if noise is None:
             shuffled = complete.individuals[np.random.default_rng(config.seed).permutation(len(complete))]
-            # The budget must also cover the answers about all people.
+            # The budget must also cover the answers for all people.
             affordable = int(max(0.0, min(len(complete), (ledger.left - config.repeats * len(complete)) / 2)))
             noise = check_noise(scorer, shuffled[:affordable], confidence=config.confidence, limit=limit)
         varies = noise is not None and (noise.noisy or config.repeats > 1)
@@ -160,7 +160,7 @@ def find_number_subgroups(
     """Search for subgroups to which a model assigns different numbers than to the rest.
 
     Args:
-        regressor: Model, queried once about all people.
+        regressor: Model, queried once for all people.
         people: People that the model decides about, with the true values if errors are compared.
         config: Settings.
         weights: Weight of each person. If None, all count equally.

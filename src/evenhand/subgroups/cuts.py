@@ -121,7 +121,7 @@ def cut_entries(
     ends: CellEnds | None = None,
     counts: Integers | None = None,
 ) -> tuple[AttributeCut, Integers]:
-    """Cut one attribute by its entries (n,), each of which represents ``counts`` people, or one."""
+    """Cut one attribute into cells. Each of the entries (n,) represents one person, or ``counts`` people."""
     missing = np.isnan(entries)
     present = entries[~missing]
     edges: tuple[float, ...] | None = None

@@ -240,7 +240,10 @@ def approximate_intervals(groups: StratifiedGroups, critical: float) -> Interval
 
 
 def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
-    """Compute unadjusted intervals: of two proportions, the score interval over strata, or Welch's."""
+    """Compute unadjusted intervals.
+
+    Rates have the interval of ``difference_interval``, or with several strata the score interval. Means have Welch's.
+    """
     if not groups.counted:
         return _welch_interval(groups, confidence)
     if groups.size.shape[-1] > 1:
@@ -259,7 +262,7 @@ def _score_interval(groups: StratifiedGroups, z: float | Floats) -> IntervalEnds
 
 
 def _welch_interval(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
-    """Compute Welch's interval for a gap of means; over strata, the normal one from their variances."""
+    """Compute Welch's interval for a gap of means; with several strata, a normal interval from their variances."""
     sides = _sample_sides(groups)
     if groups.size.shape[-1] == 1:
         inside, outside = (SampleMoments(*(part[:, 0] for part in side)) for side in sides)
@@ -447,7 +450,8 @@ def largest_gap_to_rest(tails: TailCorrection, inside: Callable[[slice], Boolean
 
     Args:
         tails: Tail correction of the rule sets' totals.
-        inside: Function that determines which occupied cells some of the rule sets contain, shape (rule sets, cells).
+        inside: Function that determines which occupied cells each rule set of a slice contains, shape (rule sets,
+            cells).
         cells: Number of occupied cells.
     """
     number = len(tails.expected)

@@ -46,11 +46,11 @@ class MeasuredOutcomes:
 
 
 def measure_outcomes(scorer: Scorer, people: People, measure: Measure) -> MeasuredOutcomes:
-    """Query the model once about all people, and compute the outcomes.
+    """Query the model once for all people, and compute the outcomes.
 
-    ``favourable``: whether the model predicts the favourable label. ``false-negative``: whether it does not, among
-    people whose true label is favourable. ``false-positive``: whether it does, among people whose true label is not.
-    ``score``: the score of the favourable label.
+    ``favourable``: whether the prediction is the favourable label. ``false-negative``: whether it is another label, for
+    people with a favourable true label. ``false-positive``: whether it is the favourable label, for people with another
+    true label. ``score``: the score of the favourable label.
 
     Raises:
         OptionError: The measure covers no one, or the model returns no scores.
@@ -100,7 +100,7 @@ def check_truth(people: People, config: NumberSubgroupConfig) -> None:
 
 
 def measure_numbers(people: People, decided: Floats, config: NumberSubgroupConfig) -> MeasuredOutcomes:
-    """Compute the outcomes of numbers: standardised values, whose sums lose no precision, or 1 above the level.
+    """Compute the outcomes of numbers: standardised values, to preserve precision in sums, or indicators of the level.
 
     Residuals and errors are computed for people whose true value is known.
 

@@ -281,7 +281,7 @@ class CellTable:
 
     def _multiply_weights(self, draws: int, rng: np.random.Generator) -> Floats:
         weights, stratum = self.moments[1], self.cells.codes[:, -1]
-        # Sums of independent normal numbers are normal, and independent between cells.
+        # Sums of independent normal numbers are normal, and those of different cells are independent.
         deviation = np.sqrt(self.sums(weights**2))
         sums = deviation * rng.normal(size=(draws, len(deviation)))
         total = sums @ np.eye(self.strata)[stratum]

@@ -1,4 +1,4 @@
-"""Contributions of each list to the numbers of the groups, and their expectation if orders ignore the groups."""
+"""Contributions of each list to the numbers of the groups, and their expectation in random orders."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ EXPOSURE = "relative_exposure"
 SELECTION = "representation_ratio"
 ABOVE = "above_rate"
 TREATMENT = "exposure_per_relevance"
-"""Measures of a group: its sum over lists, divided by the expected sum if orders ignore the groups, or by a number of
-pairs."""
+"""Measures of a group: a sum over lists, divided by a reference sum (see ``RankedLists.denominators`` and
+``RankedLists.relevance_denominators``)."""
 
 PAIRS = "pairs"
 """Share of pairs with a member of one group above one of another, for each pair of compared groups."""
@@ -175,7 +175,7 @@ class RankedLists:
         return self._flatten(self.add_up(codes, self.weights), selected, wins)
 
     def denominators(self) -> dict[str, Floats]:
-        """Compute the expectation of the numerators if orders ignore the groups, and the number of pairs."""
+        """Compute the expectation of the numerators in random orders, and the number of pairs."""
         # All candidates of a list then have the same expected attention and share of the first positions.
         selected = []
         for rows, inside in self.selected:

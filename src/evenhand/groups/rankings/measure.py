@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 class _Widest(NamedTuple):
-    """A gap in several tables of numbers. The first table contains the observed numbers.
+    """Largest gap between groups in each of several tables of numbers. The first table contains the observed numbers.
 
     Attributes:
         values: Gap in each table, NaN if it is unknown, shape (tables,).
@@ -91,8 +91,8 @@ def _measure_sample(ranked: RankedLists, rng: np.random.Generator) -> Measured:
             low, high = (limit[columns] for limit in _typical_range(ranked, measure, below))
             sums = SummedLists(above[measure][:, columns], table[:, columns], lists, low, high)
             reach = clustered_ratios(sums).critical(ranked.config.confidence, rng)
-            # With few lists, Student's quantile is large because of the few degrees of freedom, which widens the
-            # intervals sufficiently without more added lists.
+            # With few lists, Student's quantile is large because of the few degrees of freedom. This widens the
+            # intervals sufficiently, so the number of added lists is capped.
             needed = min(reach, 1.5 * float(normal_quantile(ranked.config.confidence)))
             ratios = clustered_ratios(sums, critical=needed)
             limits = np.clip(ratios.intervals(reach), 0.0, 1.0 if measure in SHARES else np.inf)
@@ -122,7 +122,7 @@ def _typical_range(ranked: RankedLists, measure: str, below: Mapping[str, Floats
     """Compute the range of the numbers of a measure in a list of typical size, see ``clustered_ratios``.
 
     Selection ranges from 0 to the number of positions. Attention never reaches the extremes of a list, so its range is
-    one standard deviation around the expectation if orders ignore the groups. The range of pairs is defined in the
+    one standard deviation around the expectation in random orders. The range of pairs is defined in the
     same way, with the variance of the Mann-Whitney statistic, ``(m + r + 1) / (12 m r)``.
     """
     lists = np.maximum((ranked.members > 0).sum(axis=0), 1)

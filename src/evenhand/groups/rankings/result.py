@@ -38,9 +38,9 @@ class RankedNumber(ResultPart):
         at: k of a selection; None for other numbers.
         value: The number; None if it is unknown. Ratios of gaps are in [0, 1], and differences are >= 0.
         reason: Reason why it is unknown.
-        low, high: Interval for similar lists; None with few lists. Intervals of one name are simultaneous over all
-            groups, pairs of groups and k. The interval of a gap covers the gap between the groups that truly differ
-            most.
+        low, high: Interval for similar lists; None with few lists. Intervals with the same ``name`` are simultaneous
+            over all groups, pairs of groups and k. The interval of a gap covers the gap between the groups that truly
+            differ most.
         even_low, even_high: With few lists, range of the number in random orders, which ignore the groups. For a gap,
             one end is the absence of a gap.
         p: p-value: share of random orders with a number at least as far from the mean.

@@ -11,7 +11,7 @@ from evenhand.groups.wording.tables import left_out_notes
 from evenhand.stats.quantity import Estimated, Known, format_value, show_quantity
 
 DIFFERENCE = "demographic_parity_difference"
-"""Metric whose format all differences have."""
+"""Metric whose format is used for all differences."""
 
 
 def proxy_answers(proxies: Sequence[ProxyRates], weighted: str) -> list[Metric]:

@@ -61,8 +61,9 @@ class DepthFirstResult:
 
     Attributes:
         rule_sets: Number of rule sets in the family.
-        looked_at: Number of rule sets that were counted, or refine a rule set with too few people: all, unless stopped
-            early. The maxima and the numbers derived from them cover only these rule sets.
+        looked_at: Number of rule sets that were counted, or skipped because they refine a rule set with too few people.
+            Equals ``rule_sets`` unless stopped early. The maxima and the numbers derived from them cover only these
+            rule sets.
         passed: Number of rule sets that are large enough.
         tested: Number of distinct groups of people among them.
         counted: Whether ``tested`` and ``significant`` are exact. Beyond ``top.LIMIT``, they are estimated to 0.1 %.

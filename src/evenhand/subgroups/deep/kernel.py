@@ -68,7 +68,7 @@ class KernelFloors(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Criteria of significant and listed rule sets.
+    """Criteria for significant and listed rule sets.
 
     Attributes:
         critical: Number of standard errors that a significant gap exceeds.
@@ -187,7 +187,7 @@ def observe_rule_sets(walk, floors, ranking, strata, counts, leaves, rule_sets):
 
     Args:
         walk: Traversal.
-        floors, ranking: Minimum sizes, and criteria of significant and listed rule sets.
+        floors, ranking: Minimum sizes, and criteria for significant and listed rule sets.
         strata: Moments of all people.
         counts: Work arrays. The first cube of each is filled.
         leaves, rule_sets: Arrays of expectations and rule sets, filled in place.
