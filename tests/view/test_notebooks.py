@@ -40,7 +40,6 @@ def test_what_fetches_is_recognised():
         assert FETCHES.search(found)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", PICTURED)
 def test_a_result_of_every_kind_is_shown_offline(name):
     check_shown(pictured(name))

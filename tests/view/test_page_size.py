@@ -16,7 +16,7 @@ MOST_BYTES = 600_000
 @pytest.mark.full
 def test_a_page_of_many_groups_is_small_and_says_what_it_leaves_out():
     rng = np.random.default_rng(0)
-    n = 5_000
+    n = 10_000
     schools = np.array([f"school {i:03d} ".ljust(60, "x") for i in range(150)])
     score = rng.random(n)
     result = evenhand.audit_predictions(
