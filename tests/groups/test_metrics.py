@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import groups
-from evenhand.errors import OptionError
-from evenhand.groups import GroupMetrics
-from evenhand.groups.analysis import measure_decisions
+from evenhand.errors import DataError, OptionError
+from evenhand.groups import GroupMetrics, measure_decisions
 from evenhand.groups.breakdown import SMALL
 from evenhand.groups.wording.rates import headline_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
@@ -462,6 +461,34 @@ class TestScores:
         result = measure_decisions(self.favoured, self.deserving, {"sex": self.sex}, scores=scores)
         assert quantity_value(result.overall["mean_score"]) == pytest.approx(0.5)
         assert {round(cell.mean_score, 9) for cell in result.calibration} == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predicted_favourable": [1, 2, 0]}, "`predicted_favourable=`, got 2 in row 2"),
+        ({"true_favourable": [True, False]}, "2 in `true_favourable=`"),
+        ({"protected": {"sex": ["f", "m"]}}, r"2 in `protected\['sex'\]`"),
+        ({"scores": [0.1, 0.2]}, "2 in `scores=`"),
+        ({"scores": [0.1, float("nan"), 0.2]}, "got nan in row 2"),
+        ({"scores": ["high", "low", "low"]}, "expected numbers as `scores=`"),
+        ({"scores": [[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]}, "got 2 columns"),
+        ({"true_favourable": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
+        (
+            {"predicted_favourable": [], "true_favourable": [], "protected": {"sex": []}, "scores": None},
+            "expected at least one person",
+        ),
+    ],
+)
+def test_bad_arrays_are_refused(change, message):
+    arrays = {
+        "predicted_favourable": [1, 0, 1],
+        "true_favourable": [True, False, True],
+        "protected": {"sex": ["f", "m", "m"]},
+        "scores": [0.1, 0.2, 0.3],
+    } | change
+    with pytest.raises(DataError, match=message):
+        measure_decisions(**arrays)
 
 
 def test_bad_options_are_refused():

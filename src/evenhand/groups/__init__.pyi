@@ -1,4 +1,4 @@
-from .analysis import measure_groups, measure_recorded_decisions
+from .analysis import measure_decisions, measure_groups, measure_recorded_decisions
 from .breakdown import Breakdown, Gap, Group
 from .config import GroupConfig
 from .custom import add_metrics
@@ -22,6 +22,7 @@ __all__ = [
     "RankingConfig",
     "RankingResult",
     "add_metrics",
+    "measure_decisions",
     "measure_groups",
     "measure_labels",
     "measure_numbers",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Booleans, Floats, Integers, Progress, ignore_progress
-from evenhand.errors import OptionError
+from evenhand.errors import DataError, OptionError
 from evenhand.groups.config import GroupConfig
 from evenhand.groups.custom import DecidedPeople, add_metrics
 from evenhand.groups.decisions import DecisionSample, tabulate
@@ -24,6 +24,7 @@ from evenhand.groups.thresholds import ScoredPeople, trace_curves
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
+from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
 from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.schema.probabilities import GroupProbabilities
@@ -133,18 +134,18 @@ def measure_recorded_decisions(
 
 
 def measure_decisions(
-    selected: ArrayLike,
+    predicted_favourable: ArrayLike,
     true_favourable: ArrayLike | None,
     protected: Mapping[str, ArrayLike],
     *,
-    scores: Floats | None = None,
+    scores: ArrayLike | None = None,
     favourable: str = "favourable",
     **settings: Any,
 ) -> GroupMetrics:
-    """Measure group metrics of decisions in arrays, which the caller has checked.
+    """Measure group metrics of decisions in plain arrays.
 
     Args:
-        selected: Whether each decision is favourable, shape (n,).
+        predicted_favourable: Whether each decision is favourable, as booleans or 0 and 1, shape (n,).
         true_favourable: Whether each true label is favourable, shape (n,). None without true labels.
         protected: Values of each protected attribute, shape (n,). Integers with many values are cut into ranges.
         scores: Probabilities of the favourable label, shape (n,).
@@ -153,16 +154,53 @@ def measure_decisions(
 
     Raises:
         OptionError: There is no protected attribute.
-        DataError: A protected attribute has non-integer numbers.
+        DataError: Arrays are empty, have different lengths, or contain invalid values.
     """
     started = time.perf_counter()
     config = GroupConfig.of(None, settings)
-    if not protected:
+    check_index(
+        predicted_favourable=predicted_favourable, true_favourable=true_favourable, protected=protected, scores=scores
+    )
+    columns = read_columns("protected", protected)
+    if not columns:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
-    memberships = tuple(group_by_values(name, column) for name, column in protected.items())
-    true_labels = None if true_favourable is None else np.asarray(true_favourable).astype(np.int64)
-    decisions = _Decisions(memberships, np.asarray(selected) == 1, true_labels, scores, NO_SCORES)
+    decided = _read_flags("predicted_favourable", predicted_favourable)
+    true_labels = None if true_favourable is None else _read_flags("true_favourable", true_favourable)
+    probabilities = None if scores is None else _read_numbers("scores", scores)
+    arrays = {"predicted_favourable": decided, "true_favourable": true_labels, "scores": probabilities}
+    arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}
+    if not check_rows({name: array for name, array in arrays.items() if array is not None}):
+        raise DataError("expected at least one person, got empty arrays")
+    memberships = tuple(group_by_values(name, column) for name, column in columns.items())
+    decisions = _Decisions(memberships, decided == 1, true_labels, probabilities, NO_SCORES)
     return decisions.measure(favourable, config, started)
+
+
+def _read_flags(name: str, values: ArrayLike) -> Integers:
+    """Read booleans, or 0 and 1, shape (n,)."""
+    import pandas as pd
+
+    flags = pd.Series(read_column(name, values))
+    bad = flags[~flags.isin([0, 1])]
+    if len(bad):
+        raise DataError(
+            f"expected booleans, or 0 and 1, as `{name}=`, got {bad.iloc[0]!r} in row {bad.index[0] + 1} "
+            f"({len(bad):,} such rows)"
+        )
+    return flags.to_numpy(np.int64)
+
+
+def _read_numbers(name: str, values: ArrayLike) -> Floats:
+    """Read finite numbers, shape (n,)."""
+    column = read_column(name, values)
+    try:
+        array = np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"expected numbers as `{name}=`") from None
+    bad = np.flatnonzero(~np.isfinite(array))
+    if len(bad):
+        raise DataError(f"expected finite numbers as `{name}=`, got {array[bad[0]]} in row {bad[0] + 1}")
+    return array
 
 
 def add_proxies(
