@@ -136,7 +136,7 @@ def test_a_metric_of_ones_own_by_name_and_in_gates(evenhand, table, tmp_path, mo
         assert ran.code == 2, given
         assert words in " ".join(ran.err.split()), given
     assert "--metric:" in ran.err
-    assert "give --target" in ran.err
+    assert "pass --target" in ran.err
 
 
 def test_a_folder_of_files_gives_the_numbers_of_the_rows_in_memory(evenhand, table, tmp_path):

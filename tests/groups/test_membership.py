@@ -87,5 +87,5 @@ def test_what_is_no_group():
     with pytest.raises(OptionError, match="'weight' is a real number"):
         group_by_attribute(Attribute(name="weight", kind="real", lower=0, upper=1), np.array([0.5]))
     for values in ([0.5, 1.0], [1.0, np.inf]):
-        with pytest.raises(DataError, match="fraction"):
+        with pytest.raises(DataError, match="non-integer"):
             group_by_values("weight", values)
