@@ -37,6 +37,12 @@ def test_never_reached():
 """
 
 
+def outside():
+    """Return the environment without what this run tells its tests: theirs must not write where it notes its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVENHAND", "PYTEST"))}
+    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
 @pytest.mark.parametrize(
     ("promised", "outcome", "code"),
     [
@@ -49,11 +55,7 @@ def test_promise(tmp_path, promised, outcome, code):
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "test_whole_module.py").write_text(MODULE)
-    environment = os.environ | {
-        "EVENHAND_EXTRAS": promised,
-        "PYTEST_ADDOPTS": "",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }
+    environment = outside() | {"EVENHAND_EXTRAS": promised}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--continue-on-collection-errors", "-rfE", str(tmp_path)],
         cwd=tmp_path,
@@ -104,11 +106,10 @@ def test_what_passed_is_not_run_again_and_everything_else_is(tmp_path, processes
     (tmp_path / "test_whole_module.py").write_text(MODULE)
 
     def run(*options, **settings):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("EVENHAND", "PYTEST"))}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "xdist", "-n", processes, "-v", *options, str(tmp_path)],
             cwd=tmp_path,
-            env=environment | settings | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env=outside() | settings,
             capture_output=True,
             text=True,
             check=False,
