@@ -549,7 +549,7 @@ def _is_better(outcome: tuple[int, ...], need: int, limit: int | None) -> bool:
 
 
 def _outcomes(features: Any, steps: Any, members: Any, depth: int) -> set[tuple[int, ...]]:
-    """Return what all branches of a depth at most do to the people of some cells."""
+    """Return the selections of people in some cells that a branch of at most the given depth can make."""
     accepted = tuple(int(one) for one in steps[members].sum(axis=0)) if members.any() else (0,) * steps.shape[1]
     found = {accepted, (0,) * steps.shape[1]}
     if depth > 0:

@@ -310,7 +310,7 @@ class DataOptions(ReadOptions, OutcomeOptions):
 
 @dataclass(frozen=True)
 class ConsentOptions:
-    """What a command may ask an endpoint."""
+    """Options that limit the queries to an endpoint."""
 
     yes: Annotated[
         bool, typer.Option("--yes", help="Let an endpoint be asked about as many rows as forecast, without a --budget.")

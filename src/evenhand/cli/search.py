@@ -96,11 +96,11 @@ def search(
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
         subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
         with view.show_progress(quiet=output.silent) as progress:
-            result = found = searching.search(subject.scorer, subject.people, config, progress=progress)
-        if found.queries == 0 and not found.rates:
+            result = profiles = searching.search(subject.scorer, subject.people, config, progress=progress)
+        if profiles.queries == 0 and not profiles.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
-        result = found = rows.tell(found)
-        document = partial(found.document, subject.card)
+        result = profiles = rows.tell(profiles)
+        document = partial(profiles.document, subject.card)
     written = output.write_findings(result, document)
     if save_tests is not None and isinstance(result, searching.SearchResult) and result.profiles:
         searching.save_tests(result, save_tests)

@@ -367,7 +367,7 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
 
 
 def term_arrays(part: AttributeTerm) -> list[Floats]:
-    """Return the numbers of a term. For curves, return values at evenly spaced points to nine digits."""
+    """Return the arrays that define a term. A curve is given by its values at evenly spaced points, to nine digits."""
     if isinstance(part, LineTerm):
         return [part.slope, part.intercept]
     if isinstance(part, StepTerm):
