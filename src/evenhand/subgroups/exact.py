@@ -159,7 +159,6 @@ def search_exactly(
         interrupted=statistics.stopped is not None,
         notes=(
             *describe_large_cells(cuts, codes, people.counts),
-            *examined.notes,
             *_result_notes(examined, family, config),
         ),
         table_reading=people.reading,
