@@ -208,7 +208,7 @@ def test_of_many_values_those_that_are_due_first_are_shown(tmp_path):
     ledger.submit("wide", {"op": "complete", "admission": number, "values": {"kind": many[-1]}}).result()
     with database.reading() as connection:
         (stands,) = StreamStatus().of(connection, "wide")["specifications"]
-        (row,) = windows.latest_rows(connection, "wide", "guard", RowFilter())["rows"]
+        (row,) = windows.latest_rows(connection, "wide", RowFilter())["rows"]
     ledger.close()
     database.close()
     # The last one appeared just now, and has the whole of its deadline before it.

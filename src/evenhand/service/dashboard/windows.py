@@ -75,9 +75,7 @@ def rows_between(connection: Connection, stream: str, after: int, until: int) ->
     return entries_to_rows(connection, stream, _read_entries(connection, query.order_by(entries.c.number)))
 
 
-def latest_rows(
-    connection: Connection, stream: str, kind: str, wanted: RowFilter, limit: int = MAX_WINDOW_ROWS
-) -> dict[str, Any]:
+def latest_rows(connection: Connection, stream: str, wanted: RowFilter, limit: int = MAX_WINDOW_ROWS) -> dict[str, Any]:
     """Return the latest rows of a time, in their order, for charts.
 
     Returns:

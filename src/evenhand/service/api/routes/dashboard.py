@@ -9,11 +9,11 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -36,8 +36,9 @@ from evenhand.service.dashboard.windows import (
     search_all_rows,
     search_rows,
 )
-from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.store.tables import streams
+
+T = TypeVar("T")
 
 router = APIRouter(include_in_schema=False)
 
@@ -108,59 +109,51 @@ RowFilterQuery = Annotated[RowFilter, Depends(row_filter)]
 
 
 @data.get("")
-async def get_start(here: Here, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
+async def get_start(context: Here, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
     """Every stream, and what the holder of the key may do."""
 
-    def read() -> list[dict[str, Any]]:
-        with here.database.reading() as connection:
-            return list_streams(connection)
-
-    models = {name: guard.models[0] for name, guard in here.guards.items() if guard.makes == "image"}
+    models = {name: guard.models[0] for name, guard in context.guards.items() if guard.makes == "image"}
     return {
         "version": __version__,
-        "streams": await run_in_threadpool(read),
+        "streams": await _read(context, list_streams),
         "caller": {"name": caller.name, "key": bool(caller.key), "generate": caller.is_allowed("generate")},
         "models": models,
-        "monitors": [name for name in here.monitors if caller.may_use(name)],
+        "monitors": [name for name in context.monitors if caller.may_use(name)],
     }
 
 
 @data.get("/streams/{name}")
-async def get_stream_status(name: str, here: Here, request: Request) -> dict[str, Any]:
+async def get_stream_status(name: str, context: Here, request: Request) -> dict[str, Any]:
     """Where a stream stands."""
     state = request.app.state
     if not hasattr(state, "standing"):
         state.standing = StreamStatus()
 
-    def read() -> dict[str, Any]:
-        with here.database.reading() as connection:
-            described: dict[str, Any] = state.standing.of(connection, name)
-            return described
-
-    return await run_in_threadpool(read)
+    status: dict[str, Any] = await _read(context, state.standing.of, name)
+    return status
 
 
 @data.get("/streams/{name}/window")
 async def get_latest_rows(
     name: str,
-    here: Here,
+    context: Here,
     asked: RowFilterQuery,
     limit: Annotated[int, Query(ge=1, le=MAX_WINDOW_ROWS)] = MAX_WINDOW_ROWS,
 ) -> Response:
     """The latest rows of a time, in their order."""
 
-    def read() -> str:
-        with here.database.reading() as connection:
-            return _compact_json(latest_rows(connection, name, _stream_kind(connection, name), asked, limit))
+    def read(connection: Connection) -> str:
+        _stream_kind(connection, name)
+        return _compact_json(latest_rows(connection, name, asked, limit))
 
-    # Written in the thread too: ten thousand rows take a while.
-    return Response(await run_in_threadpool(read), media_type="application/json")
+    # Encoding ten thousand rows takes a while, so the thread does that, too.
+    return Response(await _read(context, read), media_type="application/json")
 
 
 @data.get("/streams/{name}/rows")
 async def get_matching_rows(
     name: str,
-    here: Here,
+    context: Here,
     asked: RowFilterQuery,
     before: int | None = None,
     after: int | None = None,
@@ -168,24 +161,21 @@ async def get_matching_rows(
 ) -> Response:
     """Rows that are wanted, the newest first."""
 
-    def read() -> str:
-        with here.database.reading() as connection:
-            kind = _stream_kind(connection, name)
-            return _compact_json(search_rows(connection, name, kind, asked, before=before, after=after, limit=limit))
+    def read(connection: Connection) -> str:
+        kind = _stream_kind(connection, name)
+        return _compact_json(search_rows(connection, name, kind, asked, before=before, after=after, limit=limit))
 
-    return Response(await run_in_threadpool(read), media_type="application/json")
+    return Response(await _read(context, read), media_type="application/json")
 
 
 @data.get("/streams/{name}/export.{form}")
-async def export_rows(name: str, form: Literal["csv", "json"], here: Here, asked: RowFilterQuery) -> StreamingResponse:
+async def export_rows(
+    name: str, form: Literal["csv", "json"], context: Here, asked: RowFilterQuery
+) -> StreamingResponse:
     """Everything that is wanted, as a file; the newest first."""
 
-    def read() -> str:
-        with here.database.reading() as connection:
-            return _stream_kind(connection, name)
-
-    kind = await run_in_threadpool(read)
-    some = search_all_rows(here.database, name, kind, asked)
+    kind = await _read(context, _stream_kind, name)
+    some = search_all_rows(context.database, name, kind, asked)
     text = _csv_lines(kind, some) if form == "csv" else _json_lines(kind, some)
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
     return StreamingResponse(
@@ -194,10 +184,10 @@ async def export_rows(name: str, form: Literal["csv", "json"], here: Here, asked
 
 
 @data.get("/streams/{name}/pictures/{number}")
-async def get_delivered_picture(name: str, number: int, here: Here) -> Response:
+async def get_delivered_picture(name: str, number: int, context: Here) -> Response:
     """What was delivered for an admission."""
 
-    kept = await run_in_threadpool(PictureStore(here.database).of, name, number)
+    kept = await run_in_threadpool(context.pictures.find_delivered, name, number)
     if kept is None or kept.media_type not in PICTURE_TYPES:
         raise ServiceHTTPException(404, "there is no such picture", code="picture")
     headers = {
@@ -205,6 +195,16 @@ async def get_delivered_picture(name: str, number: int, here: Here) -> Response:
         "content-security-policy": "default-src 'none'; sandbox",
     }
     return Response(kept.data, media_type=kept.media_type, headers=headers)
+
+
+async def _read(context: ServiceContext, work: Callable[..., T], *arguments: Any) -> T:
+    """Run work on the store in a thread, in one read transaction."""
+
+    def run() -> T:
+        with context.database.reading() as connection:
+            return work(connection, *arguments)
+
+    return await run_in_threadpool(run)
 
 
 def _stream_kind(connection: Connection, name: str) -> str:
@@ -274,12 +274,12 @@ router.include_router(data)
 @router.get("/v1/events", dependencies=[require_scope("read")])
 async def stream_events(
     request: Request,
-    here: Here,
+    context: Here,
     after: Annotated[str, Query(max_length=20_000)] = "",
     last_event_id: Annotated[str, Header(max_length=20_000)] = "",
 ) -> StreamingResponse:
     """New rows of every stream, from ``after`` on, or from what the browser heard last."""
-    told = get_hub(request, here).events(parse_positions(last_event_id or after))
+    told = get_hub(request, context).events(parse_positions(last_event_id or after))
     # A refusal must come before the answer begins.
     first = await anext(told)
 
@@ -294,10 +294,10 @@ async def stream_events(
     return StreamingResponse(all_of_it(), media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
 
 
-def get_hub(request: Request, here: ServiceContext) -> EventHub:
+def get_hub(request: Request, context: ServiceContext) -> EventHub:
     """Return the one hub of a process."""
     state = request.app.state
     if not hasattr(state, "hub"):
-        state.hub = EventHub(here)
+        state.hub = EventHub(context)
     hub: EventHub = state.hub
     return hub

@@ -412,13 +412,7 @@ async def complete_chat(asked: ChatRequest, here: Here, caller: GeneratingCaller
     given = {name: value for name, value in (asked.model_extra or {}).items() if value is not None and value != []}
     _check_request(asked, given)
     guard = find_guard(here, caller, asked.model, "text")
-    options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
-    talk = ConversationGenerator(guard.pipeline.generator, asked.messages, options)
-    wanted = guard.request(talk.prompt, generator=talk, route="chat")
-    (found,), _none = await answer_request(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
-    said = disclosure_headers([found.answer], [found.number])
-    if talk.ignored:
-        said["x-evenhand-ignored"] = ", ".join(talk.ignored)
+    found, talk, said = await answer_conversation(here, guard, asked.messages, given, route="chat")
     whole = _build_completion(found, talk, asked.model or guard.models[0])
     if not asked.stream:
         return JSONResponse(whole, headers=said)
@@ -438,11 +432,36 @@ def _check_request(asked: ChatRequest, given: dict[str, Any]) -> None:
         raise ServiceHTTPException(400, "answers are texts", code="modalities", hint="leave modalities out")
 
 
+async def answer_conversation(
+    here: ServiceContext,
+    guard: ServedGuard,
+    messages: Sequence[Mapping[str, Any]],
+    given: dict[str, Any],
+    *,
+    route: str,
+) -> tuple[ServedAnswer, ConversationGenerator, dict[str, str]]:
+    """Answer a conversation, and return the answer, the generator that was asked, and the headers of the response.
+
+    Raises:
+        ServiceHTTPException: An option is unknown, or there is no text.
+        EvenhandError: The request was not carried out.
+    """
+    options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
+    talk = ConversationGenerator(guard.pipeline.generator, messages, options)
+    request = guard.request(talk.prompt, generator=talk, route=route)
+    (served,), _missing = await answer_request(guard, request, here.settings.limits.upstream_seconds, what="answer")
+    item = served.answer.item
+    if item is not None and item.kind != "text":
+        raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
+    headers = disclosure_headers([served.answer], [served.number])
+    if talk.ignored:
+        headers["x-evenhand-ignored"] = ", ".join(talk.ignored)
+    return served, talk, headers
+
+
 def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: str) -> dict[str, Any]:
     """Return the whole answer: what the service said of it, as far as OpenAI's interface has it."""
     item = found.answer.item
-    if item is not None and item.kind != "text":
-        raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
     answer = talk.said_of(item)
     choice = (answer.get("choices") or [{}])[0]
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}

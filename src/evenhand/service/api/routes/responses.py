@@ -15,13 +15,12 @@ from evenhand.service.api.context import Here
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.generators import (
     GeneratingCaller,
-    answer_request,
+    answer_conversation,
     disclosure_body,
-    disclosure_headers,
     find_guard,
 )
 from evenhand.service.api.routes.idempotency import IdempotentRoute
-from evenhand.service.generation.generators import TEXT_OPTIONS, ConversationGenerator, known_options
+from evenhand.service.generation.generators import ConversationGenerator
 from evenhand.service.generation.guards import ServedAnswer
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=IdempotentRoute)
@@ -74,13 +73,7 @@ async def create_response(asked: ResponsesRequest, here: Here, caller: Generatin
     guard = find_guard(here, caller, asked.model, "text")
     given = {name: value for name, value in (asked.model_extra or {}).items() if name not in UNUSED_ENTRIES}
     given = {name: value for name, value in given.items() if name not in REFUSED_ENTRIES} | _converted_options(asked)
-    options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
-    talk = ConversationGenerator(guard.pipeline.generator, _messages(asked), options)
-    wanted = guard.request(talk.prompt, generator=talk, route="responses")
-    (found,), _none = await answer_request(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
-    said = disclosure_headers([found.answer], [found.number])
-    if talk.ignored:
-        said["x-evenhand-ignored"] = ", ".join(talk.ignored)
+    found, talk, said = await answer_conversation(here, guard, _messages(asked), given, route="responses")
     return JSONResponse(_build_response(found, talk, asked, asked.model or guard.models[0]), headers=said)
 
 
@@ -150,8 +143,6 @@ def _build_response(
     found: ServedAnswer, talk: ConversationGenerator, asked: ResponsesRequest, model: str
 ) -> dict[str, Any]:
     item = found.answer.item
-    if item is not None and item.kind != "text":
-        raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
     answer = talk.said_of(item)
     choice = (answer.get("choices") or [{}])[0]
     part: dict[str, Any]
