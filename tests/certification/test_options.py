@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from cases import prove, random_case, schema_of, worked_example
 
+from evenhand import certification
+from evenhand.certification import analysis
 from evenhand.certification.query.cells import cells_of
 from evenhand.errors import ModelError, OptionError, SchemaError
 from evenhand.models.additive.network import LineTerm, StepTerm, TableTerm, network_from_dense
@@ -143,3 +147,30 @@ def test_real_cells_share_out_their_histogram() -> None:
     assert np.diff(steps.before(np.arange(4))) / steps.total == pytest.approx([0.1, 0.6, 0.3], abs=1e-12)
     drawn = steps.draw(np.zeros(9000, dtype=np.int64), np.full(9000, 2), np.random.default_rng(1))
     assert np.histogram(drawn, bins=[-1, 0, 1, 2, 3])[0] / 9000 == pytest.approx(masses, abs=0.02)
+
+
+def test_questions_that_end_early_leave_their_time_and_effort_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 3, "protected": True},
+        ],
+        classes=4,
+    )
+    weights = np.vstack([np.zeros(4), np.eye(4)[1] * 2 - np.eye(4)[2]])
+    labels = tuple(f"label {i}" for i in range(4))
+    network = network_from_dense(schema, [(weights, np.array([1.0, 0.5, 3.0, 0.0]))], classes=labels)
+    limits: list[tuple[float | None, float | None]] = []
+    prove_network = analysis._prove_network
+
+    def record_limits(*arguments: Any) -> Any:
+        limits.append((arguments[2].time_limit, arguments[2].effort))
+        return prove_network(*arguments)
+
+    monkeypatch.setattr(analysis, "_prove_network", record_limits)
+    monkeypatch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: 0.0)
+    result = certification.certify(network, outcomes=4, time_limit=60.0, effort=60.0, samples=1)
+    assert [share.least for share in result.outcomes] == [2, 3, 4]
+    seconds, efforts = zip(*limits, strict=True)
+    assert seconds == pytest.approx((20.0, 30.0, 60.0))
+    assert efforts == pytest.approx((20.0, 30.0, 60.0), rel=0.05)

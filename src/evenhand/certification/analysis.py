@@ -23,6 +23,7 @@ from evenhand.certification.proof_run import (
     DEFAULT_BOXES,
     Compilation,
     QueryRun,
+    boxes_per_second,
     choose_bounder,
     count_processors,
     may_enumerate,
@@ -42,6 +43,9 @@ from evenhand.stats.combined import Draws
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
+
+MIN_REST = 0.01
+"""Share of a limit that remains for later questions even if earlier ones used up all of it."""
 
 
 def certify(
@@ -114,18 +118,21 @@ def certify(
         raise OptionError(
             "a certificate file holds bands of a score, not of a number", location="`certificate=`", hint="leave it out"
         )
-    # Each number of outcomes is a question of its own; all of them share the time and the effort.
     counts = _outcome_counts(network, config)
-    for name in ("time_limit", "effort"):
-        if getattr(config, name) is not None:
-            config = config.model_copy(update={name: getattr(config, name) / (1 + len(counts))})
-
     writer = None if certificate is None else CertificateWriter(Path(certificate), [2, *counts])
+    clock, efforts = Clock(), [0.0]
 
     def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
+        # Each number of outcomes is a question of its own. Those that remain divide what earlier ones left over.
+        questions = 3 + len(counts) - least
+        share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
         if isinstance(network, AdditiveNetwork):
-            return _prove_network(network, population, config, least, writer, (say, compilation), workers)
-        return _prove_trees(network, population, config, least, writer, (say, compilation), workers)
+            proof = _prove_network(network, population, share, least, writer, (say, compilation), workers)
+        else:
+            proof = _prove_trees(network, population, share, least, writer, (say, compilation), workers)
+        run = proof[0]
+        efforts.append(run.proved_mass.boxes / boxes_per_second(run.question))
+        return proof
 
     with writer or nullcontext(), limit.enforced():
         run, outcome = prove(2)
@@ -139,6 +146,23 @@ def certify(
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))
     return found.model_copy(update={"outcomes": tuple(shares), **_stated(found, network, compilation)})
+
+
+def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort: float) -> CertifyConfig:
+    """Divide what is left of the time limit and of the effort evenly among the remaining questions.
+
+    Args:
+        config: Limits of all questions together.
+        questions: Number of remaining questions.
+        seconds: Time that earlier questions took.
+        effort: Effort that earlier questions took.
+    """
+    limits = {
+        name: max(limit - used, MIN_REST * limit) / questions
+        for name, used in (("time_limit", seconds), ("effort", effort))
+        if (limit := getattr(config, name)) is not None
+    }
+    return config.model_copy(update=limits)
 
 
 def _stated(found: Certificate, network: AdditiveNetwork | TreeEnsemble, compilation: Compilation) -> dict[str, Any]:
