@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.individual.search.plausibility import get_bits
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
 
@@ -29,7 +30,7 @@ class Moves:
         levels: Entries of the levels of each attribute, shape (levels,).
         start: Index of each attribute's first level, shape (U,).
         attribute: Attribute of each level, shape (V,).
-        clash: 1 for two levels of different attributes that never occur together, else 0, shape (V, V).
+        clash: Bit of two levels of different attributes that never occur together, shape (V, words).
         blocking: ``clash`` without the pairs that a move of a dependent attribute resolves.
         possible: Whether each level occurs at all, shape (V,).
         dependent_levels: For each level, the only level of each dependent attribute that occurs with it, else -1, shape
@@ -40,8 +41,8 @@ class Moves:
     levels: tuple[Floats, ...]
     start: Integers
     attribute: Integers
-    clash: NDArray[np.float32]
-    blocking: NDArray[np.float32]
+    clash: NDArray[np.uint64]
+    blocking: NDArray[np.uint64]
     possible: Booleans
     dependent_levels: Integers
     complete: bool
@@ -56,18 +57,22 @@ class Moves:
         sizes = [len(entries) for entries in levels]
         start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         attribute = np.repeat(np.arange(space.width), sizes)
-        clash = _clash_matrix(space, levels)
-        possible = np.diag(clash) == 0
-        clash[attribute[:, None] == attribute] = 0
-        dependent_levels = _find_dependent_levels(clash, possible, attribute, space.width)
-        dependent = dependent_levels[:, attribute] >= 0
+        cell, clash = _find_clashes(space, levels, attribute)
+        possible = np.ones(len(attribute), dtype=np.bool_)
+        if space.pairs is not None and not space.allow_infeasible:
+            checked = cell >= 0
+            possible[checked] = get_bits(space.pairs.together, cell[checked], cell[checked])
+        dependent_levels = _find_dependent_levels(clash, possible, attribute, start)
+        blocking = clash.copy()
+        for level, other in np.argwhere(dependent_levels >= 0).tolist():
+            # Indexed as [level that stays, level moved to].
+            blocking[start[other] : start[other] + sizes[other], level >> 6] &= ~(np.uint64(1) << np.uint64(level & 63))
         return cls(
             levels=levels,
             start=start,
             attribute=attribute,
             clash=clash,
-            # Indexed as [level that stays, level moved to].
-            blocking=np.where(dependent.T, 0, clash).astype(np.float32),
+            blocking=blocking,
             possible=possible,
             dependent_levels=dependent_levels,
             complete=sizes == [described.size for described in space.attributes],
@@ -89,11 +94,11 @@ class Moves:
 
     def open(self, codes: Integers) -> Booleans:
         """Return the levels that profiles (n, U) can move to without a clash, shape (n, V)."""
-        rows = np.arange(len(codes))[:, None]
-        staying = np.zeros((len(codes), len(self.attribute)), dtype=np.float32)
-        staying[rows, codes] = 1
-        reachable = (staying @ self.blocking < 0.5) & self.possible  # an attribute never clashes with itself
-        reachable[rows, codes] = False
+        blocked = np.empty((len(codes), self.blocking.shape[1]), dtype=np.uint64)
+        for row, staying in zip(blocked, codes, strict=True):  # an attribute never clashes with itself
+            np.bitwise_or.reduce(self.blocking[staying], axis=0, out=row)
+        reachable = (_unpack(blocked, len(self.attribute)) == 0) & self.possible
+        reachable[np.arange(len(codes))[:, None], codes] = False
         return np.asarray(reachable)
 
     def move(self, unprotected: Floats, codes: Integers, level: Integers) -> tuple[Floats, Integers]:
@@ -105,7 +110,7 @@ class Moves:
         # A dependent attribute moves only if its level clashes with the new one.
         for other in np.flatnonzero((self.dependent_levels >= 0).any(axis=0)).tolist():
             target = self.dependent_levels[level, other]
-            clashing = np.flatnonzero((target >= 0) & (self.clash[codes[:, other], level] > 0))
+            clashing = np.flatnonzero((target >= 0) & get_bits(self.clash, codes[:, other], level))
             codes[clashing, other] = target[clashing]
             changes.append((clashing, np.full(len(clashing), other)))
         for i, levels in enumerate(self.levels):
@@ -125,7 +130,7 @@ class Moves:
             options = options[self.possible[options]]
             allowed = np.ones((len(codes), len(options)), dtype=np.bool_)
             for column in codes.T:
-                allowed &= self.clash[column][:, options] == 0
+                allowed &= ~get_bits(self.clash, column[:, None], options)
             profile, option = np.nonzero(allowed)
             if len(profile) > max_profiles:
                 return None
@@ -146,41 +151,55 @@ def _attribute_levels(attribute: Attribute, entries: Floats | None) -> Floats:
     return np.unique(values)
 
 
-def _clash_matrix(space: ProfileSpace, levels: Sequence[Floats]) -> NDArray[np.float32]:
-    """Mark pairs of levels that never occur together, shape (V, V). The diagonal marks levels that cannot occur."""
-    count = sum(map(len, levels))
+def _unpack(words: NDArray[np.uint64], count: int) -> NDArray[np.uint8]:
+    """Convert words (n, words) to their first bits, shape (n, count)."""
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little", count=count)
+
+
+def _find_clashes(
+    space: ProfileSpace, levels: Sequence[Floats], attribute: Integers
+) -> tuple[Integers, NDArray[np.uint64]]:
+    """Find the cell of each level, shape (V,), and ``Moves.clash``.
+
+    A linked attribute has several values, so its levels have no cell (-1) and clash with no other: whether they occur
+    with the rest is checked for each person.
+    """
+    clash = np.zeros((len(attribute), -(-len(attribute) // 64)), dtype=np.uint64)
+    cell = np.full(len(attribute), -1)
     if space.allow_infeasible or space.pairs is None:
-        return np.zeros((count, count), dtype=np.float32)
-    pairs, cells = space.pairs, len(space.pairs.together)
-    bits = np.ascontiguousarray(pairs.together.astype("<u8")).view(np.uint8)
-    disjoint = 1 - np.unpackbits(bits, axis=1, bitorder="little", count=cells).astype(np.float32)
-    indicators = np.zeros((count, cells), dtype=np.float32)
-    at = 0
+        return cell, clash
+    pairs = space.pairs
     for i, entries in enumerate(levels):
-        rows = np.tile(space.lower, (len(entries), 1))
-        rows[:, i] = entries
-        people = space.rows_as(rows, np.zeros(len(rows), dtype=np.int64))
-        # A linked attribute has several values: whether they occur with the rest is checked for each person.
         if i not in space.moved:
-            indicators[at + np.arange(len(entries)), pairs.cells(people)[:, space.columns[i]]] = 1
-        at += len(entries)
-    return np.asarray(indicators @ disjoint @ indicators.T > 0, dtype=np.float32)
+            rows = np.repeat(
+                np.array([[described.first for described in space.schema.attributes]]), len(entries), axis=0
+            )
+            rows[:, space.columns[i]] = entries
+            cell[attribute == i] = pairs.cells(rows)[:, space.columns[i]]
+    checked = np.flatnonzero(cell >= 0)
+    for i in np.unique(attribute[checked]).tolist():
+        check_time()
+        own = np.flatnonzero(attribute == i)
+        disjoint = np.zeros((len(own), clash.shape[1] * 64), dtype=np.bool_)
+        disjoint[:, checked] = _unpack(pairs.together[cell[own]], len(pairs.together))[:, cell[checked]] == 0
+        disjoint[:, own] = False
+        clash[own] = np.packbits(disjoint, axis=1, bitorder="little").view(np.uint64)
+    return cell, clash
 
 
 def _find_dependent_levels(
-    clash: NDArray[np.float32], possible: Booleans, attribute: Integers, attributes: int
+    clash: NDArray[np.uint64], possible: Booleans, attribute: Integers, start: Integers
 ) -> Integers:
     """Find ``Moves.dependent_levels`` from the levels that occur together."""
-    dependent_levels = np.full((len(attribute), attributes), -1, dtype=np.int64)
-    occurring_together = (clash == 0) & possible & possible[:, None]
-    for source in range(attributes):
+    dependent_levels = np.full((len(attribute), len(start)), -1, dtype=np.int64)
+    several = np.add.reduceat(possible.astype(np.int64), start) > 1
+    for source in np.flatnonzero(several).tolist():
         check_time()
-        source_levels = np.flatnonzero((attribute == source) & possible)
-        for target in range(attributes):
-            target_levels = np.flatnonzero(attribute == target)
-            if target == source or possible[target_levels].sum() < 2 or len(source_levels) < 2:
-                continue
-            occurring = occurring_together[np.ix_(source_levels, target_levels)]
-            if (occurring.sum(axis=1) == 1).all():
-                dependent_levels[source_levels, target] = target_levels[np.argmax(occurring, axis=1)]
+        levels = np.flatnonzero((attribute == source) & possible)
+        occurring = (_unpack(clash[levels], len(attribute)) == 0) & possible
+        single = (np.add.reduceat(occurring.astype(np.int32), start, axis=1) == 1).all(axis=0) & several
+        single[source] = False
+        for target in np.flatnonzero(single).tolist():
+            targets = np.flatnonzero(attribute == target)
+            dependent_levels[levels, target] = targets[np.argmax(occurring[:, targets], axis=1)]
     return dependent_levels

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainccinv
 
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.attribute import Attribute
-from evenhand.stats.level import poisson_cdf
 
 DISTINCT = 64
 """Maximum number of values of a numeric attribute that are compared one by one. More values are compared by ranges."""
@@ -47,23 +47,23 @@ class ValuePairs:
     or an integer with more values, occurs with a value of another attribute if it is in the range observed with that
     value. It occurs with another such number if each is in the range observed with the sixteenth of the data that
     contains the other. A pair that occurs far less often than expected counts as an error in the data (see
-    ``is_error``). A value of a protected attribute occurs with every other value, unless the pair counts as an error or
-    is just as clearly absent: a value that few members of a small group have is not ruled out for the group.
+    ``error_limits``). A value of a protected attribute occurs with every other value, unless the pair counts as an
+    error or is just as clearly absent: a value that few members of a small group have is not ruled out for the group.
 
     Attributes:
         cuts: Lower ends of each attribute's cells after the first. None if each entry is its own cell.
         first: Smallest entry of each attribute, shape (d,).
         start: Index of each attribute's first cell, shape (d,). The cells of all attributes are numbered
-            consecutively.
+            consecutively, in multiples of eight per attribute.
+        sizes: Number of cells of each attribute, shape (d,).
         together: Bit j of row i is set if the cells i and j occur together, shape (cells, words).
-        own: Bit of each cell, shape (cells, words).
     """
 
     cuts: tuple[Floats | None, ...]
     first: Floats
     start: Integers
+    sizes: Integers
     together: NDArray[np.uint64]
-    own: NDArray[np.uint64]
 
     @classmethod
     def of(
@@ -89,28 +89,33 @@ class ValuePairs:
             (attribute.size or 1) if cut is None else len(cut) + 1
             for attribute, cut in zip(attributes, cuts, strict=True)
         ]
-        start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        cells, words = sum(sizes), (sum(sizes) + 63) // 64
-        own = np.zeros((cells, words), dtype=np.uint64)
-        own[np.arange(cells), np.arange(cells) // 64] = np.uint64(1) << (np.arange(cells) % 64).astype(np.uint64)
-        empty = cls(cuts, np.array([attribute.first for attribute in attributes]), start, own, own)
-        codes = empty.cells(people) - start
-        occurs = np.zeros((cells, words * 64), dtype=np.bool_)
+        # Each attribute starts at a new byte, so that blocks of bits can be written separately.
+        start = np.concatenate([[0], np.cumsum([-(-size // 8) * 8 for size in sizes])]).astype(np.int64)
+        together = np.zeros((start[-1], -(-int(start[-1]) // 64) * 8), dtype=np.uint8)
+        start = start[:-1]
+        empty = cls(
+            cuts, np.array([attribute.first for attribute in attributes]), start, np.array(sizes), together.view("<u8")
+        )
+        codes = np.ascontiguousarray((empty.cells(people) - start).T)
+        limits = error_limits(len(people))
         for i, size in enumerate(sizes):
-            check_time()
             for j in range(i + 1):
-                counts = np.bincount(codes[:, i] * sizes[j] + codes[:, j], minlength=size * sizes[j])
+                check_time()
+                counts = np.bincount(codes[i] * sizes[j] + codes[j], minlength=size * sizes[j])
                 counts = counts.reshape(size, sizes[j])
                 assigned = i in protected or j in protected
                 if as_published or i == j:
                     block = np.full(counts.shape, True) if assigned else counts > 0
                 else:
-                    block = _find_pairs(counts, (cuts[i] is not None, cuts[j] is not None), unseen=assigned)
-                rows, columns = slice(start[i], start[i] + size), slice(start[j], start[j] + sizes[j])
-                occurs[rows, columns] = block
-                occurs[columns, rows] = block.T
-        together = np.packbits(occurs, axis=1, bitorder="little").view("<u8").astype(np.uint64)
-        return cls(cuts, empty.first, start, together, own)
+                    block = _find_pairs(counts, (cuts[i] is not None, cuts[j] is not None), limits, unseen=assigned)
+                empty._write(i, j, block)
+                empty._write(j, i, block.T)
+        return empty
+
+    def _write(self, i: int, j: int, block: Booleans) -> None:
+        bits = np.packbits(block, axis=1, bitorder="little")
+        first = self.start[j] // 8
+        self.together.view(np.uint8)[self.start[i] : self.start[i] + len(bits), first : first + bits.shape[1]] = bits
 
     def cells(self, people: Floats) -> Integers:
         """Return the cell of every entry of people (n, d) inside the domain, shape (n, d)."""
@@ -138,10 +143,9 @@ class ValuePairs:
 
     def always_occur(self, columns: Sequence[int]) -> bool:
         """Return whether the values of these attributes occur with every other value."""
-        ends = [*self.start.tolist(), len(self.together)]
-        cells = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in columns])
-        every = np.bitwise_or.reduce(self.own, axis=0)
-        return bool((self.together[cells] == every).all())
+        every = np.concatenate([start + np.arange(size) for start, size in zip(self.start, self.sizes, strict=True)])
+        cells = np.concatenate([self.start[i] + np.arange(self.sizes[i]) for i in columns])
+        return bool(get_bits(self.together, cells[:, None], every).all())
 
     def _check_many(self, cells: Integers) -> Booleans:
         """Check attribute by attribute, skipping people who have already failed."""
@@ -150,84 +154,89 @@ class ValuePairs:
         common = self.together[cells[0]]
         for i in range(1, len(cells)):
             cell = cells[i, alive]
-            word, bit = cell >> 6, (cell & 63).astype(np.uint64)
-            fits = (common[np.arange(len(alive)), word] >> bit) & np.uint64(1) != 0
+            fits = get_bits(common, np.arange(len(alive)), cell)
             alive, common = alive[fits], common[fits]
             common &= self.together[cell[fits]]
         # A value that does not occur in the data does not occur with itself either.
         valid = np.zeros(cells.shape[1], dtype=np.bool_)
-        own = self.own[cells[0, alive]]
-        valid[alive] = ((own & ~common) == 0).all(axis=1)
+        valid[alive] = get_bits(common, np.arange(len(alive)), cells[0, alive])
         return valid
 
     def _check_few(self, cells: Integers) -> Booleans:
         """Check all attributes at once: all cells of a person must occur with each of them."""
         common = np.bitwise_and.reduce(self.together[cells], axis=1)
-        own = np.bitwise_or.reduce(self.own[cells], axis=1)
-        return np.asarray(((own & ~common) == 0).all(axis=1))
+        return np.asarray(get_bits(common, np.arange(len(cells))[:, None], cells).all(axis=1))
 
 
-def is_error(seen: Integers, expected: Floats, people: int) -> Booleans:
-    """Find the pairs that occur so rarely that they count as errors in the data.
+def get_bits(words: NDArray[np.uint64], row: Integers, bit: Integers) -> Booleans:
+    """Read bits of rows of words, each at (row, bit)."""
+    return np.asarray(words[row, bit >> 6] >> (bit & 63).astype(np.uint64) & np.uint64(1) != 0)
+
+
+def error_limits(people: int) -> Floats:
+    """Compute the expected count beyond which an observed count of 0, 1, ... is an error in the data.
 
     A pair counts as an error if at most one person, or one in 10,000, has it, and if a count this low has a probability
     below 1 % (Poisson) even if the pair were 20 times rarer than under independence. For example, one person has the
     pair although 133 are expected to.
 
     Args:
-        seen: Number of people with the pair.
-        expected: Expected number if the attributes were independent.
         people: Total number of people.
+
+    Returns:
+        Limits of the counts that are rare enough, then infinity for all others.
     """
-    few = seen <= max(1.0, MAX_ERROR_RATE * people)
-    return np.asarray(few & (poisson_cdf(seen, MIN_RATIO * expected) < MAX_ERROR_P))
+    few = int(max(1.0, MAX_ERROR_RATE * people))
+    return np.append(gammainccinv(np.arange(few + 1) + 1.0, MAX_ERROR_P) / MIN_RATIO, np.inf)
 
 
-def _find_pairs(counts: Integers, by_range: tuple[bool, bool], *, unseen: bool) -> Booleans:
+def _find_pairs(counts: Integers, by_range: tuple[bool, bool], limits: Floats, *, unseen: bool) -> Booleans:
     """Find the cells of two attributes that occur together.
 
     Args:
         counts: Number of people with both cells, shape (cells, cells).
         by_range: Whether each of the two attributes is compared by ranges.
+        limits: Limits of errors (see ``error_limits``).
         unseen: Whether pairs that were not observed are included, unless many were expected.
     """
     pairs = np.ones(counts.shape, dtype=np.bool_)
     if by_range == (False, False):
-        return pairs & ~_is_absent(counts, _expected_together(counts), int(counts.sum()), unseen=unseen)
+        return pairs & ~_is_absent(counts, _expected_together(counts), limits, unseen=unseen)
     if by_range[1]:
-        pairs &= _find_ranges(counts, merged=by_range[0], unseen=unseen)
+        pairs &= _find_ranges(counts, limits, merged=by_range[0], unseen=unseen)
     if by_range[0]:
-        pairs &= _find_ranges(counts.T, merged=by_range[1], unseen=unseen).T
+        pairs &= _find_ranges(counts.T, limits, merged=by_range[1], unseen=unseen).T
     return pairs
 
 
-def _find_ranges(counts: Integers, *, merged: bool, unseen: bool) -> Booleans:
+def _find_ranges(counts: Integers, limits: Floats, *, merged: bool, unseen: bool) -> Booleans:
     """Return, for each row, the columns between the first and the last column observed with it.
 
     Args:
         counts: Number of people, shape (rows, columns), both in order.
+        limits: Limits of errors (see ``error_limits``).
         merged: Whether rows are cells of a number too. The rows of each sixteenth of the people then share a range.
         unseen: As for ``_find_pairs``.
     """
-    n = int(counts.sum())
     if merged:
         people = counts.sum(axis=1)
+        n = int(people.sum())
         bins = np.minimum((np.cumsum(people) - people / 2) * BINS // n, BINS - 1).astype(np.int64)
         joint = np.zeros((BINS, counts.shape[1]), dtype=counts.dtype)
         np.add.at(joint, bins, counts)
-        return np.asarray(_find_ranges(joint, merged=False, unseen=unseen)[bins])
+        return np.asarray(_find_ranges(joint, limits, merged=False, unseen=unseen)[bins])
 
     def in_tail(seen: Integers, expected: Floats) -> Booleans:
         """Find the columns before the first observed column, ignoring errors."""
-        absent = _is_absent(np.cumsum(seen, axis=1), np.cumsum(expected, axis=1), n, unseen=unseen)
+        absent = _is_absent(np.cumsum(seen, axis=1), np.cumsum(expected, axis=1), limits, unseen=unseen)
         return np.asarray(np.logical_or.accumulate(absent[:, ::-1], axis=1)[:, ::-1])
 
     expected = _expected_together(counts)
     return ~in_tail(counts, expected) & ~in_tail(counts[:, ::-1], expected[:, ::-1])[:, ::-1]
 
 
-def _is_absent(seen: Integers, expected: Floats, people: int, *, unseen: bool) -> Booleans:
-    absent = is_error(seen, expected, people)
+def _is_absent(seen: Integers, expected: Floats, limits: Floats, *, unseen: bool) -> Booleans:
+    absent = expected > limits[np.minimum(seen, len(limits) - 1)]
     return absent if unseen else absent | (seen == 0)
 
 

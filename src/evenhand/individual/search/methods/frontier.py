@@ -58,6 +58,13 @@ PRIOR_WEIGHT = 20.0
 RIDGE = 1.0
 """Penalty of the ridge regression."""
 
+MAX_DENSE_LEVELS = 1024
+"""Maximum number of levels for which the ridge regression is solved directly. More are solved by conjugate
+gradients."""
+
+GRADIENT_STEPS = 20
+"""Maximum number of steps of conjugate gradients."""
+
 
 def search(oracle: Oracle, seeds: Floats, rng: np.random.Generator, config: SearchConfig) -> bool:
     """Query until the budget is spent or no profile is left. Without a budget, query ``local`` profiles per seed."""
@@ -358,7 +365,9 @@ class Surrogate:
         self._width = 1 if classes == 2 else classes
         self._clip = LABEL_CLIP if label_only else CLIP
         levels, outputs = len(moves.attribute), assignments * self._width
-        self._gram = np.eye(levels) * RIDGE
+        self._gram = np.eye(levels) * RIDGE if levels <= MAX_DENSE_LEVELS else None
+        self._codes = np.empty((0, len(moves.start)), dtype=np.int64)
+        self._pending: list[Integers] = []
         self._moment = np.zeros((levels, outputs))
         self._effects: Floats = np.zeros((levels, outputs))
         self._squares, self._counts = np.zeros(levels), np.zeros(levels)
@@ -392,6 +401,10 @@ class Surrogate:
 
     def learn_answers(self, codes: Integers, answers: Floats) -> None:
         """Add answers (n, outputs) about profiles (n, U) to the regression."""
+        if self._gram is None:
+            self._pending.append(codes)
+            np.add.at(self._moment, codes, answers[:, None])
+            return
         indicators = np.zeros((len(codes), len(self._gram)))
         indicators[np.arange(len(codes))[:, None], codes] = 1
         self._gram += indicators.T @ indicators
@@ -399,7 +412,34 @@ class Surrogate:
 
     def fit(self) -> None:
         """Fit the regression."""
-        self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
+        if self._gram is None:
+            self._effects = self._descend()
+        else:
+            self._effects = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
+
+    def _descend(self) -> Floats:
+        """Solve the regression by conjugate gradients, starting at the last effects."""
+        from scipy.sparse import csr_array
+
+        self._codes, self._pending = np.concatenate([self._codes, *self._pending]), []
+        codes = self._codes
+        ends = np.arange(0, codes.size + 1, codes.shape[1])
+        indicators = csr_array((np.ones(codes.size), codes.ravel(), ends), shape=(len(codes), len(self._moment)))
+        transposed = indicators.T.tocsr()
+        effects = self._effects.copy()
+        residual = self._moment - transposed @ (indicators @ effects) - RIDGE * effects
+        direction, size = residual.copy(), (residual**2).sum(axis=0)
+        tolerance = 1e-6 * (self._moment**2).sum(axis=0)
+        for _ in range(GRADIENT_STEPS):
+            if (size <= tolerance).all():
+                break
+            image = transposed @ (indicators @ direction) + RIDGE * direction
+            step = size / np.maximum((direction * image).sum(axis=0), 1e-300)
+            effects += step * direction
+            residual -= step * image
+            previous, size = size, (residual**2).sum(axis=0)
+            direction = residual + size / np.maximum(previous, 1e-300) * direction
+        return np.asarray(effects)
 
     def learn_errors(self, origin: Integers, level: Integers, errors: Floats) -> None:
         """Add errors of estimates (n, outputs) after moves from one level (n,) to another (n,)."""
