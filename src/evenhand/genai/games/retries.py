@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from math import ceil, expm1, floor, inf, log1p, log10, prod
+from functools import partial
+from math import ceil, expm1, floor, inf, log1p, log10
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evenhand.core.result_part import ResultPart
-from evenhand.core.typing import Booleans, Integers
 from evenhand.errors import OptionError
-from evenhand.genai.games.feasibility import RequirementComponent, check_feasibility, find_components, solve_cached
-from evenhand.genai.games.game import Game, WinningRegion
+from evenhand.genai.games.feasibility import RequirementComponent, check_feasibility, find_components
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.proportion import clopper_pearson
 from evenhand.stats.quantity import Observed, Unknown
@@ -409,112 +404,24 @@ def _format_count(n: int, one: str, more: str) -> str:
 # one level down at most, and no deadline is missed before the level falls below 0. From a lower level every item is
 # asked for something, until the state is back. How many items that takes decides how close failures must lie to add up.
 
-MAX_FOLLOWED_STATES = 200_000
-"""States of a game whose recovery is looked for position by position, at most."""
-
-MISSED_LEVEL = -1
-"""Where a move leads that misses a deadline, and the level of what cannot be kept."""
-
-StateNumbers = Integers
-
 
 def recovery_window(component: RequirementComponent, slack: int) -> int | None:
-    """Return within how many obedient items in a row the full slack is there again, after failures that missed nothing.
+    """Compute the number of obedient items after which the full slack is restored.
 
-    One specification whose deadlines are the number ``n`` of its values or more even when they are ``slack`` earlier:
-    ``n - 1``. Call a value hurt if it has less room than the slack, counting the values that are due no later. Only one
-    that is due within ``n + slack - 1`` items can be, and what has just been shown is due later. While there is one,
-    every item is asked for a value that is due no later than a hurt one, and what it shows goes behind all that are
-    hurt. So each such item brings the last hurt value forward by one place, takes no room from it, and hurts no value
-    behind it. After a failure that place is ``n - 1`` at most, as the value that it did show is behind.
+    Let one specification have ``n`` values, and deadlines of ``n`` or more even when they are ``slack`` earlier. The
+    window is then ``n - 1``. Call a value hurt if it has less room than the slack, counting the values that are due no
+    later. Only a value that is due within ``n + slack - 1`` items can be hurt, and a value that has just been shown is
+    due later. As long as a value is hurt, every item is asked for a value that is due no later than a hurt one, and
+    what it shows goes behind all hurt values. Each such item therefore brings the last hurt value forward by one
+    place, takes no room from it, and hurts no value behind it. After a failure, that place is ``n - 1`` at most, as the
+    value that the item did show is behind.
 
-    For other deadlines of one specification all positions are followed that failures can lead to, with every choice
-    that the enforcer may make. Counted are items in which a value is recognised; the others change nothing.
+    Only items with a recognised value count. The others change nothing.
 
     Returns:
-        The number of items; None if it is not known, or there is none.
+        The number of items. None if it is unknown, which holds for shorter deadlines and several specifications.
     """
     if len(component.requirements) != 1 or slack < 1:
         return None
     deadlines = component.requirements[0].repeated or ()
-    return specification_recovery(deadlines, slack)
-
-
-@lru_cache(maxsize=256)
-def specification_recovery(deadlines: tuple[int, ...], slack: int) -> int | None:
-    """``recovery_window`` of one specification with these deadlines."""
-    if min(deadlines) - slack >= len(deadlines):
-        return len(deadlines) - 1
-    if min(deadlines) <= slack or prod(deadlines) > MAX_FOLLOWED_STATES:
-        return None
-    return follow_recovery(deadlines, slack)
-
-
-def follow_recovery(deadlines: tuple[int, ...], slack: int) -> int | None:
-    """``recovery_window`` of one specification, by following its game position by position."""
-    level = _state_levels(deadlines, slack)
-    if level is None:
-        return None
-    after = [_states_after(deadlines, shown) for shown in range(len(deadlines))]
-    # Level of what follows each value; what is promised, and what is taken instead, keeps the best of them.
-    leads = np.stack([_level_at(level, to) for to in after])
-    best = leads.max(axis=0)
-    usual = level == slack
-    asked = usual & (_level_at(level, _states_after(deadlines, None)) < slack)
-    hurt = _hurt_states(level, after, asked, slack)
-    back, items = usual, 0
-    while not back[hurt].all():
-        wider = (level > MISSED_LEVEL) & np.all(
-            [(lead < best) | ((to != MISSED_LEVEL) & back[to]) for to, lead in zip(after, leads, strict=True)], axis=0
-        )
-        wider |= back
-        if np.array_equal(wider, back):
-            return None
-        back, items = wider, items + 1
-    return items
-
-
-def _hurt_states(level: NDArray[np.int8], after: list[StateNumbers], asked: Booleans, slack: int) -> Booleans:
-    """Return states below the usual level that failures, and obedient items between them, can lead to before a miss."""
-    hurt = np.zeros(level.size, np.bool_)
-    frontier = np.flatnonzero(asked)
-    while len(frontier):
-        found = np.unique(np.concatenate([to[frontier] for to in after]))
-        found = found[found != MISSED_LEVEL]
-        frontier = found[(level[found] < slack) & (level[found] > MISSED_LEVEL) & ~hurt[found]]
-        hurt[frontier] = True
-    return hurt
-
-
-def _state_levels(deadlines: tuple[int, ...], slack: int) -> NDArray[np.int8] | None:
-    """Return how many useless items each state bears, up to the slack. None if the slack cannot be had."""
-    level = np.full(deadlines, MISSED_LEVEL, np.int8)
-    for by in range(slack + 1):
-        shorter = tuple(d - by for d in deadlines)
-        region = solve_cached(Game.single(shorter))
-        if not region.feasible:
-            return None
-        inside = level[(slice(by, None),) * len(deadlines)]
-        inside[_states_in_region(region, shorter)] = by
-    return level.reshape(-1)
-
-
-def _states_in_region(region: WinningRegion, deadlines: tuple[int, ...]) -> Booleans:
-    """Return the states of a game that are in its region."""
-    states = np.indices(deadlines).reshape(len(deadlines), -1).T + 1
-    return np.array([region.holds(state) for state in states.tolist()], np.bool_).reshape(deadlines)
-
-
-def _states_after(deadlines: tuple[int, ...], shown: int | None) -> StateNumbers:
-    """Return the place of the state after one item, for every state."""
-    to = np.indices(deadlines).reshape(len(deadlines), -1) - 1
-    if shown is not None:
-        to[shown] = deadlines[shown] - 1
-    in_time = (to >= 0).all(axis=0)
-    places: StateNumbers = np.where(in_time, np.ravel_multi_index(tuple(np.maximum(to, 0)), deadlines), MISSED_LEVEL)
-    return places
-
-
-def _level_at(level: NDArray[np.int8], places: StateNumbers) -> NDArray[np.int8]:
-    found: NDArray[np.int8] = np.where(places != MISSED_LEVEL, level[places], MISSED_LEVEL).astype(np.int8)
-    return found
+    return len(deadlines) - 1 if min(deadlines) - slack >= len(deadlines) else None
