@@ -230,7 +230,7 @@ async def measure_candidates(requests: int, seconds: float) -> dict[str, Any]:
                 await series.supply.leftovers()
         for count, guard in guards.items():
             made[count] = backends[count].pictures
-            missed[count] = sum(one["missed"] for one in guard.keeper.counts.values())
+            missed[count] = sum(one["missed"] for one in guard.enforcer.counts.values())
     means = {count: statistics.fmean(each) for count, each in took.items()}
     tails = {count: statistics.quantiles(each, n=10)[-1] for count, each in took.items()}
     return {

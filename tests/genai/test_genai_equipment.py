@@ -214,8 +214,14 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "there is no group 'hair'",
             "one of: age",
         ),
-        ("guard", {"mode": "during"}, "guard.mode", "got 'during'", "before or after"),
-        ("guard", {"when_unsure": "ignore"}, "guard.when_unsure", "got 'ignore'", "refuse or pass"),
+        ("guard", {"mode": "during"}, "guard.mode", "expected one of: before, after, got 'during'", "mode: before"),
+        (
+            "guard",
+            {"when_unsure": "ignore"},
+            "guard.when_unsure",
+            "expected one of: refuse, pass, got 'ignore'",
+            "when_unsure: refuse",
+        ),
         ("guard", {"retries": 2}, "guard", "there is no entry 'retries'", "known: mode, when_unsure"),
     ],
 )

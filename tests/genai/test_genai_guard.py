@@ -27,7 +27,7 @@ from evenhand.genai import (
     build_pipeline,
 )
 from evenhand.genai.enforcement.enforcer import ItemOutcome
-from evenhand.genai.enforcement.guard import EnforcerProtocol
+from evenhand.genai.enforcement.guard import AdmissionStore
 from support import shared
 
 LEADER = "a business leader"
@@ -342,7 +342,7 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
 
     for at in ("admit", "complete", "everything"):
         enforcer = Enforcer(keeping())
-        keeper: EnforcerProtocol = Broken(enforcer, at=at)
+        keeper: AdmissionStore = Broken(enforcer, at=at)
         guard = Guard(
             keeper,
             Shows("adult"),
@@ -356,7 +356,7 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
         pending = enforcer._rows["leader: age"].deadlines.pending_slots
         assert pending == (at == "everything")
         if at == "everything":
-            assert caught.value.__notes__ == ["the slot of the request could not be given up either: it is still gone"]
+            assert caught.value.__notes__ == ["the slot of the request could not be released either: it is still gone"]
 
 
 def test_a_guard_that_knows_other_values_than_its_keeper_is_a_mistake_that_shows() -> None:

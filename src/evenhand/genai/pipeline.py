@@ -13,7 +13,7 @@ from evenhand.genai.backends.generator import Generator, Playback
 from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
 from evenhand.genai.classifiers.classifier import Classifier, FunctionClassifier, LexiconClassifier
 from evenhand.genai.enforcement.enforcer import Enforcer
-from evenhand.genai.enforcement.guard import AttemptLimits, EnforcerProtocol, Guard
+from evenhand.genai.enforcement.guard import AdmissionStore, AttemptLimits, Guard
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.judges import FunctionJudge, Judge, KeywordJudge
 from evenhand.genai.spec import pipeline_config as described
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a guard needs besides its keeper."""
+    """What a guard needs besides its enforcer."""
 
     configuration: GenerationConfig
     generator: Generator
@@ -43,16 +43,16 @@ class Pipeline:
             about.guard.candidates, about.simulation.retries + 1, about.guard.price, about.guard.budget
         )
 
-    def guard(self, keeper: EnforcerProtocol | None = None, *, generator: Generator | None = None) -> Guard:
+    def guard(self, enforcer: AdmissionStore | None = None, *, generator: Generator | None = None) -> Guard:
         """Return a guard around the generator, in the way that is configured.
 
         Args:
-            keeper: by default an ``Enforcer`` of the configuration.
+            enforcer: by default an ``Enforcer`` of the configuration.
             generator: instead of the one here.
         """
         about = self.configuration
         return Guard(
-            Enforcer(about, mode=about.guard.mode) if keeper is None else keeper,
+            Enforcer(about, mode=about.guard.mode) if enforcer is None else enforcer,
             self.generator if generator is None else generator,
             self.classifier,
             self.judge,

@@ -38,8 +38,8 @@ from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 
-MAX_VAIN_ANSWERS = 5
-"""Requests in a row without an item; with the last of them the fault is taken for one that stays."""
+MAX_CONSECUTIVE_FAILURES = 5
+"""Number of consecutive requests without an item after which the run stops."""
 
 COLUMNS_BEFORE_VALUES = ("request", "prompt", "sent", "conditions", "fixed")
 COLUMNS_AFTER_VALUES = ("file", "status", "slots", "attempts", "reason", "revised_prompt", "usage")
@@ -237,9 +237,9 @@ def generate_items(
             done = start + len(answered)
             for _prompt, answer in answered:
                 in_vain = 0 if answer.item is not None else in_vain + 1
-                if in_vain == MAX_VAIN_ANSWERS:
+                if in_vain == MAX_CONSECUTIVE_FAILURES:
                     raise ModelError(
-                        f"{MAX_VAIN_ANSWERS} requests in a row came to nothing, the last because {answer.reason}",
+                        f"{in_vain} requests in a row came to nothing, the last because {answer.reason}",
                         hint="what was made before is kept; the same command goes on after it",
                     )
             if progress is not None:
@@ -292,8 +292,8 @@ def _answer_together(
 ) -> list[tuple[str, GuardedAnswer]]:
     """Return prompts and their answers in the order of their slots, once all of them are complete."""
     lock, places = Lock(), count()
-    keepers = [_PlacedKeeper(enforcer, lock, places) for _ in prompts]
-    guards = [pipeline.guard(keeper, generator=generator) for keeper in keepers]
+    recorders = [_SlotRecorder(enforcer, lock, places) for _ in prompts]
+    guards = [pipeline.guard(recorder, generator=generator) for recorder in recorders]
     if len(prompts) == 1:
         return [(prompts[0], guards[0].answer(prompts[0]))]
     pool = ThreadPoolExecutor(len(prompts), thread_name_prefix="evenhand-generate")
@@ -302,15 +302,15 @@ def _answer_together(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     # A request that was never admitted has no slot, and stands behind those that have.
-    order = sorted(range(len(prompts)), key=lambda k: (keepers[k].place is None, keepers[k].place or 0))
+    order = sorted(range(len(prompts)), key=lambda k: (recorders[k].place is None, recorders[k].place or 0))
     return [(prompts[k], answers[k]) for k in order]
 
 
-class _PlacedKeeper:
-    """The enforcer as one request sees it.
+class _SlotRecorder:
+    """Admission store that records the order of the slots of concurrent requests.
 
     Attributes:
-        place: of its slot among the slots of other requests; None: it has none yet.
+        place: Position of the slot of the request. None if it has none yet.
     """
 
     def __init__(self, enforcer: Enforcer, lock: Lock, places: Iterator[int]) -> None:

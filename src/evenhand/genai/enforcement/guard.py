@@ -1,8 +1,8 @@
-"""A generator with a guard around it: a prompt goes in, and an item comes out that keeps every deadline.
+"""Guards: generators whose items keep every deadline.
 
-The guard does what an enforcer only decides: it asks the judge what the prompt is about, changes the prompt where it
-must, has the item made and looked at, and made again where it must. It never leaves a step out silently: where the
-judge or the classifier fails, it does what was configured, and says so in the answer.
+A guard carries out what an enforcer decides. It asks the judge for the conditions of a prompt, changes the prompt where
+necessary, generates an item, classifies it, and repeats this where necessary. No step is left out silently: if the
+judge or the classifier fails, the guard does what was configured, and the answer reports it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from evenhand.models.language.services import ContentRefusedError
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
 
 
-class EnforcerProtocol(Protocol):
-    """What decides, and where its rows are kept.
+class AdmissionStore(Protocol):
+    """Store of admissions, which decides by the rules of an ``Enforcer``.
 
-    ``Enforcer`` keeps them in memory, and gives them away and takes them back for a file (``state``, ``restore``);
-    the service's keeps them in its store, together with the requests under way.
+    ``Enforcer`` itself is the store in memory. The store of the service keeps its rows in the ledger, together with the
+    open requests. Guards know no other part of either.
     """
 
     def admit(
@@ -40,26 +40,26 @@ class EnforcerProtocol(Protocol):
         fixed: Collection[str] = (),
         prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> Admission:
-        """Admit a request; as ``Enforcer.admit``."""
+        """Admit a request. See ``Enforcer.admit``."""
         ...
 
     def complete(self, admission: Admission, values: ItemValues) -> ItemOutcome:
-        """Record what the item of an admission shows; as ``Enforcer.complete``."""
+        """Record the values of the item of an admission. See ``Enforcer.complete``."""
         ...
 
     def fail(self, admission: Admission) -> ItemOutcome:
-        """Record that there is no item; as ``Enforcer.fail``."""
+        """Record that there is no item. See ``Enforcer.fail``."""
         ...
 
 
 class AttemptLimits(NamedTuple):
-    """How often items are made, and what they may cost.
+    """Limits of the attempts and of the cost of a request.
 
     Attributes:
-        candidates: how many are asked for at once; the first that fits is taken.
-        attempts: how many an enforcer lets be made for one request in all; None: that is not known.
-        price: of the generator.
-        budget: what one request may cost, and what happens where that is reached.
+        candidates: Number of items requested at once. The first that fits is delivered.
+        attempts: Maximum number of attempts per request. None if it is unknown.
+        price: Prices of the generator.
+        budget: Maximum cost of a request, and what happens when it is reached.
     """
 
     candidates: int = 1
@@ -69,19 +69,19 @@ class AttemptLimits(NamedTuple):
 
     @property
     def most(self) -> float:
-        """What one item can cost at most, as far as that is known before its tokens are counted."""
+        """Maximum cost of one item, without the cost of its tokens."""
         tries = self.candidates if self.attempts is None else self.attempts + 1
         most = self.price.cost(calls=tries, items=tries, usage={})
         return most if self.budget.request is None else min(most, self.budget.request)
 
     def round_size(self, made: int) -> int:
-        """Return how many to ask for next, after so many that did not fit."""
+        """Compute the number of items to request after ``made`` attempts."""
         left = self.candidates if self.attempts is None else self.attempts - made
         return max(1, min(self.candidates, left))
 
 
 ONE_BY_ONE = AttemptLimits()
-"""Every item is asked for by itself."""
+"""Limits under which every item is requested separately."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +89,19 @@ class GuardedAnswer:
     """Answer to a prompt.
 
     Attributes:
-        item: to deliver; None if there is none.
-        status: ``ok``; ``violation``: a stated assumption is broken; ``unguarded``: the item was made without knowing
-            what it counts for or shows, as configured; ``refused``: there is no item.
-        prompt: as it was sent last.
-        changed: whether that is another one than was given.
-        conditions: those that the judge found.
-        fixed: concept groups whose value the given prompt fixes.
-        must: what the last prompt had to ask for.
-        slots: the slot of the item, by specification.
-        attempts: in their order.
+        item: Item to deliver. None if there is none.
+        status: ``ok``; ``violation``: a stated assumption is broken; ``unguarded``: the conditions or the values of the
+            item are unknown, and it is delivered as configured; ``refused``: there is no item.
+        prompt: Prompt that was sent last.
+        changed: Whether that prompt differs from the prompt of the user.
+        conditions: Conditions that hold for the prompt, by the judge.
+        fixed: Concept groups whose value the prompt of the user fixes.
+        must: Values that the last prompt had to request, by concept group.
+        slots: Slot of the item, by specification.
+        attempts: Attempts, in their order.
         notice: Sentence of the guard on why the status is not ``ok``, other than by a failure.
         failures: Failures that explain the status; the last one decided.
-        budget: why no other attempt was made, where the budget of the request did not pay for one.
+        budget: Error that explains why the budget of the request did not allow another attempt.
     """
 
     item: Item | None
@@ -119,27 +119,27 @@ class GuardedAnswer:
 
     @property
     def reason(self) -> str:
-        """Why the status is not ``ok``; it may contain text of other services."""
+        """Explanation of a status other than ``ok``. It may contain text of other services."""
         return "; ".join(filter(None, (self.notice, *map(str, self.failures))))
 
     @property
     def values(self) -> ItemValues:
-        """What the item shows, by concept group; empty if it was not classified."""
+        """Values of the item by concept group. Empty if it was not classified."""
         return self.attempts[-1].values if self.attempts else {}
 
     @property
     def cost(self) -> float:
-        """What its attempts cost; candidates that were not looked at are not among them."""
+        """Cost of the attempts, without candidates that were not classified."""
         return sum(attempt.cost for attempt in self.attempts)
 
     @property
     def refusal(self) -> ContentRefusedError | None:
-        """Why the generator refused what was asked last; None if it did not."""
+        """Error with which the generator refused the last prompt. None if it did not."""
         return self.attempts[-1].refusal if self.attempts and self.item is None else None
 
     @property
     def disclosure(self) -> str:
-        """What was done to the request, in one line of ASCII that a header can hold; other letters percent-encoded."""
+        """Summary of the changes to the request as an ASCII header. Other letters are percent-encoded."""
         parts = {"status": self.status, "changed": "yes" if self.changed else "no"}
         if self.must:
             parts["asked"] = ", ".join(
@@ -170,26 +170,26 @@ class GuardedAnswer:
 
 
 class Guard:
-    """Keeps a generator from missing deadlines.
+    """Generator whose items keep every deadline.
 
-    Threads may share one if they may share its parts, and guards may share an ``Enforcer``: items are made and looked
-    at side by side.
+    Threads may share a guard if they may share its parts. Guards may share an ``Enforcer``: items are then made and
+    classified concurrently.
 
     Args:
-        keeper: decides; an ``Enforcer``, for one.
-        generator: makes items.
-        classifier: looks at them.
-        judge: reads prompts.
-        groups: the values of every concept group; whatever else a classifier answers counts as "cannot tell".
-        when_unsure: ``refuse``: no item is made if the judge fails, and none is delivered that the classifier failed
-            at; ``pass``: the item is delivered, and counts as showing nothing.
-        instruct: puts what must be asked for into a prompt.
-        limits: how items are made that must show something.
+        enforcer: Store that decides, such as an ``Enforcer``.
+        generator: Generator of items.
+        classifier: Classifier of items.
+        judge: Judge of prompts.
+        groups: Values of each concept group. Any other answer of the classifier counts as "cannot tell".
+        when_unsure: ``refuse``: if the judge fails, no item is generated, and if the classifier fails, none is
+            delivered; ``pass``: the item is delivered, and counts as showing nothing.
+        instruct: Function that adds the required values to a prompt.
+        limits: Limits of the attempts and of their cost.
     """
 
     def __init__(
         self,
-        keeper: EnforcerProtocol,
+        enforcer: AdmissionStore,
         generator: Generator,
         classifier: Classifier,
         judge: Judge,
@@ -199,7 +199,7 @@ class Guard:
         instruct: Callable[[str, Instruction], str] = add_instruction,
         limits: AttemptLimits = ONE_BY_ONE,
     ) -> None:
-        self.keeper = keeper
+        self.enforcer = enforcer
         self.generator, self.classifier, self.judge = generator, classifier, judge
         self.groups = {group: tuple(values) for group, values in groups.items()}
         self.when_unsure = when_unsure
@@ -209,23 +209,23 @@ class Guard:
     def answer(
         self, prompt: str, *, generator: Generator | None = None, prefer: Mapping[str, Sequence[str]] | None = None
     ) -> GuardedAnswer:
-        """Return an item for a prompt.
+        """Generate an item for a prompt.
 
         Args:
-            prompt: as the user wrote it.
-            generator: for this prompt alone.
-            prefer: for a concept group the values that change the prompt least, best first.
+            prompt: Prompt of the user.
+            generator: Generator for this prompt. If None, the generator of the guard.
+            prefer: Preferred values by concept group, best first, such as the values that change the prompt least.
 
         Raises:
-            EvenhandError: the keeper could not decide; no item is made or delivered then. Failures of the judge, the
-                generator and the classifier are told in the answer instead.
+            EvenhandError: The store could not decide. No item is delivered. Failures of the judge, the generator and
+                the classifier are reported in the answer instead.
         """
         return run_blocking(self.answer_async(prompt, generator=generator, prefer=prefer))
 
     async def answer_async(
         self, prompt: str, *, generator: Generator | None = None, prefer: Mapping[str, Sequence[str]] | None = None
     ) -> GuardedAnswer:
-        """Return what ``answer`` returns, without holding up the event loop."""
+        """Generate an item for a prompt in an event loop. See ``answer``."""
         series = AnswerSeries(self, prompt, generator=generator, prefer=prefer)
         try:
             return await series.answer()
@@ -233,22 +233,22 @@ class Guard:
             series.supply.drop()
 
     def answer_several(self, prompt: str, count: int, *, generator: Generator | None = None) -> list[GuardedAnswer]:
-        """Return several items for a prompt, decided one after the other; see ``AnswerSeries``.
+        """Generate several items for a prompt, each decided after the previous one. See ``AnswerSeries``.
 
         Args:
-            prompt: as the user wrote it.
-            count: how many.
-            generator: for this prompt alone.
+            prompt: Prompt of the user.
+            count: Number of items.
+            generator: Generator for this prompt. If None, the generator of the guard.
 
         Raises:
-            EvenhandError: as for ``answer``.
+            EvenhandError: See ``answer``.
         """
         return run_blocking(self.answer_several_async(prompt, count, generator=generator))
 
     async def answer_several_async(
         self, prompt: str, count: int, *, generator: Generator | None = None
     ) -> list[GuardedAnswer]:
-        """Return what ``answer_several`` returns, without holding up the event loop."""
+        """Generate several items for a prompt in an event loop. See ``answer_several``."""
         series = AnswerSeries(self, prompt, count, generator=generator)
         try:
             return [await series.answer() for _ in range(count)]
@@ -257,23 +257,23 @@ class Guard:
 
 
 class AnswerSeries:
-    """Answers one prompt several times, each decided as if it were a request of its own that waited for the last.
+    """Several answers to one prompt, each decided like a separate request that waited for the previous one.
 
-    The generator is asked for as many items at once as are left to answer, where nothing needs to be asked for; the
-    enforcer sees the same admissions and items, in the same order, as it would in so many requests. Where something
-    needs to be asked for, as many candidates are asked for at once as the guard's limits say; they are handed to the
-    enforcer one by one as attempts, so that the first that fits is taken and what is guaranteed does not change.
+    If no value is required, all remaining items are requested at once. The enforcer receives the same admissions and
+    items in the same order as from separate requests. If a value is required, the number of candidates in the limits of
+    the guard is requested at once. The enforcer receives them one by one as attempts, so the first that fits is
+    delivered, and the guarantee is unchanged.
 
     Args:
-        guard: whose parts are used.
-        prompt: as the user wrote it.
-        count: how many answers there will be.
-        generator: for this prompt alone.
-        prefer: for a concept group the values that change the prompt least, best first.
-        watch: is told of every attempt before it is decided about.
+        guard: Guard whose parts are used.
+        prompt: Prompt of the user.
+        count: Number of answers.
+        generator: Generator for this prompt. If None, the generator of the guard.
+        prefer: Preferred values by concept group, best first.
+        watch: Function called with every attempt before it is decided.
 
     Attributes:
-        supply: where its items come from, and what is left of them in the end.
+        supply: Source of the items. It holds those that were not needed.
     """
 
     def __init__(
@@ -294,19 +294,19 @@ class AnswerSeries:
         self._judged: tuple[frozenset[str], frozenset[str]] | None = None
 
     async def answer(self) -> GuardedAnswer:
-        """Return the next answer.
+        """Generate the next answer.
 
         Raises:
-            EvenhandError: as for ``Guard.answer``.
+            EvenhandError: See ``Guard.answer``.
         """
         try:
             try:
                 conditions, fixed = await self._judge()
                 admission = await call_nonblocking(
-                    self._guard.keeper.admit, conditions, fixed=fixed, prefer=self._prefer
+                    self._guard.enforcer.admit, conditions, fixed=fixed, prefer=self._prefer
                 )
             except OptionError as error:
-                # It names a condition that there is none of.
+                # The judge named an unknown condition.
                 return await self._answer_unjudged(PartFailure.of("judge", error))
             except _JudgeFailedError as error:
                 return await self._answer_unjudged(error.failure)
@@ -319,7 +319,7 @@ class AnswerSeries:
             judge = self._guard.judge
             try:
                 conditions = frozenset(await call(judge.conditions, self._prompt))
-                # What a prompt fixes is of no account where it counts for nothing.
+                # If no condition holds, fixed groups have no effect.
                 fixed = frozenset(await call(judge.fixed_groups, self._prompt)) if conditions else frozenset()
             except Exception as error:
                 raise _JudgeFailedError(PartFailure.of("judge", error)) from None
@@ -342,7 +342,7 @@ class AnswerSeries:
     async def _make_item(
         self, conditions: frozenset[str], fixed: frozenset[str], admission: Admission
     ) -> GuardedAnswer:
-        """Return the item of a request that was admitted."""
+        """Generate the item of an admitted request."""
         guard = self._guard
         attempts: list[ItemAttempt] = []
         spent: BudgetError | None = None
@@ -350,7 +350,7 @@ class AnswerSeries:
             while True:
                 words = await call(guard.instruct, self._prompt, admission.must)
                 count = guard.limits.round_size(admission.attempt) if admission.must else self._left
-                # Where an item counts for nothing, nothing depends on what it shows, nor on who looks at it.
+                # If no specification counts the item, its values have no effect.
                 try:
                     attempt = await self.supply.take(words, count, look=bool(admission.counts))
                 except BudgetError as error:
@@ -385,29 +385,29 @@ class AnswerSeries:
     async def _decide(
         self, admission: Admission, item: Item | None, attempt: ItemAttempt, *, final: bool
     ) -> ItemOutcome:
-        """Return what becomes of an item; where it is the last one, no other attempt is left after it."""
-        keeper = self._guard.keeper
+        """Decide about an item. After the final item, the remaining attempts fail."""
+        enforcer = self._guard.enforcer
         while True:
             outcome = await (
-                call_nonblocking(keeper.fail, admission)
+                call_nonblocking(enforcer.fail, admission)
                 if item is None
-                else call_nonblocking(keeper.complete, admission, attempt.values)
+                else call_nonblocking(enforcer.complete, admission, attempt.values)
             )
             if not final or outcome.status != "retry" or outcome.admission is None:
                 return outcome
             admission = outcome.admission
 
     async def _abandon_admission(self, admission: Admission, error: BaseException) -> None:
-        """Complete an admission whose item will never come."""
-        keeper = self._guard.keeper
+        """Complete an admission without an item."""
+        enforcer = self._guard.enforcer
         try:
-            outcome = await call_nonblocking(keeper.fail, admission)
+            outcome = await call_nonblocking(enforcer.fail, admission)
             while outcome.status == "retry" and outcome.admission is not None:
-                outcome = await call_nonblocking(keeper.fail, outcome.admission)
+                outcome = await call_nonblocking(enforcer.fail, outcome.admission)
         except DecisionError:
             return  # It is complete.
         except Exception as second:
-            error.add_note(f"the slot of the request could not be given up either: {second}")
+            error.add_note(f"the slot of the request could not be released either: {second}")
 
 
 class _JudgeFailedError(Exception):
@@ -451,5 +451,5 @@ def _build_answer(
 
 
 def _header_name(name: str) -> str:
-    """Return a name as a header can hold it: whatever could be taken for something else is percent-encoded."""
+    """Percent-encode a name for a header."""
     return quote(name, safe=" :+()'")

@@ -123,8 +123,8 @@ class ToleranceConfig(ConfigPart):
         requests.
     """
 
-    labels: Annotated[Share, Field(lt=1)] = 0.05
-    misses: Annotated[Share, Field(gt=0, lt=1)] = 0.01
+    labels: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    misses: Annotated[float, Field(gt=0, lt=1)] = 0.01
     requests: Annotated[int, Field(ge=1)] = 100_000
 
 
