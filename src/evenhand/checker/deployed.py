@@ -1,4 +1,4 @@
-"""How far the model as it runs, in float32, may be from the exact numbers of its weights.
+"""Bound the difference between the deployed model in float32 and the exact numbers of its weights.
 
 A sum of n products in floating point errs by at most ``n u / (1 - n u)`` times the sum of the sizes of its terms, in
 whatever order it is taken (u = 2**-24 in float32). Eight more roundings are allowed for: of the inputs, of the
@@ -20,13 +20,13 @@ from evenhand.models.additive.network import LineTerm
 
 UNIT_ROUNDOFF = 2.0**-24
 TIE = 2.0**-21
-"""Two outputs this close may be the same to a float32 sigmoid or softmax."""
+"""Difference of two outputs that a float32 sigmoid or softmax may not distinguish."""
 PROBABILITY = 2.0**-22
 """Error of a float32 probability."""
 
 
 def number_error_of(question: RecordedQuestion) -> float:
-    """Return by how much the model's number may be off where it runs in float32, at most, for anybody in the domain.
+    """Bound the float32 error of the model's number over the whole domain.
 
     The same analysis as for margins, by the sizes of all terms wherever they are. All numbers are sums and products of
     what is not negative, so that less than one part in 2**30 is lost to rounding them, which is added.
@@ -62,7 +62,7 @@ def strip_reach(axis: CellAxis) -> tuple[float, float]:
 
 
 def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.float64]:
-    """Return how far each exact margin must be beyond its zero for the decision to be the one that its sign says."""
+    """Compute the distance from zero at which the sign of each exact margin determines the decision."""
     threshold, bands = question.statement.threshold, question.statement.bands
     if bands:
         # Twice, as the first label's score is one minus the second's, which rounds once more.
@@ -72,7 +72,7 @@ def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.floa
 
 
 def probability_margin(threshold: float) -> float:
-    """Return how far beyond its threshold an exact margin must be for a float32 probability to be on the same side."""
+    """Compute the distance from a threshold beyond which a float32 probability is on the margin's side."""
     if not PROBABILITY < threshold < 1 - PROBABILITY:
         return math.inf
     middle = log_odds(threshold)

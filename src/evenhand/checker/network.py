@@ -1,4 +1,4 @@
-"""What a certificate claims to be about, rebuilt from a network: what attributes add, in exact sums for everybody."""
+"""Rebuild the question of a certificate from a network, with the terms of protected attributes in exact sums."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CellAxis(DomainAxis):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedQuestion(RecordedDomain):
-    """A network, everything that is varied, and everybody it is varied for.
+    """Network, values of the protected attributes, and domain.
 
     Attributes:
         network: the model.
@@ -125,7 +125,7 @@ def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> N
 
 
 def count_outputs(network: AdditiveNetwork) -> int:
-    """Return how many outputs a network has."""
+    """Count the outputs of a network."""
     return network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
 
 

@@ -1,4 +1,4 @@
-"""Proving the shares of boxes again: bounds over the box, and what they leave open by cutting it into parts."""
+"""Prove the claimed shares of boxes: bound each box, and split it where the bounds leave mass open."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from evenhand.core.kernels import is_compiled
 from evenhand.core.typing import Integers
 
 QUICK_PARTS = (64, 256)
-"""Parts that a box is cut into by compiled counts, at first and at most, before finer counts are tried."""
+"""Maximum number of parts of a box in the first and second quick pass."""
 UPWARD = 1 + 2.0**-50
-"""Makes a claimed share no smaller by being written as a float."""
+"""Factor that keeps a claimed share from becoming smaller when it is converted to a float."""
 ROUNDING = 1e-9
-"""By how much shares that are proved must contradict a claim to refute it."""
+"""Minimum excess of a proved share over the claim's complement that refutes the claim."""
 MAX_PARTS = 4096
-"""Parts that a box is cut into before it counts as not confirmed."""
+"""Maximum number of parts of a box. A box that needs more is not confirmed."""
 SPLIT_PARTS = 256
-"""Parts that are cut at once, at most."""
+"""Maximum number of parts that are split in one round."""
 SUM_LOSS = 2.0**-40
-"""Relative error of sums of shares of parts, with room to spare."""
+"""Upper bound on the relative error of a sum of the shares of parts."""
 
 
 @dataclass(frozen=True)
 class BoxProof:
-    """What was proved of a box, as lower bounds on its shares.
+    """Proved lower bounds on the shares of a box.
 
     Attributes:
-        confirmed: whether it confirms the claim.
-        refuted: whether it contradicts the claim.
-        fair, unfair: shares proved.
-        parts: into how many parts the box was cut.
+        confirmed: Whether the proof confirms the claim.
+        refuted: Whether the proof contradicts the claim.
+        fair, unfair: Proved shares.
+        parts: Number of parts of the box.
     """
 
     confirmed: bool
@@ -51,11 +51,11 @@ class BoxProof:
 
 
 class BoxProver:
-    """Proves shares of boxes of a question about a network.
+    """Prover of the shares of boxes for a network.
 
     Args:
-        question: what the certificate is about.
-        least: how many different outcomes a person must be able to get to count as treated unfairly.
+        question: Question of the certificate.
+        least: Minimum number of different outcomes that counts as unfair treatment.
     """
 
     def __init__(self, question: RecordedQuestion, least: int = 2) -> None:
@@ -78,16 +78,16 @@ class BoxProver:
 
     @property
     def quick(self) -> bool:
-        """Whether compiled counts serve for this question."""
+        """Whether compiled counting supports this question."""
         return self._constant or self._events is not None
 
     @property
     def compiled(self) -> bool:
-        """Whether its kernels have been compiled."""
+        """Whether the kernels are compiled."""
         return self._constant or is_compiled(prove_boxes if self.quick else bound_margins)
 
     def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Prove claims again."""
+        """Prove the claims of boxes."""
         claims = [(int(a), int(b)) for a, b in zip(boxes.fair, boxes.unfair, strict=True)]
         if self._constant:
             return [BoxProof(not other, 1.0, 0.0, 1) for _, other in claims]
@@ -103,7 +103,7 @@ class BoxProver:
         ]
 
     def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Prove claims again by compiled counts."""
+        """Prove the claims of boxes by compiled counting."""
         if self._constant or self._events is None:
             return self.prove(boxes)
         low, high, fair, unfair = boxes
@@ -136,7 +136,7 @@ NOTHING = ProvedShares(0.0, 0.0)
 
 @dataclass
 class _Part:
-    """A part of a box: its cells, its share of the box, the shares proved of it, and where to cut it (-1: nowhere)."""
+    """Part of a box: cells, share of the box's mass, proved shares, and the attribute to split (-1: none)."""
 
     low: Integers
     high: Integers
@@ -146,17 +146,17 @@ class _Part:
 
     @property
     def open(self) -> float:
-        """Share of the box that is proved neither here."""
+        """Open mass of this part, as a share of the box."""
         return self.size * self.shares.open
 
 
 class PartitionedBox:
-    """A box, cut where the most is open until its claim is reached.
+    """Box that is split where most mass is open until its claim is proved.
 
     Args:
-        prover: proves shares of boxes.
-        low, high: the box, shape (attributes,).
-        claim: shares claimed fair and unfair, in parts of ``WHOLE``.
+        prover: Prover of shares.
+        low, high: First and last cell of the box, shape (attributes,).
+        claim: Claimed fair and unfair shares, in parts of ``WHOLE``.
     """
 
     def __init__(self, prover: SharesProver, low: Integers, high: Integers, claim: tuple[int, int]) -> None:
@@ -166,14 +166,14 @@ class PartitionedBox:
         self._parts = [_Part(low, high, 1.0)]
 
     def proof(self) -> BoxProof:
-        """Go on until the claim is reached or refuted, or there are too many parts."""
+        """Split the box until the claim is proved or refuted, or ``MAX_PARTS`` is reached."""
         assignments = len(self._prover.form.bases)
         ways = (False, True) if assignments > 1 else (False,)
         for together, level in [*((way, LEVELS[1]) for way in ways), (False, LEVELS[2])]:
             self._prove_part(self._parts[0], together=together, level=level)
             if self._is_reached():
                 break
-        # With two assignments it pays less to bound them together too, the smaller the parts are.
+        # With two assignments, bounding them together gains too little on small parts.
         ways = ways if assignments > 2 else ways[:1]
         while not self._is_reached() and not self._is_refuted() and len(self._parts) < MAX_PARTS:
             able = sorted((part for part in self._parts if part.open > 0 and part.axis >= 0), key=lambda one: -one.open)
@@ -192,7 +192,7 @@ class PartitionedBox:
         part.axis = part.axis if together else axis
 
     def _split(self, part: _Part) -> tuple[_Part, _Part]:
-        """Cut a part in two, both of which take its place."""
+        """Split a part in two, which replace it."""
         middle = (part.low[part.axis] + part.high[part.axis]) // 2
         end, begin = part.high.copy(), part.low.copy()
         end[part.axis], begin[part.axis] = middle, middle + 1
@@ -203,7 +203,7 @@ class PartitionedBox:
         return part, other
 
     def _proved_shares(self) -> tuple[float, float]:
-        """Return the shares proved of the whole box, rounded down; 1 only where all of it is."""
+        """Compute the proved shares of the whole box, rounded down; 1 only if every part is proved entirely."""
         fair, unfair = (
             self._add_up([getattr(part.shares, kind) for part in self._parts]) for kind in ("fair", "unfair")
         )
@@ -219,13 +219,13 @@ class PartitionedBox:
         return all(proved >= claimed for proved, claimed in zip(self._proved_shares(), self._claim, strict=True))
 
     def _is_refuted(self) -> bool:
-        """Return whether so much is proved of one kind that the claim of the other cannot be true."""
+        """Check whether the proved share of one kind contradicts the claim of the other."""
         fair, unfair = self._proved_shares()
         return fair > 1 - self._claim[1] + ROUNDING or unfair > 1 - self._claim[0] + ROUNDING
 
 
 def _box_mass(axes: tuple[CellAxis, ...], low: Integers, high: Integers) -> int:
-    """Return exact mass of a box."""
+    """Compute the exact mass of a box."""
     return math.prod(
         int(axis.before(high[i : i + 1] + 1)[0] - axis.before(low[i : i + 1])[0]) for i, axis in enumerate(axes)
     )

@@ -1,7 +1,7 @@
-"""Proving shares of a box by lower functions of its margins: bounds decide it as a whole, or its people are counted.
+"""Prove shares of a box by lower functions of its margins: decide the whole box by bounds, or count its people.
 
-Lower functions are sums over the attributes, in float64 rounded to the safe side (``floats.bounds``). Their people are
-counted by events that are chosen for the box (``floats.counting``).
+Lower functions are sums over the attributes, in float64 rounded to the safe side (``floats.bounds``). People are counted
+by events that are chosen for each box (``floats.counting``).
 
 **Tolerances.** With relaxed attributes everybody in a box is compared also with those who are close. They are in the
 box widened by the tolerances, up to the ends of the domain, and functions are bounded there. The least that a function
@@ -25,42 +25,42 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.additive.network import LineTerm
 
 MAX_WIDTH = 2**20
-"""Cells of an attribute that are counted one by one."""
+"""Maximum number of cells of an attribute that are counted individually."""
 MAX_SHIFTS = 64
-"""Distances at which somebody close is looked at, at most: where the tolerances end, and the person."""
+"""Maximum number of distances at which close people are considered: the ends of the tolerances, and zero."""
 ONE_BY_ONE = 2**18
-"""Values of functions that are computed person by person, at most."""
+"""Maximum number of function values that are computed person by person."""
 MANY_FUNCTIONS = 256
-"""Functions of an event beyond which grids are coarse: what is held of each takes room."""
+"""Number of functions of an event above which grids are coarse, because each function takes memory."""
 
 
 @dataclass(frozen=True)
 class ProvedShares:
-    """Shares of a box proved fair and unfair; 1 only where all of it is."""
+    """Proved fair and unfair shares of a box; 1 only if the entire box is proved."""
 
     fair: float
     unfair: float
 
     @property
     def open(self) -> float:
-        """What is proved neither."""
+        """Undecided share."""
         return 1 - self.fair - self.unfair
 
 
 def best_of(one: ProvedShares, other: ProvedShares) -> ProvedShares:
-    """Return the larger shares of each kind: both are proved, so the larger one is."""
+    """Combine two proofs of the same box: the larger share of each kind is proved."""
     return ProvedShares(max(one.fair, other.fair), max(one.unfair, other.unfair))
 
 
 @dataclass(frozen=True)
 class SharesProver:
-    """Proves shares of boxes of one question.
+    """Prover of the shares of boxes for one question.
 
     Attributes:
-        net: the network in float64.
-        form: says what its margins mean.
-        least: how many different outcomes a person must be able to get to count as treated unfairly.
-        widths: tolerances of the attributes in cells, (attributes,).
+        net: Network in float64.
+        form: Meaning of the margins.
+        least: Minimum number of different outcomes that counts as unfair treatment.
+        widths: Tolerance of each attribute in cells, shape (attributes,).
     """
 
     net: FloatNetwork
@@ -71,12 +71,12 @@ class SharesProver:
     def prove(
         self, low: Integers, high: Integers, *, together: bool, level: tuple[int, int]
     ) -> tuple[ProvedShares, int]:
-        """Return proved shares of a box, and the attribute that it had best be cut along, -1 if there is none.
+        """Prove shares of a box, and select the attribute to split, -1 if there is none.
 
         Args:
-            low, high: the box, shape (attributes,).
-            together: whether all assignments are bounded at once: their functions then differ by constants only.
-            level: grid steps and listed joint values of counting.
+            low, high: First and last cell of the box, shape (attributes,).
+            together: Whether to bound all assignments at once. Their functions then differ only by constants.
+            level: Numbers of grid steps and of listed joint values.
         """
         wide_low, wide_high = self.widen(low, high)
         functions, axis = self._bound(wide_low, wide_high, low, high, together=together)
@@ -94,24 +94,24 @@ class SharesProver:
         return self._count(close, level), axis
 
     def widen(self, low: Integers, high: Integers) -> tuple[Integers, Integers]:
-        """Return a box with everybody who is close to somebody in it."""
+        """Widen a box by the tolerances, up to the ends of the domain."""
         return np.maximum(low - self.widths, 0), np.minimum(high + self.widths, self.net.counts - 1)
 
     def _bound(
         self, low: Integers, high: Integers, inner_low: Integers, inner_high: Integers, *, together: bool
     ) -> tuple[BoundArrays, int]:
-        """Return the lower functions of a box, and the attribute that a box inside it had best be cut along."""
+        """Compute the lower functions of a box, and select the attribute along which to split the inner box."""
         found = bound_arrays(self.net, 2 * len(self.form.bases) * len(self.form.pairs))
         axis = bound_margins(self.net, together, low, high, inner_low, inner_high, found)
         return found, int(axis)
 
     def _positive(self, functions: BoundArrays) -> Booleans:
-        """Return which functions are positive in all of a box, by either choice of slopes, as for ``decide_people``."""
+        """Check which functions are positive on the entire box, in the layout of ``decide_people``."""
         positive = functions.least.max(axis=1) > 0
         return np.asarray(positive.reshape(len(self.form.bases), len(self.form.pairs), 2, 1))
 
     def _decide_person(self, low: Integers, high: Integers) -> ProvedShares:
-        """Decide a person by the labels of everybody close, each by themselves."""
+        """Decide a person by the labels of all people within the tolerances."""
         if not self.widths.any():
             return ProvedShares(0, 0)
         ranges = (range(a, b + 1) for a, b in zip(low.tolist(), high.tolist(), strict=True))
@@ -126,7 +126,7 @@ class SharesProver:
         return ProvedShares(0.0, float(any(a & b == 0 for a, b in itertools.combinations(sets, 2))))
 
     def _lower_functions(self, functions: BoundArrays, low: Integers, high: Integers) -> tuple[Floats, list[Floats]]:
-        """Return the lower functions of a box, of both slopes those that are higher on average.
+        """Select for each lower function of a box the slopes with the higher mean.
 
         Returns:
             Constants of every assignment, margin and sign, (functions,), and for each attribute what its cells add,
@@ -141,7 +141,7 @@ class SharesProver:
         return constants, [term[every, steep] for term in table]
 
     def _cell_terms(self, column: Floats, i: int, low: int, high: int) -> Floats:
-        """Return what each cell of a range adds to functions at least, with the cells as the last axis."""
+        """Compute lower bounds on the terms of each cell of a range, with the cells as the last axis."""
         axis, start = self.form.axes[i], int(self.net.start[i])
         if not isinstance(axis.part, LineTerm):
             return column[..., start + low : start + high + 1]
@@ -150,7 +150,7 @@ class SharesProver:
         return np.minimum(slope * least, slope * most)
 
     def _count(self, close: CloseFunctions, level: tuple[int, int]) -> ProvedShares:
-        """Count a box where the lower functions are positive for everybody close, or for somebody."""
+        """Count the people of a box for whom the lower functions are positive for all, or for some, close people."""
         form, everybody = self.form, close.extreme(np.minimum)
         shape = (len(form.bases), len(form.pairs), 2, -1)
         few = everybody.people * len(close.constants) <= ONE_BY_ONE
@@ -208,7 +208,7 @@ class SharesProver:
         return self._share_of(sums, fair, unfair, level, add=False)
 
     def _count_apart(self, close: CloseFunctions, somebody: PeopleSums, level: tuple[int, int]) -> float:
-        """Return the largest share in which a label is given at one distance, and beaten for somebody close."""
+        """Compute the largest proved share in which a label wins at one distance and loses for some close person."""
         functions = len(close.constants)
         ends = ({-width, 0, width} for width in close.widths.tolist())
         shifted = [close.at(shift) for shift in itertools.islice(itertools.product(*ends), MAX_SHIFTS)]
@@ -235,12 +235,15 @@ class SharesProver:
 
 
 def decide_people(positive: Booleans, form: LayeredForm, least: int) -> tuple[Booleans, Booleans]:
-    """Return who is surely treated fairly, and who unfairly, from which lower functions are positive.
+    """Decide people by the signs of the lower functions.
 
     Args:
-        positive: margins and negative margins, shape (assignments, margins, 2, people).
-        form: says what margins mean.
-        least: how many different outcomes a person must be able to get to count as treated unfairly.
+        positive: Signs of margins and negative margins, shape (assignments, margins, 2, people).
+        form: Meaning of the margins.
+        least: Minimum number of different outcomes that counts as unfair treatment.
+
+    Returns:
+        Masks of the people who are proved to be treated fairly, and unfairly.
     """
     if form.differences:
         return np.asarray(positive[0, :, 1].all(axis=0)), np.asarray(positive[0, :, 0].any(axis=0))
@@ -272,12 +275,12 @@ def _count_bits(sets: Integers, labels: int) -> Integers:
 
 
 def possible_labels(positive: Booleans, pairs: tuple[tuple[int, int], ...], classes: int) -> Integers:
-    """Return sets of possible labels, as bits, (assignments, people), from which margins and negatives are positive.
+    """Compute the sets of possible labels, as bits, shape (assignments, people), from the signs of the margins.
 
     Args:
-        positive: shape (assignments, margins, 2, people).
-        pairs: labels of each margin.
-        classes: how many labels there are.
+        positive: Signs of margins and negative margins, shape (assignments, margins, 2, people).
+        pairs: Labels of each margin.
+        classes: Number of labels.
     """
     labels = np.full((len(positive), positive.shape[3]), (1 << classes) - 1, dtype=np.int64)
     for m, (a, b) in enumerate(pairs):
@@ -287,14 +290,14 @@ def possible_labels(positive: Booleans, pairs: tuple[tuple[int, int], ...], clas
 
 
 def cell_chances(axis: CellAxis, low: int, high: int) -> Floats:
-    """Return the chances of a range of cells among each other, shape (cells,)."""
+    """Compute the probability of each cell of a range, given the range, shape (cells,)."""
     before = axis.before(np.arange(low, high + 2))
     return np.asarray(np.diff(before) / (before[-1] - before[0]))
 
 
 @dataclass(frozen=True)
 class CloseFunctions:
-    """Lower functions of a box, and what they are for those close to a person; without tolerances, for the person.
+    """Lower functions of a box, evaluated for the people close to a person; without tolerances, for the person alone.
 
     Attributes:
         constants: shape (functions,).
@@ -311,7 +314,7 @@ class CloseFunctions:
     widths: Integers
 
     def extreme(self, choose: np.ufunc) -> PeopleSums:
-        """Return the least that functions may be for somebody close, or the most that each alone is."""
+        """Compute the extreme of the functions over close people: the joint minimum, or the maximum of each."""
         moved = []
         for i, width in enumerate(self.widths.tolist()):
             found = self._shift_terms(i, 0)
@@ -321,7 +324,7 @@ class CloseFunctions:
         return PeopleSums(self.constants, tuple(moved), self.chances)
 
     def at(self, shift: tuple[int, ...]) -> PeopleSums:
-        """Return the functions for people at a distance, or as far as the domain reaches."""
+        """Compute the functions for people at a distance, clipped to the domain."""
         terms = tuple(self._shift_terms(i, distance) for i, distance in enumerate(shift))
         return PeopleSums(self.constants, terms, self.chances)
 
@@ -331,7 +334,7 @@ class CloseFunctions:
 
 
 def _winning(form: LayeredForm) -> list[list[list[int]]]:
-    """Return the functions that are positive where a label beats all others, of each label and assignment."""
+    """List the functions that are positive where a label beats all others, by label and assignment."""
     index = np.arange(2 * len(form.bases) * len(form.pairs)).reshape(len(form.bases), len(form.pairs), 2).tolist()
     sides = [
         [(m, 0 if label == b else 1) for m, (a, b) in enumerate(form.pairs) if label in (a, b)]

@@ -1,6 +1,6 @@
-"""Go through the boxes of a certificate: quickly at first, with more work where that is not enough.
+"""Verify the boxes of a certificate: first by quick proofs, then the remaining ones by slower proofs.
 
-An interrupt ends it with what was proved by then, and a file holds that for the next run.
+An interrupt ends the verification and keeps its results. A file saves them for the next run.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from evenhand.errors import OptionError
 
 QUICK_BATCH = 128
 SLOW_FAILURES = 100
-"""Boxes that more work does not confirm either, at most, before the rest of those in doubt is given up."""
+"""Maximum number of boxes that slow proofs fail to confirm before the remaining doubtful boxes count as failed."""
 SAVING_SECONDS = 20.0
 STATE_MAGIC = b"EVENHAND checked boxes 1\n"
 
 
 class Prover(Protocol):
-    """Proves claims about boxes again."""
+    """Prover of claims about boxes."""
 
     @property
     def quick(self) -> bool:
-        """Whether ``prove_quickly`` serves for this question."""
+        """Whether ``prove_quickly`` supports this question."""
 
     @property
     def compiled(self) -> bool:
-        """Whether its kernels have been compiled."""
+        """Whether the kernels are compiled."""
 
     def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Return what was proved of each box."""
+        """Prove the claims of boxes."""
 
     def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
-        """Return the same with less work for each box."""
+        """Prove the claims of boxes with less work for each box."""
 
 
 @dataclass
 class CheckState:
-    """Which boxes of a certificate are confirmed, kept in a file from one run to the next.
+    """Confirmed boxes of a certificate, saved in a file between runs.
 
     Attributes:
-        digest: of the certificate.
-        done: of its boxes.
-        path: of the file; None: nothing is kept.
+        digest: Digest of the certificate.
+        done: Mask of the confirmed boxes.
+        path: File of the state. None disables saving.
     """
 
     digest: bytes
@@ -65,10 +65,10 @@ class CheckState:
 
     @classmethod
     def open(cls, path: Path | None, digest: bytes, boxes: int) -> CheckState:
-        """Go on from a file if it is there.
+        """Read the state from a file, or start a new one if the file does not exist.
 
         Raises:
-            OptionError: it is about another certificate, or cannot be read.
+            OptionError: The file belongs to another certificate or cannot be read.
         """
         found = cls(digest, np.zeros(boxes, dtype=np.bool_), path)
         if path is None or not path.exists():
@@ -88,10 +88,10 @@ class CheckState:
         return found
 
     def save(self, *, now: bool = False) -> None:
-        """Write the file, if it is time.
+        """Write the file if it was last written ``SAVING_SECONDS`` ago, or if ``now`` is set.
 
         Raises:
-            OptionError: it cannot be written.
+            OptionError: The file cannot be written.
         """
         if self.path is None or (not now and time.perf_counter() - self._saved < SAVING_SECONDS):
             return
@@ -104,12 +104,12 @@ class CheckState:
 
 @dataclass
 class Verification:
-    """What became of the boxes that were looked at.
+    """Result of a verification.
 
     Attributes:
-        state: which are confirmed.
-        failed: those that are not, with what was proved of each.
-        interrupted: whether others were left out.
+        state: Confirmed boxes.
+        failed: Proofs of the boxes that were not confirmed, by box.
+        interrupted: Whether an interrupt left boxes unverified.
     """
 
     state: CheckState
@@ -125,21 +125,21 @@ def verify_boxes(
     state: CheckState,
     say: Progress,
 ) -> Verification:
-    """Prove boxes again until all are looked at, or somebody interrupts.
+    """Prove the claims of boxes until all are verified or the user interrupts.
 
     Args:
-        provers: one for each set of boxes.
-        boxes: all of them.
-        owner: which set each is in.
-        chosen: those to prove.
-        state: which were confirmed before, and now.
-        say: called with the share done.
+        provers: Prover of each partition.
+        boxes: Boxes of all partitions.
+        owner: Partition of each box.
+        chosen: Boxes to verify.
+        state: Boxes confirmed in earlier runs. Newly confirmed boxes are added.
+        say: Callback for the share of verified boxes.
     """
     found = Verification(state)
     todo = chosen[~state.done[chosen]]
     doubtful: list[tuple[int, BoxProof | None]] = []
     looked = len(chosen) - len(todo)
-    # Two passes: all boxes by quick proofs, and those they leave in doubt by proofs that take more work.
+    # Two passes: quick proofs of all boxes, then slow proofs of the boxes that remain in doubt.
     with InterruptCounter() as interrupts, ThreadPoolExecutor(_processors()) as pool:
         for number, prover in enumerate(provers):
             mine = todo[owner[todo] == number]
@@ -149,7 +149,7 @@ def verify_boxes(
             if not prover.compiled:
                 say("compiling the checker, once on this machine (up to a minute of processor time)", 0.0)
             pieces = [mine[at : at + QUICK_BATCH] for at in range(0, len(mine), QUICK_BATCH)]
-            # Few pieces at a time: between two groups an interrupt is noticed and the state saved.
+            # Groups are small, because interrupts are handled and the state is saved between two groups.
             for first in range(0, len(pieces), 2 * _processors()):
                 if interrupts.count:
                     break
@@ -167,7 +167,7 @@ def verify_boxes(
                     looked += len(piece)
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
-        # Boxes in doubt are looked at again, and counted then.
+        # Boxes in doubt are counted in the second pass.
         looked -= sum(proof is not None for _, proof in doubtful)
         slow = 0
         for k, proof in doubtful:
