@@ -1,4 +1,4 @@
-"""Checking a certificate: the file, the model, the partition, the totals, and the proofs of single boxes."""
+"""Check a certificate: the file, the model, the partition, the totals, and the proofs of single boxes."""
 
 from __future__ import annotations
 
@@ -166,10 +166,10 @@ def check_certificate(
 def _rebuild_question(
     statement: CertificateClaim, model: AdditiveNetwork | TreeEnsemble, asked: AskedQuestion | None
 ) -> tuple[RecordedDomain, list[Prover]]:
-    """Return whom the certificate is about, and what proves the boxes of each of its questions.
+    """Rebuild the domain of the certificate, and build a prover for each of its questions.
 
     Raises:
-        CertificateError: it is about another model or domain, or about nothing.
+        CertificateError: The certificate is about another model or domain, or compares nothing.
     """
     if isinstance(model, AdditiveNetwork):
         recorded = recorded_question_of(statement, model, asked)
@@ -182,10 +182,10 @@ def _rebuild_question(
 
 
 def _check_partition(question: RecordedDomain, claimed: ClaimedPartition) -> ClaimedBoxes:
-    """Return the boxes of the file that have mass, in cells with mass.
+    """Select the boxes with mass, numbered by cells with mass, and check that they partition the domain.
 
     Raises:
-        CertificateError: they leave a gap, or overlap.
+        CertificateError: The boxes leave a gap or overlap.
     """
     low, high = claimed.low, claimed.high
     boxes = ClaimedBoxes(low, high, claimed.fair, claimed.unfair)
@@ -204,7 +204,7 @@ def _check_partition(question: RecordedDomain, claimed: ClaimedPartition) -> Cla
 
 
 def _box_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> NDArray[np.object_]:
-    """Return exact masses of boxes, as Python's integers."""
+    """Compute the exact mass of each box as a Python integer."""
     product = np.ones(len(boxes.low), dtype=np.int64 if question.total < 2**62 else object)
     for mass in _axis_masses(question, boxes):
         product = product * (mass if product.dtype == np.int64 else mass.astype(object))
@@ -220,10 +220,10 @@ def _axis_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Iterator[NDAr
 def _recompute_totals(
     question: RecordedDomain, claimed: ClaimedPartition, boxes: ClaimedBoxes
 ) -> tuple[Fraction, Fraction]:
-    """Add up the certified and the falsified share again.
+    """Compute the certified and falsified shares from the boxes.
 
     Raises:
-        CertificateError: they are not what the file claims.
+        CertificateError: The shares differ from the totals in the file.
     """
     masses = _box_masses(question, boxes)
     certified = int((masses * boxes.fair.astype(object)).sum())
@@ -238,7 +238,7 @@ def _recompute_totals(
 
 
 def _claimed_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Floats:
-    """Return the mass that each box claims as proved, about."""
+    """Compute the approximate mass that each box claims as proved."""
     weights = (boxes.fair.astype(np.float64) + boxes.unfair) / WHOLE
     for axis, inside in zip(question.axes, _axis_masses(question, boxes), strict=True):
         weights *= inside / axis.total
@@ -246,7 +246,7 @@ def _claimed_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Floats:
 
 
 def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.int64]:
-    """Return how often each box is drawn, in proportion to the mass that it claims; None: every box once."""
+    """Draw boxes in proportion to their claimed mass, and count the draws of each; None draws every box once."""
     if sample is None:
         return np.ones(len(claimed), dtype=np.int64)
     running = np.cumsum(claimed)
@@ -273,7 +273,7 @@ def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proof: BoxPro
     )
 
 
-# Do boxes fill the domain without overlap? Decided exactly, whatever made the boxes.
+# Exact test whether boxes fill the domain without overlap, independent of how they were made.
 #
 # Boxes whose numbers of cells add up to that of the domain, and of which no two overlap, are a partition. To see that
 # no two overlap, the boxes are parted where no box is cut, as they were made, until few are left together, which are
@@ -284,7 +284,7 @@ PAIRWISE_BOXES = 48
 
 
 def cells_inside(low: Cells, high: Cells) -> int:
-    """Return how many combinations of cells all boxes have together, exactly."""
+    """Count the cells of the domain in all boxes, exactly."""
     counts = (high.astype(np.int64) - low + 1) if low.shape[1] else np.ones((len(low), 1), dtype=np.int64)
     largest = 1
     for column in range(counts.shape[1]):
@@ -299,7 +299,7 @@ def cells_inside(low: Cells, high: Cells) -> int:
 
 
 def any_overlap(low: Cells, high: Cells) -> bool:
-    """Return whether two of the boxes, shape (n, attributes), share a cell."""
+    """Check whether any two boxes, shape (n, attributes), share a cell."""
     if low.shape[1] == 0:
         return len(low) > 1
     stack = [(low, high)]
@@ -325,7 +325,7 @@ def _any_pair_overlaps(low: Cells, high: Cells) -> bool:
 
 
 def _split_apart(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
-    """Return the boxes in parts that cannot overlap each other; None if all boxes are the same in every attribute."""
+    """Divide the boxes into disjoint groups; None if all boxes are equal in every attribute."""
     n = len(low)
     best: tuple[int, int, int] | None = None
     for column in range(low.shape[1]):
@@ -361,7 +361,7 @@ def _split_apart(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
 
 
 def _split_by_cutting(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
-    """Return two parts, by cutting boxes along the attribute where that cuts the fewest."""
+    """Divide the boxes along the attribute that cuts the fewest of them."""
     # Each box across the cut becomes two: the fewer of them, the less there is to go through.
     best: tuple[int, int, int] | None = None
     for column in range(low.shape[1]):

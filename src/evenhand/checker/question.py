@@ -1,4 +1,4 @@
-"""What a certificate claims to be about, rebuilt from the model itself: axes of cells, and exact sums for everybody."""
+"""Rebuild the domain and the population of a certificate from the model's schema and the cells in the file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
 SCALE = 2**128
 STATED_POPULATION = "people weighed as the certificate states"
 MASS_TOLERANCE = Fraction(1, 10**9)
-"""How far the masses in a file may be from the population that it names, in total variation."""
+"""Maximum total variation distance between the masses in a file and its population."""
 
 
 @dataclass(frozen=True)
 class DomainAxis:
-    """An attribute that is not protected, as a row of cells. Cells without mass are left out.
+    """Unprotected attribute as a sequence of cells. Cells without mass are omitted.
 
     Attributes:
         attribute, position: which, and where it stands in an individual's row.
@@ -61,7 +61,7 @@ class DomainAxis:
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held)])
 
     def before(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the mass of all cells before each of these."""
+        """Compute the mass of all cells before each given cell."""
         if self._cumulative is not None:
             return np.asarray(self._cumulative[cells])
         whole: NDArray[np.int64] = cells.astype(np.int64)
@@ -71,7 +71,7 @@ class DomainAxis:
 
     @cached_property
     def _first_kept(self) -> NDArray[np.int64]:
-        """How many cells with mass stand before each of the file's."""
+        """Number of cells with mass before each cell of the file."""
         weights = self.cells.weights
         assert weights is not None
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights > 0)])
@@ -79,13 +79,13 @@ class DomainAxis:
     def renumber_cells(
         self, low: NDArray[np.integer], high: NDArray[np.integer]
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Return the ranges of the file's cells as ranges of those with mass; empty ones end before they begin."""
+        """Convert ranges of the file's cells to ranges of cells with mass. Empty ranges end before they begin."""
         if self.kept is None:
             return low, high
         return self._first_kept[low], self._first_kept[high.astype(np.int64) + 1] - 1
 
     def entries(self, cells: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the smallest and largest entry of each cell, for a real attribute up to rounding."""
+        """Compute the smallest and largest entry of each cell, up to rounding for real attributes."""
         cells = cells.astype(np.int64) if self.kept is None else self.kept[cells]
         form = self.cells
         if form.starts is not None:
@@ -97,7 +97,7 @@ class DomainAxis:
         return form.first + width * (cells / form.count), form.first + width * ((cells + 1) / form.count)
 
     def words(self, low: int, high: int) -> str:
-        """Return a range of cells in the data's own words."""
+        """Describe a range of cells by the values of the data."""
         starts, ends = self.entries(np.arange(low, min(high, low + 20) + 1))
         if self.cells.form == "listed" and not self.attribute.ordered:
             more = ", ..." if high > low + 20 else ""
@@ -138,14 +138,14 @@ class AskedQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedDomain:
-    """Everybody that a certificate is about.
+    """Domain of a certificate.
 
     Attributes:
-        statement: the file.
-        axes: the attributes that are not protected.
-        population: what masses are measured by, in words of the checker's own.
-        restricted: what the certificate is about instead of what was asked, in words.
-        distance: how far the masses of the file are from its population, at most, in total variation.
+        statement: Content of the file.
+        axes: Unprotected attributes.
+        population: Name of the population, as the checker determined it.
+        restricted: Differences from the question that the user asked, by setting.
+        distance: Upper bound on the total variation distance between the masses and the population.
     """
 
     statement: CertificateClaim
@@ -166,17 +166,17 @@ def recorded_domain_of(
     asked: AskedQuestion,
     check_cells: Callable[[Attribute, int, RecordedCells], None],
 ) -> RecordedDomain:
-    """Rebuild whom a certificate is about from the numbers in the file, and say where these are not those asked about.
+    """Rebuild the domain of a certificate from the file, and compare it with the question that the user asked.
 
     Args:
-        statement: the file.
-        schema: of the model.
-        asked: the question that was asked.
-        check_cells: refuses cells of an attribute, at its position, that hold people who differ to the model.
+        statement: Content of the file.
+        schema: Schema of the model.
+        asked: Question of the user.
+        check_cells: Function that rejects cells of an attribute whose values differ to the model.
 
     Raises:
-        CertificateError: another domain or population, or cells that are not a partition of the domain.
-        OptionError: the question asked makes no sense for this schema.
+        CertificateError: The domain or population differs, or the cells do not partition the domain.
+        OptionError: The question is not valid for this schema.
     """
     population = asked.population
     if population is not None and not isinstance(population, ProductPopulation):
@@ -238,7 +238,7 @@ def recorded_domain_of(
 
 
 def _asked_widths(asked: AskedQuestion, schema: Schema, cells: Mapping[str, RecordedCells]) -> dict[str, int]:
-    """Return by how many values people compared should differ at most, as far as there are so many."""
+    """Compute the tolerance of each relaxed attribute in values, at most the width of its domain."""
     found = {}
     for name, width in asked.relaxed.items():
         attribute = schema[name]
@@ -253,7 +253,7 @@ def _asked_widths(asked: AskedQuestion, schema: Schema, cells: Mapping[str, Reco
 
 
 def _require_neighbours(attribute: Attribute, cells: RecordedCells) -> None:
-    """Require cells of one value each, in order and without gaps: neighbours differ by one."""
+    """Require cells of single values, in order and without gaps, so that neighbours differ by one."""
     if not attribute.ordered or attribute.size is None:
         raise CertificateError(f"{attribute.name!r} has no order or no neighbours, and people may not differ in it")
     if cells.form == "runs" and cells.values == 1:
@@ -264,10 +264,10 @@ def _require_neighbours(attribute: Attribute, cells: RecordedCells) -> None:
 
 
 def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> None:
-    """Require that a certificate is about the model of this kind and digest.
+    """Require a certificate of the model with this kind and digest.
 
     Raises:
-        CertificateError: it is about another one.
+        CertificateError: The certificate is about another model.
     """
     if statement.kind != kind:
         raise CertificateError(f"the certificate is about {statement.kind}, and this model is {kind}")
@@ -280,7 +280,7 @@ def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> N
 
 
 def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: Schema) -> dict[str, str]:
-    """Return where the settings of a certificate are not those asked for, in words."""
+    """Describe the settings of a certificate that differ from the question."""
     found = {}
     if not asked.domain_given:
         found["domain"] = "as the certificate states it, compared with no schema"
@@ -300,13 +300,13 @@ def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: S
 
 
 class _AskedPart(NamedTuple):
-    """The part of a domain that conditions leave."""
+    """Part of a domain that satisfies the conditions."""
 
     subdomain: Subdomain | None
 
     @classmethod
     def of(cls, schema: Schema, conditions: Sequence[str], fault: str | None = None) -> _AskedPart:
-        """Read conditions; those of a file that make no sense are a fault of the file."""
+        """Parse conditions. If ``fault`` is set, invalid conditions are a fault of the file."""
         try:
             return cls(parse_subdomain(schema, conditions))
         except OptionError as error:
@@ -315,19 +315,19 @@ class _AskedPart(NamedTuple):
             raise CertificateError(f"{fault}: {error.message}") from None
 
     def runs(self, attribute: Attribute) -> Runs:
-        """Return the entries of an attribute that are asked about."""
+        """Compute the entries of an attribute in this part, as ranges."""
         return ((attribute.first, attribute.last),) if self.subdomain is None else self.subdomain.runs(attribute)
 
 
 def _runs_of(entries: NDArray[np.float64]) -> Runs:
-    """Return sorted whole entries as ranges."""
+    """Convert sorted integers to ranges."""
     cuts = np.flatnonzero(np.diff(entries) != 1)
     first, last = np.concatenate([[0], cuts + 1]), np.concatenate([cuts, [len(entries) - 1]])
     return tuple((float(entries[a]), float(entries[b])) for a, b in zip(first, last, strict=True))
 
 
 def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, bool]:
-    """Return entries that are asked about and not held, as ranges, and whether others are held."""
+    """Compute the requested entries that are missing, as ranges, and whether there are unrequested entries."""
     step = 0.0 if attribute.size is None else 1.0
     missing: list[tuple[float, float]] = []
     # Invariant: whatever of this range lies before ``at`` is held, or is among what is missing.
@@ -346,7 +346,7 @@ def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, 
 
 
 def _has_mass(marginal: Marginal | UniformMarginal | None, runs: Runs) -> bool:
-    """Return whether anybody in a population has an entry in some ranges; without a population everybody may."""
+    """Check whether ranges of entries have mass in a population. Without a population, every entry has mass."""
     if not isinstance(marginal, Marginal):
         return True
     attribute = marginal.attribute
@@ -361,7 +361,7 @@ def _has_mass(marginal: Marginal | UniformMarginal | None, runs: Runs) -> bool:
 
 
 def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, float]:
-    """Return the first and the last entry of all cells, which must be disjoint parts of the domain."""
+    """Compute the first and last entry of all cells, and check that the cells are disjoint parts of the domain."""
     name = attribute.name
     real = attribute.size is None
     if cells.form in (("runs", "listed") if real else ("even",)):
@@ -393,7 +393,7 @@ def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, flo
 def _population_distance(
     axis: DomainAxis, low: float, high: float, marginal: Marginal | UniformMarginal | None
 ) -> Fraction:
-    """Return total variation distance between the masses of the cells and a population between two entries, exactly."""
+    """Compute the exact total variation distance between the cells' masses and a population on a range."""
     cells, attribute = axis.cells, axis.attribute
     if isinstance(marginal, UniformMarginal):
         marginal = None

@@ -1,7 +1,7 @@
 """Prove shares of a box by lower functions of its margins: decide the whole box by bounds, or count its people.
 
-Lower functions are sums over the attributes, in float64 rounded to the safe side (``floats.bounds``). People are counted
-by events that are chosen for each box (``floats.counting``).
+Lower functions are sums over the attributes, in float64 rounded to the safe side (``floats.bounds``). People are
+counted by events that are chosen for each box (``floats.counting``).
 
 **Tolerances.** With relaxed attributes everybody in a box is compared also with those who are close. They are in the
 box widened by the tolerances, up to the ends of the domain, and functions are bounded there. The least that a function
