@@ -7,7 +7,9 @@ fill the tables. A numeric column with too many values to enumerate becomes a li
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -164,8 +166,12 @@ class _FittedStep:
 
     def outputs(self) -> Cells:
         """Compute the output columns, each a function of its input column's attribute."""
-        cells: dict[int, Cell] = {}
-        listed = [(j, column) for j, column in enumerate(self.columns) if isinstance(column, ListedCell)]
+        cells = self._tables()
+        listed = [
+            (j, column)
+            for j, column in enumerate(self.columns)
+            if isinstance(column, ListedCell) and j not in {self.owners[o] for o in cells}
+        ]
         for attribute in {column.attribute for _, column in listed}:
             inputs = [j for j, column in listed if column.attribute == attribute]
             places = [o for o, owner in enumerate(self.owners) if owner in inputs]
@@ -182,6 +188,27 @@ class _FittedStep:
             elif isinstance(column, CurveCell):
                 cells.update(zip(places, self._scaled_curves(j, column, places), strict=True))
         return cell_array([cells[o] for o in range(len(self.owners))])
+
+    def _tables(self) -> dict[int, Cell]:
+        """Compute the outputs of columns that are alone with their attribute and list its values.
+
+        Columns with about as many values share one call.
+        """
+        attributes = Counter(column.attribute for column in self.columns if isinstance(column, ListedCell))
+        classes: dict[int, list[tuple[int, ListedCell]]] = {}
+        for j, column in enumerate(self.columns):
+            if isinstance(column, ListedCell) and column.cuts is None and attributes[column.attribute] == 1:
+                classes.setdefault(len(column.values).bit_length(), []).append((j, column))
+        cells: dict[int, Cell] = {}
+        for members in classes.values():
+            rows = np.arange(max(len(column.values) for _, column in members))
+            columns = {j: column.values[np.minimum(rows, len(column.values) - 1)] for j, column in members}
+            table = self._call(columns)
+            for j, column in members:
+                places = [o for o, owner in enumerate(self.owners) if owner == j]
+                values = table[: len(column.values), places].T
+                cells.update((o, replace(column, values=value)) for o, value in zip(places, values, strict=True))
+        return cells
 
     def _call(self, columns: dict[int, Values]) -> Values:
         """Call the step on rows that differ only in some columns, shape (rows, outputs)."""
