@@ -222,8 +222,8 @@ def _find_ranges(counts: Integers, limits: Floats, *, merged: bool, unseen: bool
         people = counts.sum(axis=1)
         n = int(people.sum())
         bins = np.minimum((np.cumsum(people) - people / 2) * BINS // n, BINS - 1).astype(np.int64)
-        joint = np.zeros((BINS, counts.shape[1]), dtype=counts.dtype)
-        np.add.at(joint, bins, counts)
+        members = (bins == np.arange(BINS)[:, None]).astype(np.float64)
+        joint = (members @ counts).astype(np.int64)  # faster than adding row by row, and exact
         return np.asarray(_find_ranges(joint, limits, merged=False, unseen=unseen)[bins])
 
     def in_tail(seen: Integers, expected: Floats) -> Booleans:
