@@ -183,7 +183,6 @@ class FreshProfiles:
         if space.people is not None:
             parts.append(space.people[rng.permutation(len(space.people))])
         self._queue = np.concatenate(parts)
-        self._queue = self._queue[space.is_admissible(self._queue)]
         self._listed = False
         self._draws = False
         self.over = False
@@ -192,7 +191,15 @@ class FreshProfiles:
         """Return up to n profiles, shape (m, U). They may have been returned before."""
         if n <= 0:
             return np.empty((0, self._space.width))
-        if len(self._queue) == 0 and not self._listed:
+        if not self._listed:
+            # People are checked when their turn comes, since most searches end before.
+            profiles = self._queue[:0]
+            while len(profiles) < n and len(self._queue):
+                rest = n - len(profiles)
+                rows, self._queue = self._queue[:rest], self._queue[rest:]
+                profiles = np.concatenate([profiles, rows[self._space.is_admissible(rows)]])
+            if len(profiles):
+                return profiles
             self._listed = True
             codes = self._moves.list_profiles(MAX_LISTED)
             self._draws = codes is None
@@ -403,7 +410,8 @@ class Surrogate:
         """Add answers (n, outputs) about profiles (n, U) to the regression."""
         if self._gram is None:
             self._pending.append(codes)
-            np.add.at(self._moment, codes, answers[:, None])
+            for column, moment in zip(answers.T, self._moment.T, strict=True):
+                moment += np.bincount(codes.ravel(), np.repeat(column, codes.shape[1]), minlength=len(moment))
             return
         indicators = np.zeros((len(codes), len(self._gram)))
         indicators[np.arange(len(codes))[:, None], codes] = 1
