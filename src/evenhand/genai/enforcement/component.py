@@ -1,8 +1,8 @@
-"""One move of the enforcer on requirements that share concept groups, and the deadlines behind it.
+"""Deadlines and moves of requirements that share concept groups.
 
-Slots are numbered when requests are admitted. Behind the last slot before which everything is known only one number per
-value is kept; what lies after it is a short list of slots that are open, promised, shown or void. A slot that is open
-counts as showing nothing, a promised one as showing what was promised, and a void one does not count at all."""
+Slots are numbered when requests are admitted. Up to the first slot whose item is pending, only one number per value is
+stored. The following slots form a short list, the window. Each of its slots is open, promised, shown or void. An open
+slot counts as showing nothing, a promised slot as showing the promised value, and a void slot does not count."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from evenhand.errors import DecisionError
 from evenhand.genai.games.feasibility import RequirementComponent, solve_cached
 
 OPEN_SLOT = -1
-"""A slot whose item is under way, and may show anything."""
+"""Slot whose item is pending and may show any value."""
 
 VOID_ITEM = -2
-"""A slot whose item counts for nothing: no value was recognised, or there is no item."""
+"""Slot that does not count: no value was recognised, or there is no item."""
 
 
 class DeadlineTracker:
-    """How long ago every value was seen, and by when it must be seen again.
+    """Deadlines of the values of one requirement.
 
     Args:
-        repeated: within how many items every value must appear.
+        repeated: Number of items within which each value must appear.
 
     Attributes:
-        items: admitted, without those that are void.
-        due: for every value the number of the item by which it must have appeared.
+        items: Number of admitted items that are not void.
+        due: Number of the item by which each value must have appeared.
     """
 
     def __init__(self, repeated: Sequence[int]) -> None:
@@ -45,17 +45,17 @@ class DeadlineTracker:
 
     @property
     def slots(self) -> int:
-        """Slots admitted."""
+        """Number of admitted slots."""
         return self._settled + len(self._window)
 
     @property
     def pending_slots(self) -> int:
-        """Slots whose items are under way."""
+        """Number of slots whose items are pending."""
         n = len(self.repeated)
         return sum(OPEN_SLOT <= kind < n for kind in self._window)
 
     def admit(self, promise: int = OPEN_SLOT) -> int:
-        """The number of the next slot, from 1; ``promised_value`` is the value that its item is asked to show."""
+        """Admit an item that is asked to show ``promise``, and return the number of its slot, from 1."""
         self._window.append(promise)
         self.items += 1
         if promise != OPEN_SLOT:
@@ -63,10 +63,10 @@ class DeadlineTracker:
         return self.slots
 
     def promised_value(self, slot: int) -> int:
-        """Return what was promised for a slot that is under way: a value, or ``OPEN_SLOT``.
+        """Return the promised value of a pending slot, or ``OPEN_SLOT``.
 
         Raises:
-            DecisionError: the slot is not under way.
+            DecisionError: The slot is not pending.
         """
         at = slot - self._settled - 1
         if not 0 <= at < len(self._window) or not OPEN_SLOT <= self._window[at] < len(self.repeated):
@@ -76,11 +76,11 @@ class DeadlineTracker:
         return self._window[at]
 
     def due_if_shown(self, slot: int, kind: int) -> tuple[list[int], int, int]:
-        """Return what would follow if a slot under way showed a value, or were void.
+        """Compute the deadlines that would hold if a pending slot showed a value, or were void.
 
         Returns:
-            ``due``, ``items``, and the least number of items to spare between two appearances of a value among the
-            slots that are not settled; less than 0 if one of them would come too late.
+            ``due``, ``items``, and the minimum number of spare items between two appearances of a value in the window.
+            It is negative if an appearance would be too late.
         """
         at = slot - self._settled - 1
         before = self._window[at]
@@ -90,19 +90,19 @@ class DeadlineTracker:
         return found
 
     def complete(self, slot: int, value: int) -> list[tuple[int, int]]:
-        """Record what the item of a slot shows: a value, or ``VOID_ITEM``.
+        """Record the value of the item of a slot, or ``VOID_ITEM``.
 
         Returns:
-            deadlines that are now known to be missed: the value, and the item by which it was due.
+            Deadlines that are now known to be missed: the value, and the item by which it was due.
 
         Raises:
-            DecisionError: the slot is not under way.
+            DecisionError: The slot is not pending.
         """
         promised = self.promised_value(slot)
         at = slot - self._settled - 1
         self._window[at] = value if value == VOID_ITEM else value + len(self.repeated)
         if promised == OPEN_SLOT and value != VOID_ITEM:
-            # Nothing moves, and the value was seen here at the earliest.
+            # No other item moves, and this is the earliest appearance of the value.
             item = self._behind + at + 1 - self._window[:at].count(VOID_ITEM)
             self.due[value] = max(self.due[value], item + self.repeated[value])
         elif value != promised:
@@ -113,8 +113,8 @@ class DeadlineTracker:
         self.due, self.items, _ = self._due_after_window()
 
     def _due_after_window(self) -> tuple[list[int], int, int]:
-        # A value is due ``repeated`` items after it was last shown. ``spare``: by how many items those in the window
-        # came before they were due, at least.
+        # A value is due ``repeated`` items after its last appearance. ``spare`` is the minimum number of items by which
+        # the appearances in the window preceded their deadlines.
         n = len(self.repeated)
         last = self._last[:]
         item, spare = self._behind, max(self.repeated)
@@ -129,7 +129,7 @@ class DeadlineTracker:
         return [seen + within for seen, within in zip(last, self.repeated, strict=True)], item, spare
 
     def _settle(self) -> list[tuple[int, int]]:
-        """Forget the slots before the first that is under way; deadlines that were missed there."""
+        """Remove the slots before the first pending slot, and return the deadlines missed there."""
         n, missed, known = len(self.repeated), [], 0
         for kind in self._window:
             if OPEN_SLOT <= kind < n:
@@ -141,7 +141,7 @@ class DeadlineTracker:
             value = kind - n
             self._last[value] = self._behind
             for k, within in enumerate(self.repeated):
-                # A value that stays away misses a deadline every `within` items, not only the first.
+                # An absent value misses a deadline every `within` items.
                 if self._behind > self._last[k] and (self._behind - self._last[k]) % within == 0:
                     missed.append((k, self._behind))
         del self._window[:known]
@@ -153,7 +153,7 @@ class DeadlineTracker:
         return [(k, due) for k, due in enumerate(self.due) if due <= self._behind]
 
     def state(self) -> dict[str, Any]:
-        """Return everything that is known, as JSON can hold it."""
+        """Return the state as plain JSON values."""
         return {
             "settled": self._settled,
             "items": self._behind,
@@ -162,10 +162,10 @@ class DeadlineTracker:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state`` gave.
+        """Restore a state.
 
         Raises:
-            DecisionError: it is no such state, or belongs to another specification.
+            DecisionError: The value is not a state, or belongs to another specification.
         """
         n = len(self.repeated)
         try:
@@ -186,21 +186,21 @@ class DeadlineTracker:
         self._update_due()
 
 
-# One move of the enforcer on requirements that share concept groups: what may be shown now, and what will do.
+# Moves of the enforcer: values that the next item may show.
 
 
 LOST_LEVEL = -1
-"""The level of a state from which some deadline will be missed whatever is done."""
+"""Level of a state from which a deadline cannot be kept."""
 
 
 @dataclass(frozen=True)
 class ItemChoice:
-    """What an item must show.
+    """Values that an item must show.
 
     Attributes:
-        promises: for every requirement what its item will show; ``OPEN_SLOT`` where that is left open.
-        values_to_ask: for every concept group concerned the value chosen.
-        allowed: for every concept group concerned the values there were to choose from.
+        promises: Promised value of each requirement. ``OPEN_SLOT`` if it is left open.
+        values_to_ask: Chosen value of each concept group concerned.
+        allowed: Values to choose from, by concept group concerned.
     """
 
     promises: tuple[int, ...]
@@ -209,15 +209,15 @@ class ItemChoice:
 
 
 class ComponentSolver:
-    """The state of one component, seen as the game.
+    """Solver of the game of one component.
 
-    A state has level s if its deadlines could all be kept s items early; the slack is the highest level looked at.
+    A state has level s if all its deadlines can be kept s items early. The slack is the highest level computed.
 
     Args:
-        component: requirements that share concept groups.
-        deadlines: of each of them; read here, changed elsewhere.
-        slack: items of no use that must be borne.
-        random: for choices among equals.
+        component: Requirements that share concept groups.
+        deadlines: Deadlines of each requirement. The solver only reads them.
+        slack: Number of useless items that must be tolerated.
+        random: Random numbers for choices among equally urgent values.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class ComponentSolver:
         self._starts = component.game.starts
 
     def requirements_for(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:
-        """Return the requirements that an item counts for."""
+        """Select the requirements that count an item."""
         if self._one:
             found = self._everybody if self._conditions[0] in conditions else ()
         else:
@@ -247,7 +247,7 @@ class ComponentSolver:
         return found
 
     def position(self, i: int, shown: Mapping[str, int | None]) -> int:
-        """Return what an item shows for one requirement, or ``VOID_ITEM``."""
+        """Compute the position of the value of an item in one requirement. ``VOID_ITEM`` if it is unknown."""
         requirement = self._component.requirements[i]
         place = 0
         for group, values in zip(requirement.groups, requirement.values, strict=True):
@@ -258,7 +258,7 @@ class ComponentSolver:
         return place
 
     def level(self, left: Sequence[int]) -> int:
-        """Return how many useless items a state bears, up to the slack; ``LOST_LEVEL`` if none."""
+        """Compute the number of useless items that a state tolerates, up to the slack. ``LOST_LEVEL`` if it is lost."""
         for by in range(self._slack, -1, -1):
             if self._regions[by].holds([d - by for d in left] if by else left):
                 return by
@@ -267,12 +267,12 @@ class ComponentSolver:
     def choose(
         self, mine: tuple[int, ...], *, prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
     ) -> ItemChoice | None:
-        """Return what the next item must show; None: whatever it shows, all deadlines can still be kept.
+        """Choose the values that the next item must show. None if any value keeps all deadlines.
 
         Args:
-            mine: requirements that it counts for.
-            prefer: for a concept group the values that are liked best, best first.
-            any_will_do: its value is known before anything else happens, so that all values being allowed asks nothing.
+            mine: Requirements that count the item.
+            prefer: Preferred values by concept group, best first.
+            any_will_do: Whether the item is known before the next admission, so that any allowed value suffices.
         """
         if self._hall:
             return self._choose_hall(prefer, any_will_do)
@@ -298,7 +298,7 @@ class ComponentSolver:
             if any_will_do and len(values) == len(due) and self._all_in_time(ordered, start):
                 return None
         else:
-            # Already too late for the slack: the earliest deadline wins back most.
+            # The slack is already used, and the earliest deadline restores most of it.
             values = [k for k, d in enumerate(due) if d == ordered[0]]
         return self._choice_for_values((0,), values, prefer)
 
@@ -320,7 +320,7 @@ class ComponentSolver:
         return self._choice_for_values(mine, values, prefer)
 
     def _items_left(self, mine: tuple[int, ...], k: int) -> int:
-        """Return how many items are left until a value must have appeared."""
+        """Compute the number of items left until a value must have appeared."""
         return min(self._deadlines[i].due[k] - self._deadlines[i].items for i in mine)
 
     def _choice_for_values(
@@ -342,7 +342,7 @@ class ComponentSolver:
         return ItemChoice(promises, {group: names[liked]}, {group: tuple([names[k] for k in values])})
 
     def _choose_several(self, mine: tuple[int, ...]) -> ItemChoice:
-        """Return values of several groups at once: the earliest deadlines that fit together, as few as are enough."""
+        """Choose values of several groups: the earliest compatible deadlines, as few as necessary."""
         game = self._component.game
         pairs = sorted(
             (self._deadlines[i].due[k] - self._deadlines[i].items, self._random.random(), i, k)
@@ -358,7 +358,7 @@ class ComponentSolver:
             fixed |= wanted
             if self._known_level(mine, fixed) >= self._slack:
                 return self._choice_for_groups(mine, fixed)
-        # Serving the earliest is always enough by Hall's condition; exact regions may want another.
+        # By Hall's condition the earliest deadlines suffice. Exact regions may require other values.
         best, found = self._known_level(mine, fixed), fixed
         for assignment in self._component.assignments:
             tried = dict(zip(self._component.groups, assignment, strict=True))
@@ -383,9 +383,9 @@ class ComponentSolver:
         return ItemChoice(promises, asked, {group: (value,) for group, value in asked.items()})
 
     def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
-        """Return the state after one more item that counts for ``mine``; it shows ``kinds``, or nothing."""
-        # Every item that counts takes one off the time that each value has left; a value that is shown has all of it
-        # again.
+        """Compute the state after another item, which counts for ``mine`` and shows ``kinds``, or nothing."""
+        # An item that counts takes one item from the time left for each value. A value that is shown regains its full
+        # time.
         found: list[int] = []
         for i, track in enumerate(self._deadlines):
             items = track.items
@@ -399,7 +399,7 @@ class ComponentSolver:
         return found
 
     def may_count(self, mine: tuple[int, ...], kinds: Sequence[int]) -> bool:
-        """Return whether an item that is known now, after everything else, may count: nothing better could be had."""
+        """Check whether a known item may count, as no other item would be better."""
         level = self.level(self._slots_left(mine, kinds))
         if level >= self._slack:
             return True
@@ -413,14 +413,14 @@ class ComponentSolver:
     def may_replace(
         self, mine: tuple[int, ...], slots: Sequence[int], promised: Sequence[int], kinds: Sequence[int]
     ) -> bool:
-        """Return whether an item under way may show this instead of its promise (``VOID_ITEM``: it does not count)."""
+        """Check whether a pending item may show ``kinds`` instead of its promise. ``VOID_ITEM``: it is void."""
         if all(promise in (OPEN_SLOT, kind) for promise, kind in zip(promised, kinds, strict=True)):
             return True
         level = self._level_if(mine, slots, kinds)
         return level >= self._slack or LOST_LEVEL < level >= self._level_if(mine, slots, promised)
 
     def _level_if(self, mine: tuple[int, ...], slots: Sequence[int], kinds: Sequence[int]) -> int:
-        """Return the level, if slots under way showed this; appearances before the last ones must be in time too."""
+        """Compute the level if pending slots showed ``kinds``. Earlier appearances must be in time, too."""
         left: list[int] = []
         spare = self._slack
         at = dict(zip(mine, zip(slots, kinds, strict=True), strict=True))

@@ -1,12 +1,13 @@
-"""Keeps deadlines while items are made: when to leave a prompt alone, and what else to ask for.
+"""The enforcer, which decides when a prompt must request values so that every deadline is kept.
 
-The enforcer is a pure state machine. It calls no generator and reads no clock; what it knows is one small row per
-specification, which a store can keep. Threads may share one: each question is answered as a whole before the next.
+The enforcer is a pure state machine. It calls no generator and reads no clock. Its state is one small row per
+specification, which a store can keep. Threads may share an enforcer, since its operations are atomic.
 
-Least restrictive: a prompt is left alone unless some outcome would leave the states from which every deadline can be
-kept. In mode ``before`` that is decided when a request is admitted, and its slot is fixed then; an item under way
-counts as showing nothing, or what was promised. In mode ``after`` an item is made first and looked at; then its slot is
-fixed, and if it would leave those states it is made again, with a promise. Deadlines are kept in the order of slots.
+The enforcer is least restrictive: a prompt is left unchanged unless an outcome would leave the states from which every
+deadline can be kept. In mode ``before``, this is decided when a request is admitted, which also fixes its slot. A
+pending item counts as showing nothing, or its promised value. In mode ``after``, an item is generated and classified
+first. Then its slot is fixed. If the item would leave those states, it is generated again, with a promise. Deadlines
+are kept in the order of slots.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ ENFORCER_MODES: tuple[EnforcerMode, ...] = ("before", "after")
 Instruction: TypeAlias = Mapping[str, tuple[str, ...]]
 
 REMEMBERED_REASONS = 20
-"""Broken assumptions whose reasons are kept with a specification; all are counted."""
+"""Number of broken assumptions per specification whose reasons are stored. All are counted."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """A request that was admitted; hand it back with its item.
+    """Admitted request, to be passed back with its item.
 
     Attributes:
-        counts: specifications that its item counts for.
-        slots: the slot of its item, by specification; empty in mode ``after`` until the item was looked at.
-        must: for concept groups that the prompt must ask for, the values, any of which will do; empty: leave it alone.
-        allowed: the values there were to choose ``must`` from.
-        attempt: how often the item was made again after it did not show what its prompt had asked for.
+        counts: Specifications that count the item.
+        slots: Slot of the item by specification. Empty in mode ``after`` until the item is classified.
+        must: Values that the prompt must request, by concept group. Any of them suffices. Empty if there are none.
+        allowed: Values from which ``must`` was chosen.
+        attempt: Number of earlier items that did not show the requested values.
     """
 
     counts: tuple[str, ...]
@@ -61,7 +62,7 @@ class Admission:
 
     @property
     def reason(self) -> str:
-        """Why something must be asked for; empty if nothing must."""
+        """Explanation of the required values. Empty if there are none."""
         several = (
             f"{group}: only {', '.join(values)} now lets every deadline be kept"
             for group, values in self.allowed.items()
@@ -69,7 +70,7 @@ class Admission:
         return "; ".join(several)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Convert to plain JSON values."""
         return {
             "counts": list(self.counts),
             "slots": dict(self.slots),
@@ -81,7 +82,7 @@ class Admission:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Admission:
-        """Return the admission that ``to_dict`` described."""
+        """Build from the result of ``to_dict``."""
         return cls(
             tuple(found["counts"]),
             dict(found["slots"]),
@@ -93,15 +94,15 @@ class Admission:
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """What happens to an item.
+    """Decision about an item.
 
     Attributes:
-        status: ``ok``: deliver it; ``retry``: make it again for ``admission``; ``violation``: deliver it if there is
-            one, and know that an assumption is broken.
-        admission: what to hand back with the next attempt.
-        reason: why it is not ok.
-        slots: the slot that the item has, by specification, in whose order deadlines are kept; specifications for which
-            it is void are left out.
+        status: ``ok``: deliver the item; ``retry``: generate another one for ``admission``; ``violation``: deliver the
+            item if there is one, although an assumption is broken.
+        admission: Admission to pass back with the next attempt.
+        reason: Explanation of a status other than ``ok``.
+        slots: Slot of the item by specification. Deadlines are kept in the order of slots. Specifications for which the
+            item is void are omitted.
     """
 
     status: Status
@@ -111,24 +112,24 @@ class ItemOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the item can be delivered without a violation."""
         return self.status == "ok"
 
     @property
     def must(self) -> Instruction:
-        """Values that the next attempt must ask for, by concept group."""
+        """Values that the next attempt must request, by concept group."""
         return {} if self.admission is None else self.admission.must
 
 
 @dataclass(frozen=True)
 class BrokenAssumption:
-    """An assumption that did not hold, or what followed.
+    """Broken assumption or missed deadline.
 
     Attributes:
-        specification: which one it concerns.
-        what: ``disobeyed``, ``unrecognised`` or ``failed`` after all retries; ``in-flight``: more at once than was
-            said; ``missed``: a deadline.
-        reason: in words.
+        specification: Name of the specification.
+        what: ``disobeyed``, ``unrecognised`` or ``failed`` after all retries; ``in-flight``: more concurrent requests
+            than stated; ``missed``: a deadline.
+        reason: Explanation.
     """
 
     specification: str
@@ -137,7 +138,7 @@ class BrokenAssumption:
 
 
 class _SpecificationState:
-    """One specification: its deadlines and what happened."""
+    """State of one specification: its deadlines and counts."""
 
     def __init__(self, name: str, labels: tuple[str, ...], repeated: tuple[int, ...]) -> None:
         self.name = name
@@ -178,21 +179,22 @@ class _SpecificationState:
 
 
 class Enforcer:
-    """Keeps every deadline of a configuration, as long as its stated assumptions hold.
+    """State machine that keeps every deadline of a configuration while its stated assumptions hold.
 
     Args:
-        configuration: a ``GenerationConfig``, or what ``GenerationConfig.read`` takes.
-        mode: ``before``: ask in the prompt where it must be; ``after``: look at items first, redo what cannot be kept.
-        seed: of the choice among values that are equally urgent.
-        retries: how often an item is made again whose prompt asked for something that it does not show; by default as
-            configured.
-        slack: deadlines are kept so many items early, which leaves room for as many useless ones; by default as
-            configured.
-        in_flight: 1 if an item is always complete before the next request is admitted, which allows any value of a
-            tight set; None: any number.
+        configuration: A ``GenerationConfig``, or the argument of ``GenerationConfig.read``.
+        mode: ``before``: request values in the prompt where necessary; ``after``: classify items first, and repeat
+            those that do not fit.
+        seed: Seed of the choice among equally urgent values.
+        retries: Maximum number of repetitions of an item that does not show the requested values. If None, that of the
+            configuration.
+        slack: Number of items by which deadlines are kept early, and thus of useless items that are tolerated. If None,
+            that of the configuration.
+        in_flight: 1 if every item is complete before the next request is admitted, which allows any value of a tight
+            set. None for any number.
 
     Raises:
-        OptionError: the configuration cannot be kept, or it is not known whether it can; the reason names the values.
+        OptionError: The configuration cannot be kept, or this is undecided. The reason names the values.
     """
 
     def __init__(
@@ -246,15 +248,15 @@ class Enforcer:
         fixed: Collection[str] = (),
         prefer: Mapping[str, Sequence[str]] | None = None,
     ) -> Admission:
-        """Admit a request: the slots of its item, and what its prompt must ask for.
+        """Admit a request: assign the slots of its item, and select the values that its prompt must request.
 
         Args:
-            conditions: names of those that hold for it.
-            fixed: concept groups whose value the user's own prompt fixes; its item does not count for them.
-            prefer: for a concept group the values that change the prompt least, best first.
+            conditions: Names of the conditions that hold for the request.
+            fixed: Concept groups whose value the prompt of the user fixes. The item does not count for them.
+            prefer: Preferred values by concept group, best first.
 
         Raises:
-            OptionError: a condition or a group is unknown.
+            OptionError: A condition or a group is unknown.
         """
         with self._lock:
             return self._admit(conditions, fixed, prefer)
@@ -287,14 +289,14 @@ class Enforcer:
         return Admission(tuple(counts), slots, must, allowed, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
-        """Record what the item of an admission shows, and decide what happens to it.
+        """Record the values of the item of an admission, and decide about the item.
 
         Args:
-            admission: the one that ``admit`` gave, or the ``ItemOutcome`` before.
-            values: for every concept group the value that the item shows; None or left out: not recognisable.
+            admission: Admission from ``admit``, or from the previous ``ItemOutcome``.
+            values: Value of the item by concept group. None or omitted if it is not recognisable.
 
         Raises:
-            DecisionError: a value is not one of its group, or the admission is not under way; the state is unchanged.
+            DecisionError: A value is not one of its group, or the admission is not open. The state is unchanged.
         """
         shown: dict[str, int | None] = {}
         for group, positions in self._positions.items():
@@ -315,10 +317,10 @@ class Enforcer:
         return self._judge(admission, shown, failed=False)
 
     def fail(self, admission: Admission) -> ItemOutcome:
-        """Record that the generator gave no item for an admission.
+        """Record that the generator returned no item for an admission.
 
         Raises:
-            DecisionError: the admission is not under way.
+            DecisionError: The admission is not open.
         """
         return self._judge(admission, dict.fromkeys(self._positions), failed=True)
 
@@ -334,8 +336,8 @@ class Enforcer:
             return ItemOutcome("ok") if failed else self._judge_first(admission, concerned)
 
     def _judge_promised(self, admission: Admission, concerned: list[Any], *, failed: bool) -> ItemOutcome:
-        """Return an item whose slots are fixed, and perhaps what it must show."""
-        # What an item shows need not be what was promised: it is wrong only if the deadlines cannot be kept with it.
+        """Decide about an item whose slots, and perhaps values, are fixed."""
+        # An item may differ from its promise if all deadlines can still be kept.
         wrong: list[tuple[ComponentSolver, tuple[_SpecificationState, ...], tuple[int, ...], list[int]]] = []
         for play, rows, mine, kinds in concerned:
             slots = [self._slot(admission, rows[i]) for i in mine]
@@ -369,7 +371,7 @@ class Enforcer:
         return ItemOutcome("violation" if wrong else "ok", None, _explain_retry(wrong, failed) if wrong else "", taken)
 
     def _judge_first(self, admission: Admission, concerned: list[Any]) -> ItemOutcome:
-        """Return an item that was made with its prompt left alone; it takes the next slots, or another item does."""
+        """Decide about an item of an unchanged prompt. Either it or its replacement takes the next slots."""
         wrong = []
         for play, rows, mine, kinds in concerned:
             seen = tuple(i for i, kind in zip(mine, kinds, strict=True) if kind != VOID_ITEM)
@@ -377,7 +379,7 @@ class Enforcer:
                 wrong.append((play, rows, mine, kinds))
         slots: dict[str, int] = {}
         if wrong:
-            # The slots are taken now, with a promise: items accepted meanwhile cannot make the next one useless.
+            # The slots are reserved now, with a promise. Items accepted meanwhile cannot make the next one useless.
             must: dict[str, tuple[str, ...]] = {}
             allowed: dict[str, tuple[str, ...]] = {}
             for play, rows, mine, _kinds in concerned:
@@ -401,7 +403,7 @@ class Enforcer:
         must: dict[str, tuple[str, ...]],
         allowed: dict[str, tuple[str, ...]],
     ) -> None:
-        """Take the next slots for an item, and say what it must show."""
+        """Assign the next slots to an item, and select the values that it must show."""
         crowded = self._alone and any(rows[i].deadlines.pending_slots for i in mine)
         any_will_do = self._alone and not crowded
         choice = play.choose(mine, prefer=prefer, any_will_do=any_will_do)
@@ -425,21 +427,21 @@ class Enforcer:
         return slot
 
     def set_seed(self, seed: int) -> None:
-        """Make the next choices among equally urgent values depend on this alone, so that they can be made again."""
+        """Set the seed of the next choices among equally urgent values, so that they can be replayed."""
         self._random.seed(seed)
 
-    # ---- what it knows
+    # ---- state and counts
 
     def state(self) -> dict[str, dict[str, Any]]:
-        """Return one row per specification, as JSON can hold it."""
+        """Return one row per specification, as plain JSON values."""
         with self._lock:
             return {name: row.state() for name, row in self._rows.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        """Go on from what ``state`` gave; specifications that are left out stay as they are.
+        """Restore a state. Omitted specifications are unchanged.
 
         Raises:
-            DecisionError: a row belongs to no specification here, or to another one.
+            DecisionError: A row belongs to an unknown specification, or to another one.
         """
         for name in state:
             if name not in self._rows:
@@ -451,37 +453,36 @@ class Enforcer:
                 self._rows[name].restore(row)
 
     def items_until_due(self) -> dict[str, dict[str, int]]:
-        """Return the items left until each value must have appeared, by specification, the next item included."""
+        """Count the items left until each value must have appeared, by specification, including the next item."""
         return {
             name: {label: due - row.deadlines.items for label, due in zip(row.labels, row.deadlines.due, strict=True)}
             for name, row in self._rows.items()
         }
 
     def overdue(self) -> dict[str, dict[str, int]]:
-        """Return the values that are overdue, by specification, with the item by which each was due."""
+        """Return the overdue values by specification, with the item by which each was due."""
         return {name: {row.labels[k]: due for k, due in row.deadlines.overdue()} for name, row in self._rows.items()}
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """What happened, by specification: instructions and those obeyed, broken assumptions, missed deadlines."""
+        """Counts by specification: instructions, obeyed instructions, broken assumptions, missed deadlines."""
         return {name: dict(row.counts) for name, row in self._rows.items()}
 
     @property
     def broken_assumptions(self) -> tuple[BrokenAssumption, ...]:
-        """The broken assumptions and missed deadlines whose reasons are remembered, the latest last."""
+        """Latest broken assumptions and missed deadlines, in their order."""
         return tuple(BrokenAssumption(row.name, what, why) for row in self._rows.values() for what, why in row.reasons)
 
     def guarantee(self, samples: Mapping[str, ConfusionMatrix] | None = None) -> str:
-        """Return what is guaranteed now, on which assumptions, and which of them did not hold.
+        """Describe the current guarantee, its assumptions, and the assumptions that did not hold.
 
         Args:
-            samples: group, or groups joined with `` + `` -> labelled items; those that the configuration names are
-                read unless given.
+            samples: Labelled samples by group, or by groups joined with `` + ``. If None, the samples of the
+                configuration are read.
 
         Raises:
-            DataError: a sample cannot be read.
+            DataError: A sample cannot be read.
         """
-
         return describe_guarantee(self, samples)
 
 
@@ -505,7 +506,7 @@ def _explain_disobedience(
     return f"slot {slot} did not show {wanted} in {times}, but {shown}"
 
 
-# What an enforcer guarantees, in words.
+# Description of the guarantee.
 
 
 BROKEN_TEXTS = {
@@ -515,14 +516,15 @@ BROKEN_TEXTS = {
     "in-flight": ("request", "requests", "admitted before the one before was complete, against what was said"),
     "missed": ("deadline", "deadlines", "missed"),
 }
-"""One and several of what broke an assumption, and how."""
+"""Singular, plural and description of each kind of broken assumption."""
 
 
 def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix] | None = None) -> str:
-    """Return what is guaranteed now, on which assumptions, and which of them did not hold.
+    """Describe the current guarantee, its assumptions, and the assumptions that did not hold.
 
     Args:
-        samples: of labels; those that the configuration names are read unless given.
+        enforcer: Enforcer with the counts so far.
+        samples: Labelled samples. If None, the samples of the configuration are read.
     """
     lines = []
     counts, overdue = enforcer.counts, enforcer.overdue()
@@ -572,7 +574,7 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
 
 
 def _describe_success(enforcer: Enforcer) -> list[str]:
-    """Return how often instructions worked, and what follows for retries and slack."""
+    """Describe the success rate of instructions, and its consequences for retries and slack."""
     configuration = enforcer.configuration
     success = AttemptSuccess.from_counts(configuration, enforcer.counts)
     lines = [success.statement()] if success.rate else []

@@ -26,22 +26,22 @@ from evenhand.models.language.services import ContentRefusedError, may_be_charge
 ItemValues: TypeAlias = Mapping[str, str | None]
 
 REFUSED_SEVERAL = (400, 404, 413, 422)
-"""Statuses with which services refuse to make several items at once."""
+"""HTTP statuses of services that refuse to generate several items at once."""
 
 
 @runtime_checkable
 class SeveralGenerator(Protocol):
-    """A generator that makes several items at once for the price and in the time of one call."""
+    """Generator that returns several items from one call."""
 
     def generate(self, prompt: str) -> Item:
-        """Return one item; see ``Generator``."""
+        """Generate one item. See ``Generator``."""
         ...
 
     def generate_several(self, prompt: str, count: int) -> list[Item]:
-        """Return several items for a prompt, or only some of them.
+        """Generate up to ``count`` items for a prompt, at least one.
 
         Raises:
-            EvenhandError: it made none.
+            EvenhandError: No item was generated.
         """
         ...
 
@@ -120,12 +120,12 @@ class ItemAttempt:
 
 
 class _Pool:
-    """What was asked for with the same words.
+    """Items requested with the same prompt.
 
     Attributes:
-        ready: what has come, in the order in which it came; an item that was not looked at
-            stands as the work that looks at it.
-        pending: what has not come yet.
+        ready: Attempts in the order of their arrival. An unclassified item is stored as the coroutine function that
+            classifies it.
+        pending: Requests that have not been answered.
     """
 
     def __init__(self) -> None:
@@ -196,17 +196,17 @@ class Spending:
 
 
 class ItemSupply:
-    """Makes and classifies the items of one request.
+    """Generated and classified items of one request.
 
     Args:
-        prompt: as the user wrote it.
-        generator: makes items.
-        classifier: looks at them.
-        groups: the values of every concept group.
-        spending: what items cost, and may cost.
+        prompt: Prompt of the user.
+        generator: Generator of items.
+        classifier: Classifier of items.
+        groups: Values of each concept group.
+        spending: Cost of the items, within its limit.
 
     Attributes:
-        busy_seconds: for how long the generator was at work, however many calls there were at the same time.
+        busy_seconds: Time in which at least one call of the generator was running.
     """
 
     def __init__(
@@ -225,15 +225,15 @@ class ItemSupply:
         self.busy_seconds = 0.0
 
     async def take(self, words: str, count: int = 1, *, look: bool = True) -> ItemAttempt:
-        """Return the next item for a prompt, or what went wrong with it.
+        """Take the next item for a prompt, or its failure.
 
         Args:
-            words: the prompt as it is sent.
-            count: how many to ask for if none is left of those that were asked for before.
-            look: whether what it shows is of any account.
+            words: Prompt that is sent.
+            count: Number of items to request if none is left from earlier requests.
+            look: Whether to classify the item.
 
         Raises:
-            BudgetError: none is left, and no other one may be asked for.
+            BudgetError: No item is left, and the budget does not allow another one.
         """
         pool = self._pools.setdefault((words, look), _Pool())
         while not pool.ready:
@@ -245,7 +245,7 @@ class ItemSupply:
         return found if isinstance(found, ItemAttempt) else await found()
 
     async def leftovers(self) -> list[ItemAttempt]:
-        """Return what was asked for and not taken, once all of it has come."""
+        """Wait for all requests, and return the items that were not taken."""
         pools = self._pools.values()
         while pending := [task for pool in pools for task in pool.pending]:
             await asyncio.wait(pending)
@@ -259,7 +259,7 @@ class ItemSupply:
         return left
 
     def drop(self) -> None:
-        """Wait no longer for what has not come."""
+        """Cancel the requests that have not been answered."""
         for pool in self._pools.values():
             for task in pool.pending:
                 task.cancel()
@@ -268,7 +268,7 @@ class ItemSupply:
 
     async def _ask(self, pool: _Pool, words: str, count: int, look: bool) -> None:
         together = self._together and count > 1
-        # Where every call blocks, the next one is not made before it is known that it is needed.
+        # If every call blocks, the next call is made only when its item is needed.
         wanted = count if together or not is_blocking() else 1
         size = self._spending.allow(wanted, together=together)
         if together:
@@ -278,7 +278,7 @@ class ItemSupply:
             await self._run(pool, self._make(words, look))
 
     async def _run(self, pool: _Pool, work: Coroutine[Any, Any, ItemAttempt | None]) -> None:
-        """Have work done now where it blocks, and else beside everything else."""
+        """Run work now if calls block, otherwise concurrently."""
         if is_blocking():
             found = await work
             if found is not None:
@@ -322,7 +322,7 @@ class ItemSupply:
         if not isinstance(made, Item):
             wrong = ModelError(f"it answered with a {type(made).__name__}, and not with an item")
             return _failed_attempt(words, wrong, cost)
-        # Words that were put in say nothing of what was made: they are gone before anything looks at it.
+        # Repeated words of the instruction say nothing about the item, so they are removed before it is classified.
         item = clean_item(made, self._prompt, words)
         try:
             values = known_values(await call(self._classifier.classify, item), self._groups) if look else {}
@@ -349,10 +349,10 @@ def _arrive(pool: _Pool, task: asyncio.Task[ItemAttempt | None]) -> None:
 
 
 def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemValues:
-    """Return what a classifier says of an item, by concept group; what is not a value of its group is "cannot tell".
+    """Select the known values among the answers of a classifier. Unknown values count as "cannot tell".
 
     Raises:
-        ModelError: it answered with something else.
+        ModelError: The answer is not a mapping.
     """
     if not isinstance(answers, Mapping):
         raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
@@ -365,7 +365,7 @@ def _failed_attempt(words: str, error: Exception, cost: float) -> ItemAttempt:
 
 
 def _refuses_several(error: Exception) -> bool:
-    """Return whether each item may still be had by itself."""
+    """Check whether the generator may still accept requests for single items."""
     if isinstance(error, ContentRefusedError) or not isinstance(error, EvenhandError):
         return False
     return isinstance(error, ModelError) or getattr(error, "status", None) in REFUSED_SEVERAL
