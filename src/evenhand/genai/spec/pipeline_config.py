@@ -1,4 +1,4 @@
-"""What a configuration says about a real generator: what makes items, who looks at them, and who reads prompts.
+"""Configuration of a generator, a classifier, a judge and a guard.
 
 ::
 
@@ -57,14 +57,14 @@ WordLists: TypeAlias = dict[Name, dict[Name, Annotated[Names, Field(min_length=1
 
 
 class RemoteConfig(ConfigPart):
-    """A model behind an endpoint in the shape of OpenAI's.
+    """Model behind an endpoint compatible with OpenAI.
 
     Attributes:
-        url: the part of its address that the paths are put behind, such as ``http://127.0.0.1:8080/v1``.
-        model: its name there.
-        key: the environment variable that holds the key.
-        timeout: seconds to wait for an answer.
-        options: sent along as they are, such as ``size: 512x512``.
+        url: Base URL, such as ``http://127.0.0.1:8080/v1``.
+        model: Name of the model.
+        key: Environment variable that contains the key.
+        timeout: Time limit of a request in seconds.
+        options: Further entries of each request, such as ``size: 512x512``.
     """
 
     url: Address
@@ -75,11 +75,11 @@ class RemoteConfig(ConfigPart):
 
 
 class CacheConfig(ConfigPart):
-    """What is remembered of a model's answers, so that nothing is asked twice.
+    """Cache of the answers of a model.
 
     Attributes:
-        entries: how many answers; the oldest are forgotten first.
-        file: where they are kept, beside the configuration; None: in memory alone.
+        entries: Maximum number of answers. The oldest are removed first.
+        file: File of the cache, relative to the configuration. None keeps it in memory.
     """
 
     entries: Annotated[int, Field(ge=1)] = 10_000
@@ -106,7 +106,7 @@ class ChatGeneratorConfig(RemoteConfig):
     """Texts from an endpoint.
 
     Attributes:
-        system: what the model is told before every prompt.
+        system: System message before every prompt.
     """
 
     kind: Literal["chat"]
@@ -114,15 +114,15 @@ class ChatGeneratorConfig(RemoteConfig):
 
 
 class DiffusersGeneratorConfig(ConfigPart):
-    """Pictures from a diffusion model that lies in a folder.
+    """Pictures from a diffusion model in a folder.
 
     Attributes:
-        model: the folder.
-        steps: of denoising.
-        device: such as ``cpu`` or ``cuda``.
-        seed: of the noise.
-        precision: of the numbers.
-        options: of the pipeline, such as ``height: 256``.
+        model: Folder of the model.
+        steps: Number of denoising steps.
+        device: Device, such as ``cpu`` or ``cuda``.
+        seed: Seed of the noise.
+        precision: Floating-point type.
+        options: Options of the pipeline, such as ``height: 256``.
     """
 
     kind: Literal["diffusers"]
@@ -135,11 +135,11 @@ class DiffusersGeneratorConfig(ConfigPart):
 
 
 class RecordedGeneratorConfig(ConfigPart):
-    """Items in files, played back in their order.
+    """Recorded items in files. Exactly one of ``files`` and ``folder`` is required.
 
     Attributes:
-        files: pictures and texts; or
-        folder: where they lie, in the order of their names.
+        files: Files of pictures and texts, in their order.
+        folder: Folder of the files, which are ordered by name.
     """
 
     kind: Literal["recorded"]
@@ -157,8 +157,8 @@ class ChatClassifierConfig(RemoteConfig):
     """A vision-language model behind an endpoint.
 
     Attributes:
-        questions: by concept group, what it is asked instead of the usual.
-        cache: what is remembered of its answers; None: nothing.
+        questions: Question for each concept group, in place of the default question.
+        cache: Cache of its answers. None disables it.
     """
 
     kind: Literal["chat"]
@@ -167,10 +167,10 @@ class ChatClassifierConfig(RemoteConfig):
 
 
 class OnnxClassifierConfig(ConfigPart):
-    """Networks that look at pictures.
+    """ONNX models that classify pictures.
 
     Attributes:
-        groups: by concept group, how it is read; the entries are those of a ``PictureHead``.
+        groups: Entries of a ``PictureHead`` for each concept group.
     """
 
     kind: Literal["onnx"]
@@ -181,7 +181,7 @@ class LexiconClassifierConfig(ConfigPart):
     """Words in texts.
 
     Attributes:
-        words: by concept group and value.
+        words: Words by concept group and value.
     """
 
     kind: Literal["lexicon"]
@@ -192,7 +192,7 @@ class FunctionClassifierConfig(ConfigPart):
     """A function in a Python file.
 
     Attributes:
-        function: ``module:function``; it takes an ``Item`` and answers with a value, or None, for every group.
+        function: Function as ``module:function``. It maps an ``Item`` to a value, or None, for every group.
     """
 
     kind: Literal["function"]
@@ -203,7 +203,7 @@ class KeywordJudgeConfig(ConfigPart):
     """The keywords of the conditions.
 
     Attributes:
-        fixed: by concept group and value, words in a prompt that fix the value; without them the values' own names.
+        fixed: Words that fix a value, by concept group and value. Default: the names of the values.
     """
 
     kind: Literal["keywords"]
@@ -214,7 +214,7 @@ class ChatJudgeConfig(RemoteConfig):
     """A language model behind an endpoint, asked the question that each condition has as ``judge``.
 
     Attributes:
-        cache: what is remembered of its answers; None: nothing.
+        cache: Cache of its answers. None disables it.
     """
 
     kind: Literal["chat"]
@@ -225,8 +225,8 @@ class FunctionJudgeConfig(ConfigPart):
     """Functions in Python files.
 
     Attributes:
-        functions: by condition, ``module:function``; each takes a prompt and answers True or False.
-        fixed: by concept group, the same: whether the prompt fixes the value.
+        functions: Function for each condition as ``module:function``. It maps a prompt to True or False.
+        fixed: Function for each concept group that checks whether a prompt fixes its value.
     """
 
     kind: Literal["function"]
@@ -245,14 +245,14 @@ def _needs(*places: str) -> AfterValidator:
 
 
 class WordingConfig(ConfigPart):
-    """The words that ask for values.
+    """Wording of an instruction.
 
     Attributes:
-        template: what is put into a prompt, with ``{values}`` in it; with ``{prompt}`` too it is the whole prompt.
-        part: how a value without words of its own is named, with ``{value}`` and perhaps ``{group}`` in it.
-        values: by concept group and value, the words for it, such as ``a woman``.
-        either: stands between values of which any will do.
-        also: stands between groups.
+        template: Text added to a prompt, with ``{values}``. If it also contains ``{prompt}``, it replaces the prompt.
+        part: Name of a value without its own words, with ``{value}`` and optionally ``{group}``.
+        values: Words for a value by concept group and value, such as ``a woman``.
+        either: Separator between alternative values.
+        also: Separator between groups.
     """
 
     template: Annotated[Name, _needs("{values}")] = "(showing: {values})"
@@ -263,22 +263,22 @@ class WordingConfig(ConfigPart):
 
 
 class LanguageConfig(WordingConfig):
-    """The same for prompts in another language.
+    """Wording of an instruction in another language.
 
     Attributes:
-        words: of the language, by which a prompt in it is known, such as ``ein, eine, der, die, und``.
+        words: Words that identify the language of a prompt, such as ``ein, eine, der, die, und``.
     """
 
     words: Annotated[Names, Field(min_length=1)]
 
 
 class InstructionConfig(WordingConfig):
-    """What is put into prompts, and where.
+    """Instructions added to prompts.
 
     Attributes:
-        placement: behind the prompt, or before it.
-        languages: by name; the one whose words a prompt has most of is used, and else what stands here.
-        rewrite: a model that rewrites prompts in place of templates; where it fails these are used.
+        placement: Position of the instruction, after or before the prompt.
+        languages: Wordings by language. The language with most words in the prompt is used, otherwise this wording.
+        rewrite: Model that rewrites prompts. If it fails, the template is used.
     """
 
     placement: Literal["suffix", "prefix"] = "suffix"
@@ -287,15 +287,15 @@ class InstructionConfig(WordingConfig):
 
 
 class GuardConfig(ConfigPart):
-    """How a generator is guarded.
+    """Configuration of a guard.
 
     Attributes:
-        mode: ``before`` or ``after``; see ``Enforcer``.
-        instruction: the words that ask for values.
-        when_unsure: what happens if the judge or the classifier fails: ``refuse``, or ``pass`` and record.
-        candidates: how many items are asked for at once where one must show something; the first that fits is taken.
-        price: of the generator.
-        budget: what may be spent at most.
+        mode: ``before`` or ``after``. See ``Enforcer``.
+        instruction: Wording of instructions.
+        when_unsure: Reaction to a failure of the judge or the classifier: ``refuse``, or ``pass`` and record it.
+        candidates: Number of items requested at once if a value is required. The first that fits is delivered.
+        price: Prices of the generator.
+        budget: Maximum cost.
     """
 
     mode: Literal["before", "after"] = "before"
@@ -340,15 +340,15 @@ def check_pipeline(
     groups: Mapping[str, tuple[str, ...]],
     conditions: Collection[str],
 ) -> None:
-    """Check that the parts of a pipeline know the groups, values and conditions of its configuration.
+    """Check that the parts of a pipeline match the groups, values and conditions of its configuration.
 
     Args:
-        generator, classifier, judge: as configured; None where the configuration has none.
-        groups: name -> values.
-        conditions: names.
+        generator, classifier, judge: Configurations of the parts. None if there is none.
+        groups: Values by group.
+        conditions: Names of the conditions.
 
     Raises:
-        OptionError: a part names what there is not, or leaves out what must be told apart.
+        OptionError: A part names an unknown group, value or condition, or omits a required one.
     """
     if isinstance(generator, RecordedGeneratorConfig) and (generator.files is None) == (generator.folder is None):
         raise OptionError(
@@ -387,7 +387,7 @@ def check_pipeline(
 def _named_values(
     classifier: ClassifierConfig | None, judge: JudgeConfig | None
 ) -> Iterator[tuple[str, str, Collection[str], bool]]:
-    """Yield places that name groups and values: the place, the group, its values, and whether all must be there."""
+    """Yield each location that names a group, with the group, its values, and whether all are required."""
     if isinstance(classifier, LexiconClassifierConfig):
         for group, words in classifier.words.items():
             yield f"classifier.words.{group}", group, words, True
@@ -412,7 +412,7 @@ def _read_head(described: Mapping[str, Any], location: str) -> PictureHead:
 
 
 def _classified_groups(classifier: ClassifierConfig | None) -> Collection[str] | None:
-    """Return the groups that the classifier answers for; None: it is asked for whatever is wanted."""
+    """Return the groups of the classifier. None if it accepts any group."""
     if isinstance(classifier, LexiconClassifierConfig):
         return classifier.words
     if isinstance(classifier, OnnxClassifierConfig):
