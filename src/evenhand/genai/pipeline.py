@@ -1,4 +1,4 @@
-"""Builds what a configuration describes: what makes items, what looks at them, and what reads prompts."""
+"""Builders of generators, classifiers, judges and guards from a configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a guard needs besides its enforcer."""
+    """Configured parts of a guard, without its store."""
 
     configuration: GenerationConfig
     generator: Generator
@@ -37,18 +37,18 @@ class Pipeline:
 
     @property
     def limits(self) -> AttemptLimits:
-        """How often items are made for a request, and what they may cost."""
+        """Limits of the attempts and of the cost of a request."""
         about = self.configuration
         return AttemptLimits(
             about.guard.candidates, about.simulation.retries + 1, about.guard.price, about.guard.budget
         )
 
     def guard(self, enforcer: AdmissionStore | None = None, *, generator: Generator | None = None) -> Guard:
-        """Return a guard around the generator, in the way that is configured.
+        """Build the configured guard.
 
         Args:
-            enforcer: by default an ``Enforcer`` of the configuration.
-            generator: instead of the one here.
+            enforcer: Store of admissions. If None, an ``Enforcer`` of the configuration.
+            generator: Generator. If None, that of the pipeline.
         """
         about = self.configuration
         return Guard(
@@ -64,7 +64,7 @@ class Pipeline:
 
 
 def build_pipeline(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Pipeline:
-    """Return what a configuration describes, ready to be used.
+    """Build the parts that a configuration describes.
 
     Args:
         trust: whether functions that it names, and code in models, may be run.
@@ -86,14 +86,14 @@ def build_pipeline(configuration: GenerationConfig, *, trust: bool = False, fold
 
 
 def build_instruct(configuration: GenerationConfig) -> InstructionWriter:
-    """Return what puts the words that ask for values into prompts."""
+    """Build the writer of instructions."""
     told = configuration.guard.instruction
     with _naming_entry("guard.instruction.rewrite"):
         return InstructionWriter(told, None if told.rewrite is None else _build_chat(told.rewrite))
 
 
 def build_generator(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Generator:
-    """Yield the generator that is described.
+    """Build the configured generator.
 
     Raises:
         EvenhandError: as ``build_pipeline``.
@@ -130,7 +130,7 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
 
 
 def build_classifier(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Classifier:
-    """Return the classifier that is described.
+    """Build the configured classifier.
 
     Raises:
         EvenhandError: as ``build_pipeline``.
@@ -165,7 +165,7 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
 
 
 def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Judge:
-    """Return the judge that is described; by keywords if none is.
+    """Build the configured judge. By default, it judges by keywords.
 
     Raises:
         EvenhandError: as ``build_pipeline``.
@@ -204,12 +204,12 @@ def _open_cache(wanted: described.CacheConfig, folder: Path | str, about: Any) -
 
 
 def _cache_key_of(wanted: described.ChatClassifierConfig | described.ChatJudgeConfig) -> dict[str, Any]:
-    """Return all of a model's entries on which its answers depend."""
+    """Return the entries of a model on which its answers depend."""
     return wanted.model_dump(mode="json", exclude={"cache", "key", "timeout"})
 
 
 def check_keys(configuration: GenerationConfig) -> None:
-    """Raise an OptionError if a service is described whose key is not set, before anything is asked of any."""
+    """Raise an OptionError if the key of a configured service is not set."""
     parts = {place: getattr(configuration, place) for place in ("generator", "classifier", "judge")}
     for place, part in {**parts, "guard.instruction.rewrite": configuration.guard.instruction.rewrite}.items():
         if isinstance(part, described.RemoteConfig):
@@ -218,7 +218,7 @@ def check_keys(configuration: GenerationConfig) -> None:
 
 
 def check_studio_values(configuration: GenerationConfig) -> None:
-    """Raise an OptionError if the studio, drawing or looking, does not know what is to be kept."""
+    """Raise an OptionError if the studio does not know a group or value of the configuration."""
     for place, part in (("generator", configuration.generator), ("classifier", configuration.classifier)):
         if isinstance(part, described.StudioGeneratorConfig | described.StudioClassifierConfig):
             for group, values in configuration.values.items():

@@ -1,4 +1,4 @@
-"""What is asked of a generator: conditions, groups of concepts, and which of their values must appear, how often."""
+"""Specifications of generators: conditions, concept groups, and deadlines of their values."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ Deadlines: TypeAlias = Annotated[Any, BeforeValidator(_parse_deadlines)]
 
 
 class RequestCondition(ConfigPart):
-    """What is asked for, which decides whether a request counts.
+    """Condition on requests.
 
     Attributes:
-        name: of the condition.
-        share: of the requests that ask for it, in simulations.
-        keywords: words that tell that a prompt asks for it.
-        judge: the question for a language model that tells whether a prompt asks for it.
+        name: Name of the condition.
+        share: Share of the requests that meet it in simulations.
+        keywords: Words that identify prompts that meet it.
+        judge: Question to a language model that decides whether a prompt meets it.
     """
 
     name: Name
@@ -94,16 +94,16 @@ class Specification(ConfigPart):
 
 
 class SimulationConfig(ConfigPart):
-    """How a simulated generator behaves, and how its disobedience is met.
+    """Simulated generator, and the retries and slack of the enforcer.
 
     Attributes:
-        generator: for every group the probability of every value, left alone; those of the studio, with ``obeys`` and
-            ``unrecognised``, need not be written again.
-        obeys: how often it does what it is told to.
-        unrecognised: share of items in which no value can be recognised.
-        retries: how often an item is made again when it does not show what it must.
-        slack: how many items in a row may be of no use before a deadline is missed.
-        in_flight: requests at the same time.
+        generator: Probability of each value by group, without instructions. Default: those of the studio, with its
+            ``obeys`` and ``unrecognised``.
+        obeys: Probability that an instruction is obeyed.
+        unrecognised: Share of items without a recognisable value.
+        retries: Maximum number of repetitions of an item that does not show the required values.
+        slack: Number of consecutive useless items that do not cause a missed deadline.
+        in_flight: Number of concurrent requests.
     """
 
     generator: dict[Name, Annotated[tuple[Share, ...], BeforeValidator(list_to_tuple)]] = Field(default_factory=dict)
@@ -115,12 +115,12 @@ class SimulationConfig(ConfigPart):
 
 
 class ToleranceConfig(ConfigPart):
-    """What may go wrong without a deadline losing the name of a guarantee.
+    """Tolerances up to which a deadline is called guaranteed.
 
     Attributes:
-        labels: share of wrong ones among the items said to show a value.
-        misses: probability that any deadline is missed, in so many
-        requests.
+        labels: Share of wrong labels among the items labelled with a value.
+        misses: Probability that any deadline is missed.
+        requests: Number of requests to which ``misses`` refers.
     """
 
     labels: Annotated[float, Field(ge=0, lt=1)] = 0.05
@@ -133,12 +133,12 @@ class Requirement:
     """One thing that must appear: a specification on one group, or one of the combinations of a paired one.
 
     Attributes:
-        name: unique in its configuration.
-        condition: whose items count.
-        groups: one, or those combined.
-        values: of each group.
-        combinations: every value (one position per group), in the order of ``labels``.
-        repeated: the deadline of every combination in items; None: eventual only.
+        name: Name, unique in its configuration.
+        condition: Condition of the items that count.
+        groups: Concept group, or the combined groups.
+        values: Values of each group.
+        combinations: Positions of the values of each combination, in the order of ``labels``.
+        repeated: Deadline of each combination in items. None if it only has to appear.
     """
 
     name: str
