@@ -99,7 +99,7 @@ class MonitorMachine:
     def _take(self, operation: Operation) -> dict[str, Any]:
         if operation.get("after", self.position) != self.position:
             raise DecisionError("these entries were taken before", code="repeated", hint="read on after the last one")
-        events = [Event(None if one[0] is None else tuple(one[0]), *one[1:]) for one in operation["events"]]
+        events = [Event(None if fields[0] is None else tuple(fields[0]), *fields[1:]) for fields in operation["events"]]
         # Refused as a whole, and nothing changes.
         before = copy.deepcopy(self.monitor) if self.monitor.may_refuse(events) else None
         self.monitor.seed = operation.get("seed", self.monitor.seed)

@@ -84,9 +84,9 @@ class ServedMonitor:
                 entries = read_entries_after(connection, self.shield, after)
             if not entries:
                 return taken
-            found = [event for entry in entries if (event := event_of_log_entry(entry["body"])) is not None]
+            events = [event for entry in entries if (event := event_of_log_entry(entry["body"])) is not None]
             position = {"after": after, "to": entries[-1]["number"]}
-            operation = self._machine.events_operation(self._read_events(found), **position)
+            operation = self._machine.events_operation(self._read_events(events), **position)
             try:
                 self._ledger.submit(self.name, operation).result()
             except DecisionError as error:
@@ -160,7 +160,7 @@ class MonitorThread:
 
     def start(self) -> None:
         """Start, if there is anything to do."""
-        if any(one.shield is not None or one.config.webhook is not None for one in self._served.values()):
+        if any(monitor.shield is not None or monitor.config.webhook is not None for monitor in self._served.values()):
             self._thread.start()
 
     def wake(self) -> None:
@@ -169,14 +169,14 @@ class MonitorThread:
 
     def run_once(self) -> None:
         """Do what is due. What fails is tried again the next time."""
-        for one in self._served.values():
+        for monitor in self._served.values():
             try:
-                one.catch_up()
-                one.tell_alarms()
+                monitor.catch_up()
+                monitor.tell_alarms()
             except EvenhandError as error:
-                logger.warning("the monitor %s: %s", one.name, error.message)
+                logger.warning("the monitor %s: %s", monitor.name, error.message)
             except Exception:
-                logger.exception("the monitor %s failed", one.name)
+                logger.exception("the monitor %s failed", monitor.name)
 
     def stop(self) -> None:
         """Stop; to be called before the store is closed."""
@@ -197,8 +197,8 @@ class MonitorCollector(Collector):
             )
             for name, meaning in GAUGES.items()
         }
-        for name, one in self._served.items():
-            for figure in one.figures():
+        for name, monitor in self._served.items():
+            for figure in monitor.figures():
                 family = families[figure.name]
                 family.add_metric([name] if figure.measure is None else [name, figure.measure], figure.value)
         return families.values()

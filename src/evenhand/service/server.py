@@ -56,7 +56,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server.should_exit = True
 
         # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
-        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         # What is there now stays: looking through all of it for what is not needed any more would hold up every request
         # for a tenth of a second, again and again.
         gc.collect()
@@ -65,8 +65,8 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server.run(sockets=[listening])
         finally:
             gc.unfreeze()
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             context.close()
     return not server.force_exit
 

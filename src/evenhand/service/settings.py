@@ -1,6 +1,6 @@
-"""The service's file: where it keeps its state, which shields and generators it serves, and its limits.
+"""Configuration file of the service.
 
-The smallest one, in TOML::
+A minimal file::
 
     [[shields]]
     name = "loans"
@@ -23,7 +23,7 @@ from evenhand.core.configuration import read_configuration
 from evenhand.errors import OptionError
 
 WhenDown: TypeAlias = Literal["refuse", "pass"]
-"""What a route does when it cannot guard: refuse, or pass and say so."""
+"""Behaviour while the store is unavailable: refuse requests, or pass them and mark the response as unguarded."""
 
 
 SQLITE = "sqlite:///"
@@ -31,7 +31,7 @@ POSTGRES = "postgresql+psycopg://"
 
 
 STREAM_NAME = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.-]{1,100}"
-"""Pattern of a name of a shield, guard or monitor: one segment of a URL that no client normalises away."""
+"""Pattern of the name of a shield, guard or monitor: one URL segment that no client normalises away."""
 
 
 def _check_name(name: object) -> object:
@@ -55,15 +55,15 @@ def _check_file_or_table(given: object) -> object:
 
 
 def _check_database(given: object) -> object:
-    """Return a store that lasts; PostgreSQL is reached by psycopg, which need not be said."""
+    """Check that a database is persistent, and add the driver to a PostgreSQL URL."""
     if not isinstance(given, str):
         return given
     if given.startswith(("postgresql://", "postgres://")):
         return POSTGRES + given.partition("://")[2]
     if given.startswith("sqlite:") and (not given.startswith(SQLITE) or given.removeprefix(SQLITE) in ("", ":memory:")):
-        raise ValueError("a store in memory would forget what was decided")
+        raise ValueError("expected a database on disk, got one in memory")
     if not given.startswith((SQLITE, POSTGRES)):
-        raise ValueError("this is not an address of a store that can be used")
+        raise ValueError("expected a URL of SQLite or PostgreSQL")
     return given
 
 
@@ -84,7 +84,7 @@ def _split_url(given: str) -> SplitResult:
 
 
 def _check_public_url(given: object) -> object:
-    """Return an address without a slash at its end."""
+    """Check a URL, and remove its trailing slash."""
     if not isinstance(given, str):
         return given
     _split_url(given)
@@ -92,7 +92,7 @@ def _check_public_url(given: object) -> object:
 
 
 def _check_issuer(given: object) -> object:
-    """Return a provider that is reached by TLS, or on this machine."""
+    """Check that a provider is reached by TLS or runs on this machine."""
     if isinstance(given, str):
         parts = _split_url(given)
         if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
@@ -103,7 +103,7 @@ def _check_issuer(given: object) -> object:
 Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
 """Name of a shield, guard or monitor, see `STREAM_NAME`."""
 ModelName: TypeAlias = Annotated[str, Field(max_length=200), BeforeValidator(_check_model_name)]
-"""Name of a model, as clients send it."""
+"""Name of a model in requests."""
 
 HINTS = {
     "host": 'write an address of this machine, such as host = "127.0.0.1", or "0.0.0.0" for all of them',
@@ -126,20 +126,20 @@ HINTS = {
     "monitors": 'write [[monitors]], then name = "loans" and config = "monitor.yaml"',
     "guards": 'write [[guards]], then name = "studio" and config = "genai.yaml"',
 }
-"""The hint for an entry, by its name."""
+"""Hint of each entry, by its name."""
 
 
 class ServerConfig(FileModel):
-    """Where it listens, and where it keeps its state.
+    """Settings of the server and its database.
 
     Attributes:
-        host, port: to listen on.
-        database: where the state is: ``sqlite:///evenhand.db``, or ``postgresql+psycopg://user@host/name``.
-        keys: whether callers need a key; without keys only the own machine is listened to.
-        log_requests: whether its log has a line for every request; else for those that failed alone.
-        trusted_proxies: addresses and networks whose word is taken on which address a request came from
-            (``X-Forwarded-For``) and how (``X-Forwarded-Proto``).
-        public_url: the address that callers use; pictures are answered by address under it.
+        host, port: Address that the server listens on.
+        database: URL of the store: ``sqlite:///evenhand.db``, or ``postgresql+psycopg://user@host/name``.
+        keys: Whether callers need an API key. Without keys, the server listens on the loopback interface only.
+        log_requests: Whether every request is logged. By default, only failed requests are.
+        trusted_proxies: Addresses and networks of proxies whose headers ``X-Forwarded-For`` and
+            ``X-Forwarded-Proto`` are trusted.
+        public_url: URL that callers use. Addresses of pictures start with it.
         drain_seconds: Seconds after SIGTERM in which ``/readyz`` answers 503 and requests are still accepted.
             Default: 5.
     """
@@ -164,20 +164,20 @@ class ServerConfig(FileModel):
 
     @property
     def place(self) -> str:
-        """Where the state is, for people: a password in it is not shown."""
+        """URL of the store without its password."""
         return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", self.database)
 
 
 class LimitsConfig(FileModel):
-    """What one caller may ask for.
+    """Limits of one caller.
 
     Attributes:
-        body_bytes: of a request.
-        body_seconds: within which it must have come.
-        requests_per_second: on average; None: as many as they like.
-        in_flight: requests that are answered at the same time.
-        request_seconds: within which an answer must have been given.
-        upstream_seconds: within which a generator must have answered.
+        body_bytes: Maximum size of a request.
+        body_seconds: Time limit for receiving a request.
+        requests_per_second: Maximum average rate. None disables the limit.
+        in_flight: Maximum number of concurrent requests.
+        request_seconds: Time limit for a response.
+        upstream_seconds: Time limit for a generator.
     """
 
     body_bytes: Annotated[int, Field(ge=1)] = 10_000_000
@@ -189,24 +189,24 @@ class LimitsConfig(FileModel):
 
 
 class RetentionConfig(FileModel):
-    """How long what is not a part of the state is kept, in days; None: for ever."""
+    """Retention of log entries and pictures in days. None keeps them for ever."""
 
     log_days: Annotated[float, Field(gt=0)] | None = None
     picture_days: Annotated[float, Field(gt=0)] | None = 30.0
 
 
 class OidcConfig(FileModel):
-    """An identity provider at which people log in to the dashboard.
+    """Identity provider for logins to the dashboard.
 
     Attributes:
-        issuer: the provider, by the address that it calls itself.
-        client_id: of this service there.
-        client_secret_env: the environment variable with the client's secret; None: the client has none.
-        scopes: that are asked for.
-        name_claim: what the service calls somebody; by the subject where it is missing.
-        role_claim: what somebody may do; points lead into a claim, as in ``realm_access.roles``.
-        roles: by role of the service, the values of that claim that give it; of several roles the one that may most.
-        session_hours: after which somebody has to log in again.
+        issuer: Issuer URL of the provider.
+        client_id: Client ID of this service.
+        client_secret_env: Environment variable that holds the client secret. None if the client has no secret.
+        scopes: Requested scopes.
+        name_claim: Claim that holds the user's name. If it is missing, the subject is used.
+        role_claim: Claim that holds the user's roles. Dots lead into nested claims, as in ``realm_access.roles``.
+        roles: Values of the role claim for each role of the service. Of several roles, the most powerful applies.
+        session_hours: Duration of a session.
     """
 
     issuer: Annotated[str, BeforeValidator(_check_issuer)]
@@ -220,12 +220,12 @@ class OidcConfig(FileModel):
 
 
 class TracingConfig(FileModel):
-    """Traces for OpenTelemetry.
+    """OpenTelemetry traces.
 
     Attributes:
-        enabled: whether spans are made, and sent; ``OTEL_EXPORTER_OTLP_*`` says where to and with which headers.
-        endpoint: of the collector, in place of what the environment says.
-        share: of the traces that begin here; one that a caller began is sent if the caller's is.
+        enabled: Whether spans are recorded and exported. ``OTEL_EXPORTER_OTLP_*`` sets the destination and headers.
+        endpoint: URL of the collector. It overrides the environment.
+        share: Fraction of traces that are sampled. A trace that a caller began follows the caller's decision.
     """
 
     enabled: StrictBool = False
@@ -234,14 +234,14 @@ class TracingConfig(FileModel):
 
 
 class ServedShieldConfig(FileModel):
-    """A shield: a policy file, or the plan of one that is made at the start.
+    """Shield with a policy file, or with a plan that is synthesised at the start.
 
     Attributes:
-        name: of the shield, and of its stream in the store.
-        policy: the file of its policy.
-        plan: what it keeps, in place of a policy; entries as in the configuration of a shield.
-        advisory: whether every recommendation stands, and the shield only counts.
-        when_down: what happens if the store cannot be used.
+        name: Name of the shield and its stream.
+        policy: Path of the policy.
+        plan: Configuration of the shield, if there is no policy file.
+        advisory: Whether the shield only counts, and never changes a recommendation.
+        when_down: Behaviour while the store is unavailable.
     """
 
     name: Name
@@ -252,20 +252,20 @@ class ServedShieldConfig(FileModel):
 
 
 class ServedGuardConfig(FileModel):
-    """A guarded generator.
+    """Guarded generator.
 
     Attributes:
-        name: of the guard, and of its stream in the store.
-        config: its configuration of conditions, deadlines, generator, classifier and judge, or the file of it.
-        models: the names under which clients ask for it; by default its own.
-        pass_on: entries of requests that its generator gets besides those of OpenAI's interface.
-        trust: whether functions that the configuration names, and code in models, may be run.
-        at_once: requests that are answered at the same time.
-        waiting: requests that may wait for one of these; further ones are refused with status 429.
-        guardrail_seconds: how long the second call of a guardrail is waited for.
-        log_prompts: whether the log keeps prompts; else their hashes.
-        keep_pictures: whether what was delivered is kept for the dashboard.
-        when_down: what happens if the store cannot be used.
+        name: Name of the guard and its stream.
+        config: Configuration of the guard, or its path.
+        models: Model names that select this guard. Default: the name of the guard.
+        pass_on: Further request options that are passed to the generator.
+        trust: Whether functions named in the configuration, and code in models, may run.
+        at_once: Maximum number of concurrent requests.
+        waiting: Maximum number of queued requests. Further requests are refused with status 429.
+        guardrail_seconds: Time limit for the second call of a guardrail.
+        log_prompts: Whether prompts are logged. By default, only their hashes are.
+        keep_pictures: Whether delivered pictures are kept for the dashboard.
+        when_down: Behaviour while the store is unavailable.
     """
 
     name: Name
@@ -282,12 +282,12 @@ class ServedGuardConfig(FileModel):
 
 
 class ServedMonitorConfig(FileModel):
-    """A monitor of decisions.
+    """Monitor of decisions.
 
     Attributes:
-        name: of the monitor.
-        config: what it watches, or the file of it.
-        shield: the shield of this file whose decisions it watches; without one it takes events over HTTP.
+        name: Name of the monitor.
+        config: Configuration of the monitor, or its path.
+        shield: Shield whose decisions are monitored. Without a shield, events are received over HTTP.
     """
 
     name: Name
@@ -296,11 +296,11 @@ class ServedMonitorConfig(FileModel):
 
 
 class ServiceConfig(FileModel):
-    """The whole file.
+    """Configuration of the service.
 
     Attributes:
-        service, limits, retention, oidc, tracing, shields, guards, monitors: its parts.
-        folder: that relative paths in it start from.
+        service, limits, retention, oidc, tracing, shields, guards, monitors: Sections of the file.
+        folder: Folder that relative paths start from.
     """
 
     service: ServerConfig = ServerConfig()
@@ -314,10 +314,10 @@ class ServiceConfig(FileModel):
     folder: Path = Field(Path(), exclude=True)
 
     def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
-        """Return the same, at another address; None: at the one that is here.
+        """Return a copy with another host or port. None keeps the current one.
 
         Raises:
-            OptionError: everybody could reach a service there that wants no keys.
+            OptionError: The host is public, and the service requires no keys.
         """
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
         address = {**self.service.model_dump(), **given}
@@ -326,10 +326,10 @@ class ServiceConfig(FileModel):
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> ServiceConfig:
-        """Return the settings that a TOML file or a mapping describes.
+        """Read a configuration from a TOML file or a mapping.
 
         Raises:
-            OptionError: the file cannot be read, or an entry is missing, unknown or makes no sense.
+            OptionError: The file cannot be read, or an entry is missing, unknown or invalid.
         """
         if isinstance(source, Mapping):
             described, folder, place = source, Path(), None
@@ -351,7 +351,7 @@ class ServiceConfig(FileModel):
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only the machine itself can reach what listens there."""
+    """Return whether a host is a loopback address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -359,7 +359,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_consistency(found: ServiceConfig) -> None:
-    """Check that parts that are right alone fit together."""
+    """Check that the sections are consistent with each other."""
     if found.oidc is not None and not (found.service.keys and found.service.public_url):
         raise OptionError(
             "people who log in need a service that wants keys, and the address under which browsers know it",
@@ -401,14 +401,14 @@ def _check_consistency(found: ServiceConfig) -> None:
 
 
 def _resolve_database(database: str, folder: Path) -> str:
-    """Return the address of a store, with a relative file in the folder."""
+    """Resolve a relative SQLite path against a folder."""
     if not database.startswith(SQLITE):
         return database
     file, mark, options = database.removeprefix(SQLITE).partition("?")
     return f"{SQLITE}{folder / file}{mark}{options}"
 
 
-# What the service serves when it is told nothing: a shield for loans, and a guard around the built-in studio.
+# Default services: a shield for loans, and a guard around the built-in studio.
 
 
 SHIELD: dict[str, Any] = {
@@ -418,7 +418,7 @@ SHIELD: dict[str, Any] = {
     "kind": "dynamic",
     "groups": {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}},
 }
-"""Goes on for ever, and is never in need of a label."""
+"""Shield without an end and without labels."""
 
 GUARD: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader", "manager", "chief executive"]}],
@@ -434,11 +434,11 @@ GUARD: dict[str, Any] = {
     },
     "classifier": {"kind": "studio"},
 }
-"""A generator that left alone draws men who are adult, and needs no network."""
+"""Generator that mostly draws adult men without a guard, and needs no network."""
 
 
 def demo_config() -> ServiceConfig:
-    """Return the settings for a first look: a file beside it, no keys, reachable from this machine only."""
+    """Return the demo configuration: a SQLite file, no keys, loopback only."""
     return ServiceConfig.read(
         {
             "service": {"database": "sqlite:///evenhand.db", "keys": False},

@@ -213,7 +213,7 @@ class ShieldDecider:
         if task is not None and task.get_loop().is_running():
             asyncio.run_coroutine_threadsafe(_cancel(task), task.get_loop()).result()
         try:
-            for told in [self._log_passed(one) for one in self._left]:
+            for told in [self._log_passed(operation) for operation in self._left]:
                 told.result()
                 self._left.popleft()
             if self._missing:
@@ -265,7 +265,9 @@ class ShieldDecider:
         while self._left or self._missing:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
-                under_way = [asyncio.wrap_future(self._log_passed(one)) for one in list(self._left)[:BATCH_SIZE]]
+                under_way = [
+                    asyncio.wrap_future(self._log_passed(operation)) for operation in list(self._left)[:BATCH_SIZE]
+                ]
             except StoreError:
                 return  # The service is stopping.
             for told in await asyncio.gather(*under_way, return_exceptions=True):

@@ -48,7 +48,7 @@ class SpendingTally:
         if cost:
             self._by_hour[hour] = self._by_hour.get(hour, 0) + cost
             latest = max(self._by_hour)
-            self._by_hour = {one: spent for one, spent in self._by_hour.items() if one > latest - HOURS}
+            self._by_hour = {past: spent for past, spent in self._by_hour.items() if past > latest - HOURS}
 
     def check(self, budget: Mapping[str, Any], reserved: int) -> None:
         """Refuse an admission that the budget may not pay for.

@@ -1,6 +1,4 @@
-"""What the service keeps: machines that take operations one after another, without any input or output of their own.
-
-Keys, shields and guards are such machines."""
+"""State machines of keys, shields and guards. They apply operations in order, and do no I/O."""
 
 from __future__ import annotations
 
@@ -15,79 +13,79 @@ from evenhand.service.spending import SpendingTally
 from evenhand.shields.runtime.shield import Shield
 
 Operation: TypeAlias = Mapping[str, Any]
-"""What is done: ``{"op": NAME, ...}``, as JSON can hold it."""
+"""JSON-serialisable operation: ``{"op": NAME, ...}``."""
 
 
 class StateMachine(Protocol):
-    """Takes one operation after another; the same state, operation and number give the same output on any machine.
+    """Deterministic state machine: equal states, operations and numbers give equal outputs on any computer.
 
-    That is what a replay of the log rests on: no clock, no randomness but that of the entry's number.
+    Replays of logs depend on this. Machines use no clock, and seed random draws with the number of the entry.
     """
 
     @property
     def kind(self) -> str:
-        """``shield``, ``guard`` or ``monitor``, or what else a log can be of."""
+        """Kind of the machine: ``shield``, ``guard``, ``monitor`` or ``keys``."""
         ...
 
     @property
     def digest(self) -> str:
-        """Of the policy or configuration that decides; a log belongs to one."""
+        """Digest of the policy or configuration."""
         ...
 
     @property
     def configuration(self) -> Mapping[str, Any]:
-        """From which the machine can be built again; kept in the log's first entry."""
+        """Configuration from which the machine can be rebuilt. The first entry of a log stores it."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return everything that changes, as JSON can hold it."""
+        """Return the JSON-serialisable state."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up a state that `state` gave.
+        """Load a state that `state` returned.
 
         Raises:
-            DecisionError: it is not a state of this machine.
+            DecisionError: The state does not belong to this machine.
         """
         ...
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
-        """Return the replicas that have something open in a state that `state` gave; if one dies, that is abandoned.
+        """Return the replicas that have open work in a state. If a replica dies, its work is abandoned.
 
-        It depends on the argument alone, and any thread may ask.
+        The result depends on the argument only, and the method is thread-safe.
         """
         ...
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
-        """Return the counters that the log shows beside an operation, as they stand before it."""
+        """Return the counters before an operation, for the log."""
         ...
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        """Carry an operation out.
+        """Apply an operation.
 
         Args:
-            operation: what is done.
-            number: of its entry in the log, from 1.
+            operation: Operation.
+            number: Number of its entry in the log, from 1.
 
         Returns:
-            What the caller is told, and the log keeps.
+            Output for the caller and the log.
 
         Raises:
-            DecisionError, OptionError: the operation makes no sense; nothing changed.
+            DecisionError, OptionError: The operation is invalid; nothing changed.
         """
         ...
 
 
 @runtime_checkable
 class Planner(Protocol):
-    """A machine that makes plans as it goes, which may take long: they are made outside transactions, ahead of time."""
+    """Machine with plans that may take long to compute. They are computed ahead of time, outside transactions."""
 
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
     ) -> Callable[[], None] | None:
-        """Return a function that makes the plan that the next operation needs; None if there is one already.
+        """Return a function that computes the plan of the next operation, or None if the plan exists.
 
-        While it runs, in any thread, the machine must not be used.
+        The function may run in any thread. The machine must not be used meanwhile.
 
         Args:
             state: State to be loaded before the next operation. If None, the machine continues from its own.
@@ -98,22 +96,22 @@ class Planner(Protocol):
 
 @runtime_checkable
 class SeldomSaved(Protocol):
-    """A machine whose state is too large to be written with every operation: it is made again from the log since."""
+    """Machine whose state is too large to be saved with every operation. It is restored from the log."""
 
     def needs_saving(self) -> bool:
-        """Return whether so much happened since `state` or `load` that the state should be written."""
+        """Return whether the state should be saved now."""
         ...
 
 
-# The service's keys as a machine: who has one, what for, and every change of that in a log like any other.
+# State machine of the API keys. Every change is an entry of a log.
 
 
 KEY_STREAM = "evenhand:keys"
-"""The name of the stream; no shield or guard can have it."""
+"""Name of the stream. It is not a valid name of a shield or guard."""
 
 
 class KeyMachine:
-    """Holds the hashes of keys, by the first characters of the hash.
+    """Hashes of API keys, keyed by their first characters.
 
     Operations; times are seconds since 1970, and the one in ``at`` is when the change was asked for:
 
@@ -132,10 +130,10 @@ class KeyMachine:
         self._keys: dict[str, dict[str, Any]] = {}
 
     def state(self) -> dict[str, Any]:
-        return {"keys": {one: dict(about) for one, about in self._keys.items()}}
+        return {"keys": {key: dict(about) for key, about in self._keys.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self._keys = {one: dict(about) for one, about in state["keys"].items()}
+        self._keys = {key: dict(about) for key, about in state["keys"].items()}
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         return ()
@@ -161,7 +159,7 @@ class KeyMachine:
 
     def _add(self, operation: Operation) -> dict[str, Any]:
         # Sessions come every day, and would stay for ever.
-        self._keys = {one: about for one, about in self._keys.items() if not _is_over(about, operation["at"])}
+        self._keys = {name: about for name, about in self._keys.items() if not _is_over(about, operation["at"])}
         key = key_identifier(operation["hash"])
         if key in self._keys:
             raise DecisionError(f"there is a key {key} already", code="repeated")
@@ -184,16 +182,16 @@ class KeyMachine:
 
 
 def _is_over(about: Mapping[str, Any], at: float) -> bool:
-    """Return whether this is a session that has ended."""
+    """Return whether a key belongs to a session that has ended."""
     return "session" in about and (about["revoked"] is not None or about["expires"] <= at)
 
 
 def key_identifier(digest: str) -> str:
-    """Return what a key is called in lists and logs: the beginning of its hash, which tells nothing of the key."""
+    """Return the ID of a key: the first characters of its hash."""
     return digest[:12]
 
 
-# A shield as a machine of the service: decisions and labels.
+# State machine of a shield.
 
 
 class ShieldMachine:
@@ -271,7 +269,7 @@ class ShieldMachine:
 
 
 def unguarded_output(operation: Operation) -> dict[str, Any]:
-    """Return the answer while the store is away: the recommendation, and that no shield has seen it."""
+    """Return the output for a recommendation that passed without the shield."""
     return {
         "decision": operation["recommendation"],
         "intervened": False,
@@ -282,7 +280,7 @@ def unguarded_output(operation: Operation) -> dict[str, Any]:
     }
 
 
-# The enforcer of conditional fairness as a machine of the service: admissions, items, failures.
+# State machine of a guard.
 
 
 GUARD_OPERATIONS = ("admit", "complete", "fail", "abandon", "record")
@@ -290,7 +288,7 @@ GUARD_OPERATIONS = ("admit", "complete", "fail", "abandon", "record")
 
 @dataclass(frozen=True)
 class _OpenAdmission:
-    """An admission whose item is not known yet."""
+    """Admission without an item so far."""
 
     replica: str
     admission: Admission
@@ -333,15 +331,15 @@ class GuardMachine:
 
     @property
     def open(self) -> Mapping[int, Admission]:
-        """The admissions under way, by the number of their entry."""
-        return {number: one.admission for number, one in self._open.items()}
+        """Open admissions, by the number of their entry."""
+        return {number: entry.admission for number, entry in self._open.items()}
 
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "rows": self.enforcer.state(),
             "open": [
-                [number, one.replica, one.admission.to_dict(), one.call, *([one.reserve] if one.reserve else [])]
-                for number, one in self._open.items()
+                [number, key.replica, key.admission.to_dict(), key.call, *([key.reserve] if key.reserve else [])]
+                for number, key in self._open.items()
             ],
         }
         spent = self._spending.state()
@@ -375,19 +373,19 @@ class GuardMachine:
         if what in ("complete", "fail"):
             return {"outcome": _outcome_to_dict(self._judge(operation))}
         if what == "abandon":
-            left = [one for one, found in self._open.items() if _belongs_to_caller(operation, found)]
-            return {"abandoned": {str(one): _outcome_to_dict(self._give_up(one)) for one in left}}
+            left = [opened for opened, record in self._open.items() if _belongs_to_caller(operation, record)]
+            return {"abandoned": {str(opened): _outcome_to_dict(self._give_up(opened)) for opened in left}}
         if what == "record":
             return {}
         raise DecisionError(f"there is no operation {what!r}", code="operation", hint=", ".join(GUARD_OPERATIONS))
 
     def _admit_request(self, operation: Operation, number: int) -> Admission:
         call = operation.get("call")
-        if call is not None and any(one.call == call for one in self._open.values()):
+        if call is not None and any(record.call == call for record in self._open.values()):
             raise DecisionError(f"the call {call!r} is under way", code="repeated", hint="give every call its own name")
         budget = operation.get("budget")
         if budget is not None:
-            self._spending.check(budget, sum(one.reserve for one in self._open.values()))
+            self._spending.check(budget, sum(record.reserve for record in self._open.values()))
         admission = self.enforcer.admit(
             _operation_field(operation, "conditions"), fixed=operation.get("fixed", ()), prefer=operation.get("prefer")
         )
@@ -397,16 +395,16 @@ class GuardMachine:
 
     def _judge(self, operation: Operation) -> ItemOutcome:
         number = self._number(operation)
-        found = self._open[number]
+        record = self._open[number]
         values = _operation_field(operation, "values") if operation["op"] == "complete" else None
-        admission, outcome = found.admission, self._enforcer_outcome(found.admission, values)
+        admission, outcome = record.admission, self._enforcer_outcome(record.admission, values)
         while operation.get("final") and outcome.admission is not None:
             admission = outcome.admission
             outcome = self._enforcer_outcome(admission, values)
         if outcome.admission is None:
             del self._open[number]
         else:
-            self._open[number] = replace(found, admission=outcome.admission)
+            self._open[number] = replace(record, admission=outcome.admission)
         return outcome
 
     def _enforcer_outcome(self, admission: Admission, values: Mapping[str, str | None] | None) -> ItemOutcome:
@@ -416,8 +414,8 @@ class GuardMachine:
         call = operation.get("call")
         if "admission" in operation:
             # A power cut may have taken an admission, and another one has its number: with its call it is told apart.
-            found = self._open.get(operation["admission"])
-            if found is not None and call in (None, found.call):
+            record = self._open.get(operation["admission"])
+            if record is not None and call in (None, record.call):
                 return int(operation["admission"])
         elif call is not None:
             for number, one in self._open.items():
@@ -427,7 +425,7 @@ class GuardMachine:
         raise DecisionError(f"admission {name!r} is not under way", code="unknown-id")
 
     def _give_up(self, number: int) -> ItemOutcome:
-        """Fail an admission until no retry is left."""
+        """Fail an admission and all of its retries."""
         outcome = self.enforcer.fail(self._open.pop(number).admission)
         while outcome.admission is not None:
             outcome = self.enforcer.fail(outcome.admission)

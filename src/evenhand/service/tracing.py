@@ -92,7 +92,7 @@ class Tracing:
     def record_commit(self, parents: Sequence[Context], seconds: float, streams: Sequence[str]) -> None:
         """Trace a transaction that has ended: it belongs to the first operation's trace, and names the others."""
         spans = [self._trace.get_current_span(parent).get_span_context() for parent in parents]
-        links = [self._trace.Link(one) for one in spans[1 : MAX_LINKS + 1] if one.is_valid]
+        links = [self._trace.Link(context) for context in spans[1 : MAX_LINKS + 1] if context.is_valid]
         ended = time.time_ns()
         span = self._tracer.start_span(
             "evenhand.commit",

@@ -43,14 +43,14 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        here = open_service(settings) if context is None else context
-        app.state.context = here
-        here.metrics.watch_routes(app.openapi()["paths"])
+        opened = open_service(settings) if context is None else context
+        app.state.context = opened
+        opened.metrics.watch_routes(app.openapi()["paths"])
         try:
             yield
         finally:
             # What is under way goes on in this loop meanwhile, and is waited for.
-            await asyncio.to_thread(here.close)
+            await asyncio.to_thread(opened.close)
             await close_loop_connections()
 
     # The interactive pages would load scripts from elsewhere.

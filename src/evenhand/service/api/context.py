@@ -113,12 +113,12 @@ class ServiceContext:
 async def context_of(request: Request) -> ServiceContext:
     """Return the context of the service that a request came to."""
     # Not a plain function: those are called in a thread each, which costs more than all that a decision takes.
-    found: ServiceContext = request.app.state.context
-    return found
+    context: ServiceContext = request.app.state.context
+    return context
 
 
-Here = Annotated[ServiceContext, Depends(context_of)]
-"""What a route says that works with the service."""
+RequestContext = Annotated[ServiceContext, Depends(context_of)]
+"""Context of the service, as a parameter of routes."""
 
 
 # Opens what the settings describe: streams, store, guards.

@@ -173,4 +173,4 @@ def escape_header_value(value: bytes) -> bytes:
     """Return a header's value in printable ASCII: what is not is percent-encoded, byte by byte."""
     if value.isascii() and value.decode("ascii").isprintable():
         return value
-    return b"".join(bytes([one]) if 32 <= one < 127 else b"%%%02X" % one for one in value)
+    return b"".join(bytes([byte]) if 32 <= byte < 127 else b"%%%02X" % byte for byte in value)

@@ -198,7 +198,7 @@ def _describe_validation_error(error: RequestValidationError) -> dict[str, Any]:
     """Return the first fault of a request that is not what its route takes; nothing of the request is quoted."""
     faults = error.errors()
     # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
-    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
+    fault = next((candidate for candidate in faults if candidate["type"] == "extra_forbidden"), faults[0])
     entry = ".".join(map(str, fault["loc"][1:]))
     problem = {"extra_forbidden": "there is no such entry", "missing": "this is missing"}.get(
         fault["type"], str(fault["msg"]).removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""Keys: 256 random bits each, of which the service keeps the hash alone, and what their holders may do."""
+"""API keys and scopes. Keys are 256 random bits; only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ pictures, metrics and the dashboard. ``admin``: all of it."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 ROLES: Mapping[str, tuple[Scope, ...]] = {"viewer": ("read",), "admin": ("admin",)}
-"""What people may do, by their role; programs get the scopes that they need."""
+"""Scopes of each role of a user."""
 
 PREFIX = "evenhand_"
-"""Every key begins so: people and scanners recognise one that lies where it should not."""
+"""Prefix of every key, by which people and scanners recognise leaked keys."""
 
 COOKIE = "evenhand_key"
-"""The dashboard's cookie; it holds a key."""
+"""Cookie of the dashboard, which holds a key."""
 
 FRESH_SECONDS = 1.0
-"""For so long keys are believed without a look into the store; so a revoked one ends within about this time."""
+"""Lifetime of the cached keys. A revoked key ends within about this time."""
 
 RETRY_SECONDS = 0.1
-"""Between two looks into the store for keys that are not known."""
+"""Seconds between two reads of the store for unknown keys."""
 
 WAIT_SECONDS = 1.0
-"""For so long a look into the store is waited for."""
+"""Time limit for reading the keys."""
 
 STALE_SECONDS = 3600.0
-"""For so long the keys last read are believed while the store does not answer."""
+"""Lifetime of the cached keys while the store is unavailable."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks.
+    """Authenticated caller.
 
     Attributes:
         name: of the key's holder.
@@ -101,39 +101,39 @@ class Caller:
     session: bool = False
 
     def is_allowed(self, scope: Scope) -> bool:
-        """Return whether something is allowed to them."""
+        """Return whether the caller has a scope."""
         return scope in self.scopes or "admin" in self.scopes
 
     def may_use(self, stream: object) -> bool:
-        """Return whether they may ask this shield or guard."""
+        """Return whether the caller may use a stream."""
         return self.streams is None or stream in self.streams
 
 
 ANONYMOUS_CALLER = Caller("anyone", frozenset(SCOPES))
-"""The caller of a service that requires no keys; such a service listens to its own machine alone."""
+"""Caller of a service without keys, which listens on the loopback interface only."""
 
 
 def create_key() -> str:
-    """Return a new key, impossible to guess."""
+    """Create a random key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def hash_key(key: str) -> str:
-    """Return what is kept of a key. It needs no salt and no slow hash: there are 2^256 keys to try."""
+    """Hash a key for storage. Keys have 256 random bits, so they need no salt and no slow hash."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def parse_keys(state: Mapping[str, Any]) -> list[ApiKey]:
-    """Return the keys in a state of the machine that holds them."""
-    found = []
-    for one, about in state["keys"].items():
+    """Parse the keys in a state of `KeyMachine`."""
+    keys = []
+    for id, about in state["keys"].items():
         sets = {name: frozenset(about[name]) for name in ("scopes", "streams") if name in about}
-        found.append(ApiKey(one, **{**about, **sets}))
-    return found
+        keys.append(ApiKey(id, **{**about, **sets}))
+    return keys
 
 
 class KeyCache:
-    """The keys of a store, as a running service looks them up.
+    """Cache of the keys in a store.
 
     Args:
         database: the store.
@@ -157,7 +157,7 @@ class KeyCache:
         self._reading: asyncio.Task[None] | None = None
 
     async def caller(self, key: str) -> Caller:
-        """Return whose key this is.
+        """Return the caller with a key.
 
         Raises:
             AccessError: the key is unknown or no longer valid.
@@ -185,14 +185,14 @@ class KeyCache:
         await self._refresh_cache(fresh=0.0)
 
     def _look_up(self, key: str) -> Caller:
-        asked = hash_key(key)
-        found = self._keys.get(self._place(asked))
-        if found is None or not hmac.compare_digest(found.hash, asked):
+        digest = hash_key(key)
+        match = self._keys.get(self._place(digest))
+        if match is None or not hmac.compare_digest(match.hash, digest):
             raise AccessError("the key is not known here", code="key", hint="evenhand keys list shows the keys")
-        status = found.status(self._clock())
+        status = match.status(self._clock())
         if status != "valid":
-            raise AccessError(f"the key {found.id} is {status}", code="key", hint="evenhand keys add makes a new one")
-        return Caller(found.name, found.scopes, found.id, found.streams, found.session is not None)
+            raise AccessError(f"the key {match.id} is {status}", code="key", hint="evenhand keys add makes a new one")
+        return Caller(match.name, match.scopes, match.id, match.streams, match.session is not None)
 
     async def _refresh_cache(self, fresh: float = FRESH_SECONDS) -> None:
         now = self._steady()
@@ -224,7 +224,7 @@ class KeyCache:
 
 
 class RequiredScope(HTTPBearer):
-    """What a route asks of its caller; also what the interface's description says about it.
+    """Dependency of routes that requires a scope, and describes the requirement in OpenAPI.
 
     A key for some streams alone is let into routes whose path names one of these, and into those that say that they
     look at ``Caller.streams`` themselves: ``filtered``.
@@ -257,7 +257,7 @@ class RequiredScope(HTTPBearer):
 
 
 def limited_key_error(caller: Caller) -> AccessError:
-    """Return the error for a request that is not about the streams of its key."""
+    """Build the error for a request to a stream that its key does not cover."""
     streams = ", ".join(sorted(caller.streams or ()))
     return AccessError(
         f"the key {caller.key} of {caller.name} is not for this: it is for {streams} alone",
@@ -276,7 +276,7 @@ def require_scope(scope: Scope, *, filtered: bool = False) -> Any:
 
 
 def missing_key_error() -> AccessError:
-    """Return the error for a request without the key that it needs."""
+    """Build the error for a request without a key."""
     return AccessError("there is no key", code="key", hint="send a header: Authorization: Bearer evenhand_...")
 
 
@@ -284,7 +284,7 @@ def missing_key_error() -> AccessError:
 
 
 class KeyStore:
-    """The keys of a store, for those who give them out. To be closed.
+    """Administration of the keys in a store.
 
     Args:
         database: the store; the service may be running on it.
@@ -307,7 +307,7 @@ class KeyStore:
         return self._clock()
 
     def keys(self) -> list[ApiKey]:
-        """Return all keys that there ever were, in their order."""
+        """Return all keys in the order of their creation."""
         with self._database.reading() as connection:
             state = read_state(connection, KEY_STREAM)
         return [] if state is None else sorted(parse_keys(state), key=lambda key: (key.made, key.id))
@@ -334,7 +334,7 @@ class KeyStore:
         """
         if not re.fullmatch(r"[A-Za-z0-9_.@-]{1,100}", name):
             raise OptionError(f"{name!r} is not a name of a key", hint="1 to 100 letters, digits and . _ - @")
-        unknown = [one for one in scopes if one not in SCOPES]
+        unknown = [scope for scope in scopes if scope not in SCOPES]
         if unknown or not scopes:
             raise OptionError(f"there is no scope {(*unknown, '')[0]!r}", hint=f"one of: {', '.join(SCOPES)}")
         if self._valid_keys(name):
@@ -400,5 +400,5 @@ class KeyStore:
 
 
 def key_id(key: str) -> str:
-    """Return what a key is called in lists."""
+    """Return the ID of a key."""
     return key_identifier(hash_key(key))

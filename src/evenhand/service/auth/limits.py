@@ -1,4 +1,4 @@
-"""Limits of what one caller gets: how often, how much at once, how much in a request, and how long it may take."""
+"""Limits on the rate, concurrency, size and duration of requests."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 PROBES = ("/healthz", "/readyz")
-"""What tells whether the service lives and can work: no limit holds for it, so that no client can use it up."""
+"""Paths of health checks, which are exempt from limits."""
 
 MAX_STREAMS = 16
-"""Streams of events that one caller may have open."""
+"""Maximum number of open event streams of one caller."""
 
 MAX_HELD_BYTES = 256 << 20
-"""Of all requests together that are in memory at once."""
+"""Maximum size of all request bodies in memory."""
 
 UNKNOWN_BYTES = 10_000
-"""Largest size of a request without a key: enough to log in."""
+"""Maximum size of a request without a key."""
 
 MAX_BUCKETS = 10_000
-"""Callers whose rate is remembered."""
+"""Maximum number of callers with a token bucket."""
 
 
 class TokenBuckets:
-    """So many requests per second, and more of them for a moment: a token bucket for each caller.
+    """Token bucket for each caller.
 
     Args:
         per_second: requests.
@@ -54,7 +54,7 @@ class TokenBuckets:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def seconds_until_allowed(self, caller: str) -> float:
-        """Return seconds until the caller may ask again; 0: now, and the request is counted."""
+        """Return the seconds until the caller may send a request. For 0, the request is counted."""
         now = self._steady()
         left, at = self._buckets.pop(caller, (self._most, now))
         left = min(self._most, left + (now - at) * self._per_second)
@@ -67,11 +67,11 @@ class TokenBuckets:
 
 FAILURES_PER_SECOND = 1.0
 FAILURES_AT_ONCE = 60
-"""Requests without a valid key that one address is told about as such; further ones are refused as too many."""
+"""Burst of requests without a valid key from one address. Further requests are refused with status 429."""
 
 
 class FailureThrottle:
-    """Counts requests without a valid key by address. Who has a valid key is never held up by others who have none.
+    """Throttle of requests without a valid key, by address. Requests with a valid key are never throttled.
 
     Args:
         steady: seconds of a monotonic clock.
@@ -81,7 +81,7 @@ class FailureThrottle:
         self._buckets = TokenBuckets(FAILURES_PER_SECOND, steady, at_once=FAILURES_AT_ONCE)
 
     def refusal(self, error: AccessError, address: str) -> AccessError:
-        """Return what such a request is told: its error, or that too many came from this address."""
+        """Return the error of a request, or a rate error if too many requests came from its address."""
         wait = self._buckets.seconds_until_allowed(address)
         if not wait:
             return error
@@ -93,13 +93,13 @@ class FailureThrottle:
 
 
 def address_of(scope: Scope) -> str:
-    """Return the address that a request came from."""
+    """Return the IP address of a client."""
     client: tuple[str, int] | None = scope.get("client")
     return "" if client is None else client[0]
 
 
 class LimitsMiddleware:
-    """Holds everybody to the limits; what is over them is refused before it is read, or as soon as it shows.
+    """Middleware that enforces the limits of each caller.
 
     It stands behind the gate, which says who asks. Requests are read whole before anything is done with them, so a slow
     one holds up nothing but itself. Streams of events have no end, and count for themselves.
@@ -171,7 +171,11 @@ class LimitsMiddleware:
             await refusal_response(late)(scope, receive, exchange.forward)
 
     async def _read_body(self, exchange: _Exchange, most: int, scope: Scope, receive: Receive) -> bytes:
-        """Return the whole request, unless it is too large or too slow."""
+        """Read the body of a request.
+
+        Raises:
+            AccessError: The body is too large or too slow.
+        """
         claimed = Headers(scope=scope).get("content-length", "")
         # What the caller claims may refuse a request early; what is read is counted all the same. 18 digits keep int()
         # cheap.
@@ -201,7 +205,7 @@ class LimitsMiddleware:
 
 
 class _Exchange:
-    """A request and its answer, as they count."""
+    """Request that counts towards the limits."""
 
     def __init__(self, limiter: LimitsMiddleware, name: str, send: Send) -> None:
         self._limiter, self._name = limiter, name
@@ -212,23 +216,23 @@ class _Exchange:
         self.until: asyncio.Timeout | None = None
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, and note what kind of answer it is."""
+        """Forward a message, and detect event streams."""
         if message["type"] == "http.response.start":
             kind = Headers(raw=message["headers"]).get("content-type", "")
             if kind.startswith("text/event-stream"):
-                self._is_event_stream()
+                self._count_event_stream()
             self.begun = True
         await self.forward(message)
 
     def count_bytes(self, size: int) -> None:
-        """Count a part of the request."""
+        """Count bytes of the request body."""
         if self._limiter._held + size > MAX_HELD_BYTES:
             raise AccessError("too many large requests are under way", code="busy", hint="ask again later")
         self._limiter._held += size
         self._held += size
 
     def end(self) -> None:
-        """End the request: it no longer counts."""
+        """Stop counting the request."""
         self._limiter._held -= self._held
         self._held = 0
         if self._counted is not None:
@@ -237,8 +241,8 @@ class _Exchange:
                 del self._counted[self._name]
         self._counted = None
 
-    def _is_event_stream(self) -> None:
-        """Return whether the answer is a stream of events."""
+    def _count_event_stream(self) -> None:
+        """Count the response as an event stream, which has no time limit."""
         streams = self._limiter._streams
         if streams[self._name] >= MAX_STREAMS:
             raise AccessError(f"{MAX_STREAMS} streams of events are open already", code="busy", hint="close some")
@@ -250,7 +254,7 @@ class _Exchange:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return what the application receives: the whole request, and then what comes after it."""
+    """Build a receive function that yields a body, and then the remaining messages."""
     told = False
 
     async def give() -> Message:
@@ -268,7 +272,7 @@ def _too_large_error(most: int) -> AccessError:
 
 
 def refusal_response(error: AccessError, wait: float = 1.0) -> Response:
-    """Return the answer to a request that is over a limit, with the seconds after which to ask again."""
+    """Build the response to a request over a limit, with Retry-After."""
     answer = error_handlers.error_response(error)
     if answer.status_code == 429:
         answer.headers["retry-after"] = str(math.ceil(wait))

@@ -57,7 +57,7 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)[-MAX_TRACEBACK_DEPTH:]
     return {
         "error": type(error).__name__,
-        "at": [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in reversed(frames)],
+        "at": [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
     }
 
 

@@ -147,7 +147,7 @@ class IdentityProvider:
         from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
-        found: str = prepare_grant_uri(
+        url: str = prepare_grant_uri(
             self._read_provider_entry("authorization_endpoint"),
             self.config.client_id,
             "code",
@@ -158,7 +158,7 @@ class IdentityProvider:
             code_challenge=create_s256_code_challenge(login.verifier),
             code_challenge_method="S256",
         )
-        return found
+        return url
 
     def identify(self, login: PendingLogin, answer: Mapping[str, str]) -> Identity:
         """Return who came back from the provider.
@@ -256,14 +256,14 @@ class IdentityProvider:
         with self._lock:
             now = self._steady()
             if self._metadata is None or now - self._metadata[0] > METADATA_SECONDS:
-                found = self._ask("GET", f"{self.config.issuer.rstrip('/')}/.well-known/openid-configuration")
-                if found.get("issuer") != self.config.issuer:
+                metadata = self._ask("GET", f"{self.config.issuer.rstrip('/')}/.well-known/openid-configuration")
+                if metadata.get("issuer") != self.config.issuer:
                     raise FetchError(
-                        f"the provider calls itself {str(found.get('issuer'))[:100]!r}, and not {self.config.issuer!r}",
+                        f"expected the issuer {self.config.issuer!r}, got {str(metadata.get('issuer'))[:100]!r}",
                         location="oidc.issuer",
                         hint="write its name as it does",
                     )
-                self._metadata = now, found
+                self._metadata = now, metadata
             value = self._metadata[1].get(entry)
         if not isinstance(value, str) or not value.startswith(("https://", "http://")):
             raise FetchError(f"the identity provider describes no {entry}", location=self.config.issuer, hint=HINT)
@@ -281,14 +281,14 @@ class IdentityProvider:
     def _ask(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Mapping[str, Any]:
-        said = self._client.ask(method, url, {"accept": "application/json", **(headers or {})}, (self._secret,), body)
+        text = self._client.ask(method, url, {"accept": "application/json", **(headers or {})}, (self._secret,), body)
         try:
-            found = json.loads(said)
+            answer = json.loads(text)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            answer = None
+        if not isinstance(answer, dict):
             raise FetchError("the identity provider did not answer with JSON", location=self.config.issuer, hint=HINT)
-        return found
+        return answer
 
 
 def open_session(ledger: Ledger, identity: Identity, seconds: float, now: float) -> str:
@@ -323,14 +323,14 @@ def close_session(ledger: Ledger, key: str, now: float) -> None:
 
 def _role_values(claims: Mapping[str, Any], name: str) -> set[str]:
     """Return the values of a claim, found by its name, or by names with points between them that lead into it."""
-    found: Any = claims.get(name)
+    values: Any = claims.get(name)
     if name not in claims:
-        found = claims
+        values = claims
         for part in name.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    if isinstance(found, str):
-        return {found}
-    return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+            values = values.get(part) if isinstance(values, Mapping) else None
+    if isinstance(values, str):
+        return {values}
+    return {value for value in values if isinstance(value, str)} if isinstance(values, list) else set()
 
 
 def _refusal_error(what: str) -> AccessError:

@@ -185,25 +185,25 @@ class EventHub:
             return {row.name: row.number for row in rows}
 
     def _rows_since(self, before: Mapping[str, int], now: Mapping[str, int]) -> list[dict[str, Any]]:
-        found = []
+        messages = []
         with self._context.database.reading() as connection:
             for stream, number in now.items():
                 after = before.get(stream, -1)
                 if number > after:
                     gap = number - after > MAX_NEW_ROWS
                     rows = [] if gap else rows_between(connection, stream, after, number)
-                    found.append({"stream": stream, "number": number, "gap": gap, "rows": rows})
-        return found
+                    messages.append({"stream": stream, "number": number, "gap": gap, "rows": rows})
+        return messages
 
 
 def parse_positions(text: str) -> StreamPositions:
     """Return positions as events carry them in their id: ``loans=120,studio=8``; what is not written so is left out."""
-    found: StreamPositions = {}
+    positions: StreamPositions = {}
     for part in text.split(","):
         name, _, number = part.rpartition("=")
         if name and number.isascii() and number.isdigit() and len(number) < 19:
-            found[name] = int(number)
-    return found
+            positions[name] = int(number)
+    return positions
 
 
 def _describe(error: Exception) -> str:

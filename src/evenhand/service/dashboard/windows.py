@@ -50,23 +50,23 @@ def list_streams(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _entry_time(connection: Connection, stream: str, number: int) -> float | None:
-    found: float | None = connection.execute(
+    time: float | None = connection.execute(
         select(entries.c.at).where(entries.c.stream == stream, entries.c.number == number)
     ).scalar()
-    return found
+    return time
 
 
 def entries_to_rows(connection: Connection, stream: str, some: Sequence[LogEntryMapping]) -> list[DashboardRow]:
     """Return entries as rows; outcomes of a guard with what their admissions said."""
-    asked = {number for one in some if (number := one["body"].get("input", {}).get("admission")) is not None}
-    admitted = {one["number"]: entry_to_row(one) for one in some if one["number"] in asked}
+    asked = {number for entry in some if (number := entry["body"].get("input", {}).get("admission")) is not None}
+    admitted = {entry["number"]: entry_to_row(entry) for entry in some if entry["number"] in asked}
     missing = sorted(asked - admitted.keys())
     for start in range(0, len(missing), PIECE_ENTRIES):
         query = ENTRY_QUERY.where(
             entries.c.stream == stream, entries.c.number.in_(missing[start : start + PIECE_ENTRIES])
         )
-        admitted.update((one["number"], entry_to_row(one)) for one in _read_entries(connection, query))
-    return [entry_to_row(one, admitted) for one in some]
+        admitted.update((entry["number"], entry_to_row(entry)) for entry in _read_entries(connection, query))
+    return [entry_to_row(entry, admitted) for entry in some]
 
 
 def rows_between(connection: Connection, stream: str, after: int, until: int) -> list[DashboardRow]:
@@ -101,7 +101,7 @@ def sample_rows(connection: Connection, stream: str, points: int = OVERVIEW_POIN
     n = min(points, last - first + 1)
     numbers = sorted({first + (last - first) * i // max(1, n - 1) for i in range(n)})
     query = ENTRY_QUERY.where(entries.c.stream == stream, entries.c.number.in_(numbers)).order_by(entries.c.number)
-    return [entry_to_row(one) for one in _read_entries(connection, query)]
+    return [entry_to_row(entry) for entry in _read_entries(connection, query)]
 
 
 def search_rows(
@@ -226,7 +226,7 @@ class StreamStatus:
             "guarantee": ShieldCertificate.describe(state["certificate"]),
             "groups": configuration["groups"],
             "interventions": state["shield"]["interventions"],
-            "spark": [[one["n"], one["shielded"], one["unshielded"]] for one in spark if "shielded" in one],
+            "spark": [[row["n"], row["shielded"], row["unshielded"]] for row in spark if "shielded" in row],
         }
 
     def _guard(self, connection: Connection, stream: str, digest: str, state: dict[str, Any]) -> dict[str, Any]:
@@ -248,8 +248,8 @@ class StreamStatus:
                 "open": len(state.get("open", ())),
                 "guarantee": words,
                 "broken": [
-                    {"specification": one.specification, "what": one.what, "reason": one.reason}
-                    for one in enforcer.broken_assumptions
+                    {"specification": assumption.specification, "what": assumption.what, "reason": assumption.reason}
+                    for assumption in enforcer.broken_assumptions
                 ],
                 "specifications": _specification_rows(enforcer.configuration, left, enforcer.counts),
             }
@@ -259,12 +259,12 @@ def _specification_rows(
     configuration: GenerationConfig, left: dict[str, dict[str, int]], counts: dict[str, dict[str, int]]
 ) -> list[dict[str, Any]]:
     described = []
-    for one in configuration.requirements:
-        if one.repeated is None:
+    for specification in configuration.requirements:
+        if specification.repeated is None:
             continue
         lanes: list[dict[str, Any]] = [
-            {"value": value, "deadline": deadline, "left": left[one.name][value]}
-            for value, deadline in zip(one.labels, one.repeated, strict=True)
+            {"value": value, "deadline": deadline, "left": left[specification.name][value]}
+            for value, deadline in zip(specification.labels, specification.repeated, strict=True)
         ]
         shown = lanes
         if len(lanes) > MAX_LABELS:
@@ -272,12 +272,12 @@ def _specification_rows(
             shown = [lane for lane in lanes if lane in urgent]
         described.append(
             {
-                "name": one.name,
-                "condition": one.condition,
-                "groups": list(one.groups),
+                "name": specification.name,
+                "condition": specification.condition,
+                "groups": list(specification.groups),
                 "lanes": shown,
                 "values": len(lanes),
-                "counts": counts[one.name],
+                "counts": counts[specification.name],
             }
         )
     return described

@@ -155,7 +155,7 @@ class ConversationGenerator:
             messages[k] = {**messages[k], "content": _replace_text(messages[k].get("content"), before, after)}
         # Messages whose text a rewritten prompt took over may be empty.
         answer = await call(
-            self._chat.ask, [one for k, one in enumerate(messages) if k not in self._user or one["content"]]
+            self._chat.ask, [message for k, message in enumerate(messages) if k not in self._user or message["content"]]
         )
         try:
             text = self._chat.text_of(answer)

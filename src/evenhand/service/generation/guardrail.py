@@ -171,7 +171,7 @@ class Guardrail:
         """Give up calls whose item never came; return how many."""
         now = self._steady()
         with self._lock:
-            over = [name for name, one in self._calls.items() if one.until is not None and one.until <= now]
+            over = [name for name, record in self._calls.items() if record.until is not None and record.until <= now]
             for name in over:
                 del self._calls[name]
         for name in over:
@@ -184,7 +184,7 @@ class Guardrail:
     def waiting(self) -> int:
         """Calls whose items have not come."""
         with self._lock:
-            return sum(one.until is not None for one in self._calls.values())
+            return sum(record.until is not None for record in self._calls.values())
 
     def close(self) -> None:
         """Stop watching for items."""
@@ -267,7 +267,7 @@ class Guardrail:
             over = len(self._calls) - MAX_REMEMBERED_CALLS
             if over > 0:
                 # Those under way are not forgotten: somebody must give them up.
-                complete = [name for name, one in self._calls.items() if one.until is None][:over]
+                complete = [name for name, record in self._calls.items() if record.until is None][:over]
                 for name in complete:
                     del self._calls[name]
             if not self._thread.is_started:

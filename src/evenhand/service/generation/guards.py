@@ -153,11 +153,11 @@ class ServedGuard:
             while missing:
                 try:
                     async with asyncio.timeout_at(until):
-                        found = await answers.get()
+                        outcome = await answers.get()
                 except TimeoutError:
                     break
                 missing -= 1
-                yield found
+                yield outcome
         finally:
             # The caller has left: what has begun goes on to its end, and is not counted as shown.
             if missing:
@@ -238,11 +238,11 @@ class GuardedRequest:
         try:
             while told < self.count and not (told and self._keeper.withdrawn):
                 try:
-                    found: Served = await self._answer_traced()
+                    outcome: Served = await self._answer_traced()
                 except Exception as error:
-                    found = error
+                    outcome = error
                 told += 1
-                tell(found)
+                tell(outcome)
             self._log_unused(await self._series.supply.leftovers())
         finally:
             for _ in range(self.count - told):
@@ -279,7 +279,9 @@ class GuardedRequest:
         number = await self._log_request(answer)
         picture = await self._keep(answer, number)
         upstream = self._series.supply.busy_seconds - busy
-        usage = reduce(add_usage, (one.item.usage for one in answer.attempts if one.item is not None), dict[str, Any]())
+        usage = reduce(
+            add_usage, (attempt.item.usage for attempt in answer.attempts if attempt.item is not None), dict[str, Any]()
+        )
         served = ServedAnswer(answer, number, picture, time.perf_counter() - begun, upstream, usage)
         for observer in guard.observers:
             observer(served)
@@ -289,8 +291,8 @@ class GuardedRequest:
         """Log what was asked for and not used: candidates that were not needed, items that were made ahead."""
         if not left:
             return
-        cost = sum(one.cost for one in left)
-        note = {"what": "unused", "items": sum(one.item is not None for one in left), "asked": len(left)}
+        cost = sum(attempt.cost for attempt in left)
+        note = {"what": "unused", "items": sum(attempt.item is not None for attempt in left), "asked": len(left)}
         self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(cost)})
         for observer in self._guard.cost_observers:
             observer(len(left), cost)
@@ -317,7 +319,9 @@ class GuardedRequest:
             "status": answer.status,
             "admission": keeper.number,
             "reason": notes.reason(answer.reason),
-            "attempts": [{"values": dict(one.values), "error": notes.reason(one.error)} for one in answer.attempts],
+            "attempts": [
+                {"values": dict(attempt.values), "error": notes.reason(attempt.error)} for attempt in answer.attempts
+            ],
             **notes.describe_request(),
         }
         asked = self._guard.retry_queue.submit({"op": "record", "note": note, **notes.unlogged_cost()})
@@ -364,12 +368,12 @@ def decision_configuration(configuration: GenerationConfig) -> dict[str, Any]:
     them is told there at every start. Nor are samples and what is tolerated: they only word what is guaranteed.
     """
     # Without what is at its default: a specification that names it where it has no meaning could not be read again.
-    found: Mapping[str, Any] = configuration.model_dump(
+    specification: Mapping[str, Any] = configuration.model_dump(
         mode="json", include={"specifications", "groups"}, exclude_defaults=True
     )
     return {
         "conditions": [{"name": condition.name} for condition in configuration.conditions],
-        **found,
+        **specification,
         "simulation": {"retries": configuration.simulation.retries, "slack": configuration.simulation.slack},
         "guard": {"mode": configuration.guard.mode},
     }

@@ -160,7 +160,7 @@ async def wait_for_store(future: Future[OperationResult]) -> OperationResult:
 def _stored_admission(described: Mapping[str, Any], number: int, call: str) -> StoredAdmission:
     admission = Admission.from_dict(described)
     return StoredAdmission(
-        **{one.name: getattr(admission, one.name) for one in fields(admission)}, number=number, call=call
+        **{field.name: getattr(admission, field.name) for field in fields(admission)}, number=number, call=call
     )
 
 

@@ -102,9 +102,9 @@ class ServiceReplay(Result):
         if self.difference is not None:
             different = self.difference
             entry = "" if different.entry is None else f"entry {different.entry:,}: "
-            found = Note(f"{what}: the log does not hold. {entry}{different.what}", "caution")
+            verdict = Note(f"{what}: the log does not hold. {entry}{different.what}", "caution")
             said = (("the log says", different.logged), ("what comes out", different.found))
-            return (found, Facts(said)) if different.logged else (found,)
+            return (verdict, Facts(said)) if different.logged else (verdict,)
         done = ", ".join(f"{count:,} {name}" for name, count in self.operations.items()) or "nothing was done yet"
         begins = f" from entry {self.first:,} on" if self.first else ""
         return (
@@ -162,18 +162,18 @@ class LogReplayer:
             return False
         beginning = self.machine is None
         try:
-            found = _check_entry(entry)
+            checked = _check_entry(entry)
             if beginning:
-                self._begin(found)
+                self._begin(checked)
             else:
-                self._go_on(found)
+                self._go_on(checked)
         except _DifferenceError as differs:
             if beginning and not (isinstance(entry, Mapping) and entry.keys() & ENTRY_FIELDS):
                 raise DataError(f"this is not a log of the service: {differs.what}") from None
             number = self.number if beginning else self.number + 1
             self.difference = LogDifference(entry=number, what=differs.what, **differs.parting)
             return False
-        self.number, self.hash = found["number"], found["hash"]
+        self.number, self.hash = checked["number"], checked["hash"]
         self.entries += 1
         self._seen = self._seen or self.hash == self._head
         if self.number == self._state_number and self.machine is not None:
@@ -375,10 +375,10 @@ def compare_values(logged: object, found: object) -> dict[str, str]:
     # Down to the innermost part that differs, as long as that is a single one and both have it.
     path = []
     while isinstance(logged, Mapping) and isinstance(found, Mapping):
-        here, there = ({name: canonical_json(part) for name, part in one.items()} for one in (logged, found))
+        here, there = ({name: canonical_json(part) for name, part in side.items()} for side in (logged, found))
         names = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
         if len(names) != 1 or names[0] not in here or names[0] not in there:
-            logged, found = ({name: one[name] for name in names if name in one} for one in (logged, found))
+            logged, found = ({name: side[name] for name in names if name in side} for side in (logged, found))
             break
         path.append(names[0])
         logged, found = logged[names[0]], found[names[0]]

@@ -40,11 +40,11 @@ class StoreReplay(Result):
     @property
     def all_agree(self) -> bool:
         """Whether all of them do."""
-        return all(one.all_agree for one in self.replays)
+        return all(replay.all_agree for replay in self.replays)
 
     def document(self) -> Document:
         """Return what came of every stream."""
-        blocks = tuple(block for one in self.replays for block in one.blocks())
+        blocks = tuple(block for replay in self.replays for block in replay.blocks())
         if not blocks:
             blocks = (Text("There is no stream in this store.", role="finding"),)
         return Document("Replay of a store", blocks=blocks, brand="Evenhand service", made=self.provenance)
@@ -71,8 +71,8 @@ def replay_stored_logs(
     """
     known_heads = heads or {}
     with database.reading() as connection:
-        found = connection.execute(select(streams).order_by(streams.c.name)).mappings()
-        rows: dict[str, dict[str, Any] | None] = {row["name"]: dict(row) for row in found}
+        stored = connection.execute(select(streams).order_by(streams.c.name)).mappings()
+        rows: dict[str, dict[str, Any] | None] = {row["name"]: dict(row) for row in stored}
         # What a deleted row leaves behind has its log still, or at least its name.
         rows |= dict.fromkeys(name for name in sorted(_stream_names(connection)) if name not in rows)
         strays = {name: _find_stray(connection, name, row) for name, row in rows.items()}
@@ -90,7 +90,7 @@ def replay_stored_logs(
         )
         for name, row in (rows.items() if stream is None else [(stream, rows[stream])])
     )
-    return StoreReplay(seconds=sum(one.seconds for one in replays), replays=replays)
+    return StoreReplay(seconds=sum(replay.seconds for replay in replays), replays=replays)
 
 
 def _stream_names(connection: Connection) -> set[str]:
@@ -196,7 +196,7 @@ class _KeptInStore:
         return self._compare_answers(page) or self._compare_checkpoints(page) or self._compare_pictures(page)
 
     def _compare_checkpoints(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        logged = {one["number"]: one["at"] for one in page if "configuration" in one["body"]}
+        logged = {entry["number"]: entry["at"] for entry in page if "configuration" in entry["body"]}
         here = (
             checkpoints.c.stream == self._stream,
             checkpoints.c.number.between(page[0]["number"], page[-1]["number"]),
@@ -222,11 +222,11 @@ class _KeptInStore:
             if asked.get("op") not in ("complete", "fail") or admission is None:
                 continue
             item = (asked.get("note") or {}).get("item") or {}
-            found = self._items.setdefault(admission, set())
-            found |= {item["sha256"]} if "sha256" in item else set()
+            digests = self._items.setdefault(admission, set())
+            digests |= {item["sha256"]} if "sha256" in item else set()
             if said["outcome"]["admission"] is None:
                 del self._items[admission]
-                complete[admission] = (entry["number"], found)
+                complete[admission] = (entry["number"], digests)
         here = pictures.c.stream == self._stream
         with self._database.reading() as connection:
             numbers = connection.execute(select(pictures.c.number).where(here, pictures.c.number.in_(complete)))
@@ -280,8 +280,8 @@ class _KeptInStore:
             if count == self._answers:
                 return None
             kept = connection.execute(select(answers.c.number, answers.c.id).where(*here).order_by(answers.c.number))
-            found = kept.all()
-        false = next((row.number for row in found if row.id != self._key_of(row.number)), first)
+            rows = kept.all()
+        false = next((row.number for row in rows if row.id != self._key_of(row.number)), first)
         return _build_difference(false, "an answer is kept for an id that it does not have", self._answers, count)
 
     def _key_of(self, number: int) -> str | None:

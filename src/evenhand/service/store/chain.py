@@ -25,10 +25,10 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         JSONDecodeError: a name occurs twice.
     """
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise json.JSONDecodeError("a name occurs twice in an object", "", 0)
-    return found
+    return mapping
 
 
 def hash_entry(previous: str, stream: str, number: int, at: float, body: str) -> str:

@@ -134,7 +134,7 @@ class Database:
         path = Path(name)
         if not path.parent.is_dir():
             raise StoreError(f"there is no folder {path.parent}", location=self._where, hint="make it first")
-        if make and not all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists()):
+        if make and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
             raise StoreError(
                 "this user may not write there",
                 location=self._where,
@@ -144,12 +144,12 @@ class Database:
             raise StoreError("there is no such file", location=self._where, hint="name the file of the service's store")
 
     def _same_version(self, connection: Connection) -> None:
-        found = read_revision(connection)
-        if found is None:
+        revision = read_revision(connection)
+        if revision is None:
             raise StoreError("this is not a store of Evenhand's service", location=self._where)
-        if found != REVISION:
+        if revision != REVISION:
             raise StoreError(
-                f"the store has revision {found}, and not {REVISION}",
+                f"the store has revision {revision}, and not {REVISION}",
                 location=self._where,
                 hint="a service of this version brings it there when it starts",
             )
@@ -291,14 +291,14 @@ def read_entries_after(
         .order_by(entries.c.number)
         .limit(limit)
     )
-    found = [dict(row) for row in connection.execute(query).mappings()]
-    if found and found[0]["previous"] is None:
-        last = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == found[0]["number"] - 1)
-        found[0]["previous"] = connection.execute(last).scalar() or chain.GENESIS_HASH
-    for before, row in pairwise(found):
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    if rows and rows[0]["previous"] is None:
+        last = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == rows[0]["number"] - 1)
+        rows[0]["previous"] = connection.execute(last).scalar() or chain.GENESIS_HASH
+    for before, row in pairwise(rows):
         # Where an entry is missing, a check of the numbers finds that first.
         row["previous"] = row["previous"] or before["hash"]
-    return [chain.export_entry(row) for row in found]
+    return [chain.export_entry(row) for row in rows]
 
 
 def first_kept_number(connection: Connection, stream: str) -> int:
@@ -322,16 +322,16 @@ def read_log(database: Database, stream: str, *, after: int = -1, page: int = PA
     begun = False
     while True:
         with database.reading() as connection:
-            found = read_entries_after(connection, stream, after, page)
-        if begun and found and found[0]["number"] != after + 1:
+            entries_read = read_entries_after(connection, stream, after, page)
+        if begun and entries_read and entries_read[0]["number"] != after + 1:
             raise StoreError(
                 f"entries after {after} of {stream!r} were deleted while its log was read", hint="begin again"
             )
         begun = True
-        yield from found
-        if len(found) < page:
+        yield from entries_read
+        if len(entries_read) < page:
             return
-        after = found[-1]["number"]
+        after = entries_read[-1]["number"]
 
 
 def read_configurations(database: Database) -> list[dict[str, Any]]:
@@ -363,6 +363,6 @@ def read_head_and_state(connection: Connection, stream: str) -> tuple[int, str, 
 
 def read_state(connection: Connection, stream: str) -> dict[str, Any] | None:
     """Return the state after the last entry of a stream; None if there is no such stream."""
-    found = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar()
-    state: dict[str, Any] | None = None if found is None else json.loads(found)
+    text = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar()
+    state: dict[str, Any] | None = None if text is None else json.loads(text)
     return state

@@ -1,7 +1,7 @@
-"""Carries operations out in the store: state, log and answers of each in one transaction.
+"""Ledger that applies operations in the store, with state, log and answers in one transaction.
 
-One thread per process writes. It takes whatever has come in the meantime into one transaction and acknowledges nothing
-before that is durable; so a slow disk makes batches larger, not the service slower by each decision.
+One thread per process writes. It commits all queued operations in one transaction, and acknowledges none of them before
+the commit is durable. A slow disk therefore makes batches larger.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 500
-"""Operations in one transaction, at most."""
+"""Maximum number of operations in one transaction."""
 
 GATHER_SECONDS = 0.001
-"""So long the first operation of a transaction waits for as many more as the last one had."""
+"""Seconds that a transaction waits for as many operations as the previous one had."""
 
 RETRY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Seconds between the looks for a commit whose answer was lost."""
+"""Seconds between checks for a commit whose confirmation was lost."""
 
 Listener: TypeAlias = Callable[[str, Sequence[tuple[Operation, Mapping[str, Any]]]], None]
 Measurer: TypeAlias = Callable[[int, float], None]
 T = TypeVar("T")
 
 MAX_ROUNDS = 3
-"""So often operations wait for a plan; other replicas may then have gone so far that another one is needed."""
+"""Maximum number of planning attempts. Other replicas may make a plan obsolete before it is used."""
 
 
 class _LoopFuture:
@@ -98,7 +98,7 @@ Outcome: TypeAlias = OperationResult | Exception
 
 
 def _tell_callers(told: Sequence[tuple[_OperationTask, Outcome]]) -> None:
-    """Give every caller their answer."""
+    """Pass the outcomes to the callers."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[OperationResult], Outcome]]] = {}
     for task, outcome in told:
         waiting = task.future
@@ -137,14 +137,14 @@ class _PlanReady:
 
 
 class Ledger:
-    """All streams of a store that this process serves.
+    """Streams of a store that this process serves.
 
     Args:
-        database: the store.
-        machines: by name of the stream, at their beginning.
-        clock: gives the time that entries carry, in seconds since 1970.
-        pauses: seconds between the looks for a commit whose answer was lost.
-        tracing: traces transactions; None: nothing does.
+        database: Store.
+        machines: Machines in their initial state, by name of the stream.
+        clock: Clock for the time of entries, in seconds since 1970.
+        pauses: Seconds between checks for a commit whose confirmation was lost.
+        tracing: Tracing of transactions. None disables it.
 
     Attributes:
         listeners: are told, in the writing thread, of operations that were committed: the stream, and each operation
@@ -189,16 +189,16 @@ class Ledger:
 
     @property
     def streams(self) -> Sequence[str]:
-        """The names of those that this process serves."""
+        """Names of the streams that this process serves."""
         return self._transaction.streams
 
     @property
     def waiting(self) -> int:
-        """Operations that no transaction has taken up yet, about."""
+        """Approximate number of queued operations."""
         return self._queue.qsize()
 
     def holders(self, stream: str, state: Mapping[str, Any]) -> Collection[str]:
-        """Return the replicas that have something open in a state of a stream."""
+        """Return the replicas with open work in a state of a stream."""
         return self._transaction.machine(stream).holders(state)
 
     def submit(
@@ -269,7 +269,7 @@ class Ledger:
         return self._transaction.machine(stream)
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
-        """Write an entry from which a replay can start: what the stream is, and its state."""
+        """Write a checkpoint, from which a replay can start."""
         return self.submit(stream, CHECKPOINT)
 
     def submit_work(self, work: Callable[[Connection], T], *, durable: bool = False) -> Future[T]:
@@ -285,7 +285,7 @@ class Ledger:
         return errand.future
 
     def close(self) -> None:
-        """Carry out what was submitted, and stop."""
+        """Apply the queued operations, and stop."""
         with self._gate:
             if not self._closed:
                 self._closed = True
@@ -328,26 +328,26 @@ class Ledger:
                     continue
                 try:
                     if waits:
-                        one = self._queue.get()
+                        task = self._queue.get()
                         waits, until = False, time.monotonic() + GATHER_SECONDS
                     elif len(tasks) < expected and (left := until - time.monotonic()) > 0:
-                        one = self._queue.get(timeout=left)
+                        task = self._queue.get(timeout=left)
                     else:
-                        one = self._queue.get_nowait()
+                        task = self._queue.get_nowait()
                 except Empty:
                     break
-                if one is None:
+                if task is None:
                     stopping = True
                     break
-                if isinstance(one, _PlanReady):
+                if isinstance(task, _PlanReady):
                     # What waited came before all that was taken up now.
-                    ready.extend([*self._aside.pop(one.stream), *tasks])
+                    ready.extend([*self._aside.pop(task.stream), *tasks])
                     tasks = []
-                elif isinstance(one, _WorkTask):
-                    errands.append(one)
+                elif isinstance(task, _WorkTask):
+                    errands.append(task)
                 # From here on no one can take a request back: callers who gave up before have not asked for anything.
-                elif one.future.set_running_or_notify_cancel():
-                    tasks.append(one)
+                elif task.future.set_running_or_notify_cancel():
+                    tasks.append(task)
             expected = len(tasks)
             self._carry_out(tasks)
             for errand in errands:
@@ -407,7 +407,7 @@ class Ledger:
         self._tell(pages, sum(len(page.results) for page in pages.values()), seconds, [task.trace for task in tasks])
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
-        """Make a plan in another thread; meanwhile the other streams go on."""
+        """Compute a plan in another thread. Other streams continue meanwhile."""
         self._aside[stream] = waiting
 
         def make() -> None:
@@ -479,7 +479,7 @@ class Ledger:
         )
 
     def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
-        """Tell those who listen; what they do wrong is not a fault of the decisions, nor of this thread."""
+        """Notify listeners, and log their errors."""
         calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (measurer, (count, seconds)) for measurer in self.measurers
         ]

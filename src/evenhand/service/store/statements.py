@@ -38,14 +38,14 @@ def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
     """Lock a stream's row, and return what it says, and the revision of the store's tables."""
     # SQLite has one writer, which has locked everything when its transaction began.
     lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
-    found = _run(connection, HEAD + lock, (stream,)).one()
-    return StreamHead(*found[:4]), found[4]
+    row = _run(connection, HEAD + lock, (stream,)).one()
+    return StreamHead(*row[:4]), row[4]
 
 
 def read_head(connection: Connection, stream: str) -> StreamHead:
     """Return where a stream stands."""
-    found = _run(connection, HEAD, (stream,)).one()
-    return StreamHead(*found[:4])
+    row = _run(connection, HEAD, (stream,)).one()
+    return StreamHead(*row[:4])
 
 
 def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
@@ -53,10 +53,10 @@ def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> di
     if not keys:
         return {}
     if connection.dialect.name == "sqlite":
-        found = _run(connection, f"{KNOWN}IN ({','.join('?' * len(keys))})", (stream, *keys))
+        rows = _run(connection, f"{KNOWN}IN ({','.join('?' * len(keys))})", (stream, *keys))
     else:
-        found = _run(connection, KNOWN + "= ANY({0})", (stream, list(keys)))
-    return dict(found.all())
+        rows = _run(connection, KNOWN + "= ANY({0})", (stream, list(keys)))
+    return dict(rows.all())
 
 
 def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:

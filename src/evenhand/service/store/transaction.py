@@ -1,4 +1,4 @@
-"""What happens inside a transaction of the ledger: operations are carried out, logged, and their answers remembered."""
+"""Application of operations within a transaction: apply, log, and remember the answers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from evenhand.service.store.tables import (
 logger = logging.getLogger(__name__)
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
-"""Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
+"""Operation of `Transaction` itself: log the configuration and state of the stream, as the first entry does."""
 
 
 @dataclass(frozen=True)
 class OperationRequest:
-    """An operation that somebody wants carried out.
+    """Requested operation.
 
     Attributes:
-        stream: where.
-        operation: see the stream's machine.
+        stream: Name of the stream.
+        operation: Operation of the stream's machine.
         id: under which it is carried out once, however often it is asked for; None: every time.
         answered: what the caller asked, if they were told the answer already, without this operation. Then it is
             carried out whatever has the id, unless that was this very operation, and a repeated request is told what
@@ -50,12 +50,12 @@ class OperationRequest:
 
 @dataclass(frozen=True)
 class OperationResult:
-    """An operation that was carried out, durably.
+    """Result of a committed operation.
 
     Attributes:
-        number: of its entry in the stream's log.
-        answer: what the machine said.
-        repeated: whether it was done before, under the same id; the answer is the one given then.
+        number: Number of its entry in the log.
+        answer: Output of the machine.
+        repeated: Whether the ID was used before. The answer is the earlier one.
     """
 
     number: int
@@ -65,13 +65,14 @@ class OperationResult:
 
 @dataclass
 class StreamBatch:
-    """What one transaction did to one stream.
+    """Effects of one transaction on one stream.
 
     Attributes:
-        results: in the order in which they were asked for; an error: nothing was done.
-        rows: the entries it appended.
-        done: the operations in them, and what came of each.
-        ahead: what has to be done before the next operation, if anything; the results may end early for want of it.
+        results: Results in the order of the requests. For an error, nothing was changed.
+        rows: Appended entries.
+        done: Applied operations and their outputs.
+        plan_ahead: Function that computes the plan of the next operation. The results end before an operation without
+            a plan.
     """
 
     results: list[OperationResult | EvenhandError] = field(default_factory=list)
@@ -82,7 +83,7 @@ class StreamBatch:
 
 @dataclass
 class LoadedMachine:
-    """A machine, and the entry of the log whose state it is in; None: it must be loaded first."""
+    """Machine and the entry that its state belongs to. Without an entry, it must be loaded first."""
 
     machine: StateMachine
     number: int | None = None
@@ -106,11 +107,11 @@ class Transaction:
 
     @property
     def streams(self) -> Sequence[str]:
-        """Their names."""
+        """Names of the streams."""
         return list(self._kept)
 
     def serves(self, stream: str) -> bool:
-        """Return whether a stream is one of them."""
+        """Return whether a stream is served."""
         return stream in self._kept
 
     def machine(self, stream: str) -> StateMachine:
@@ -118,7 +119,7 @@ class Transaction:
         return self._kept[stream].machine
 
     def forget(self, stream: str) -> None:
-        """Forget what was applied in memory, since it may not be in the store: load it again before anything else."""
+        """Mark a machine as outdated. It is loaded again before its next operation."""
         self._kept[stream].number = None
 
     def begin(self, connection: Connection, stream: str) -> None:
@@ -186,35 +187,35 @@ class Transaction:
         page.plan_ahead = follow_stream(connection, stream, head, kept, planner if patient else None)
         if page.plan_ahead is not None:
             return page
-        keys = [None if one.id is None else answer_key(one.id) for one in asked]
+        keys = [None if request.id is None else answer_key(request.id) for request in asked]
         used = statements.find_answers(connection, stream, [key for key in keys if key is not None])
         known = {key: _KnownAnswer(number) for key, number in used.items()}
         remembered: dict[str, int] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
-        for one, key in zip(asked, keys, strict=True):
-            page.plan_ahead = planner.plan_ahead(operation=one.operation) if planner is not None else None
+        for request, key in zip(asked, keys, strict=True):
+            page.plan_ahead = planner.plan_ahead(operation=request.operation) if planner is not None else None
             if page.plan_ahead is not None and patient:
                 break
             before_it = None if key is None else known.get(key)
-            if before_it is not None and (one.answered is None or _was_done_by(connection, one, before_it)):
-                page.results.append(_repeat_answer(connection, one, before_it))
+            if before_it is not None and (request.answered is None or _was_done_by(connection, request, before_it)):
+                page.results.append(_repeat_answer(connection, request, before_it))
                 continue
             answer: Mapping[str, Any] = {}
-            if one.operation is CHECKPOINT:
+            if request.operation is CHECKPOINT:
                 body = chain.canonical_json(_checkpoint_body(kept.machine))
             else:
                 try:
-                    before = kept.machine.before(one.operation)
-                    answer = kept.machine.apply(one.operation, number + 1)
+                    before = kept.machine.before(request.operation)
+                    answer = kept.machine.apply(request.operation, number + 1)
                 except EvenhandError as error:
                     page.results.append(error)
                     continue
                 body = chain.canonical_json(
                     {
-                        "id": one.id,
+                        "id": request.id,
                         "before": before,
-                        "input": one.operation,
+                        "input": request.operation,
                         "output": answer,
                         "digest": kept.machine.digest,
                     }
@@ -223,20 +224,20 @@ class Transaction:
             row = self._row(stream, number, last, body)
             last = row["hash"]
             page.rows.append(row)
-            if one.operation is CHECKPOINT:
+            if request.operation is CHECKPOINT:
                 marks.append({"stream": stream, "number": number, "at": row["at"]})
             if key is not None:
                 remembered[key] = number
-                known[key] = _KnownAnswer(number, one.operation, answer)
+                known[key] = _KnownAnswer(number, request.operation, answer)
             page.results.append(OperationResult(number, answer))
-            page.done.append((one.operation, answer))
+            page.done.append((request.operation, answer))
         if page.rows:
             statements.insert_entries(connection, page.rows, frozenset(mark["number"] for mark in marks))
             if remembered:
                 told = [
                     key
-                    for one, key in zip(asked, keys, strict=True)
-                    if one.answered is not None and key is not None and key in remembered
+                    for request, key in zip(asked, keys, strict=True)
+                    if request.answered is not None and key is not None and key in remembered
                 ]
                 if told:
                     connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
@@ -345,14 +346,14 @@ def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> 
     row until it is decided, so the holder of that lock sees what came of it.
     """
     connection.execute(select(streams.c.number).where(streams.c.name == stream).with_for_update()).one()
-    found = connection.execute(
+    digest = connection.execute(
         select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == last["number"])
     ).scalar()
-    return bool(found == last["hash"])
+    return bool(digest == last["hash"])
 
 
 def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> None:
-    """Refuse a stream whose row and log do not end in the same entry: whatever came next would contradict one of them.
+    """Check that the row and the log of a stream end in the same entry.
 
     Raises:
         StoreError: they do not.
@@ -390,7 +391,7 @@ def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _KnownAnswer:
-    """The answer to an id.
+    """Answer to an ID.
 
     Attributes:
         number: of its entry.
@@ -403,27 +404,27 @@ class _KnownAnswer:
 
 
 def _read_body(connection: Connection, stream: str, number: int) -> dict[str, Any] | None:
-    """Return what an entry says; None if it is not kept any more."""
+    """Return the body of an entry, or None if it was deleted."""
     query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
     body = connection.execute(query).scalar()
     if body is None:
         return None
     try:
-        found: dict[str, Any] = json.loads(body)
+        content: dict[str, Any] = json.loads(body)
     except ValueError:
         raise StoreError(
             f"entry {number:,} of {stream!r} cannot be read",
             location="the store",
             hint="something else changed the store; `evenhand replay --store URL` says what differs",
         ) from None
-    return found
+    return content
 
 
 def question_of(logged: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a caller asked, from an operation: what passed unguarded was asked for as a decision, and the seed of
     events was not theirs."""
     if logged.get("op") == "events":
-        return {name: one for name, one in logged.items() if name != "seed"}
+        return {name: value for name, value in logged.items() if name != "seed"}
     return {**logged, "op": "decide"} if logged.get("op") == "unguarded" else logged
 
 
@@ -439,7 +440,7 @@ def _was_done_by(connection: Connection, asked: OperationRequest, known: _KnownA
 def _repeat_answer(
     connection: Connection, asked: OperationRequest, known: _KnownAnswer
 ) -> OperationResult | EvenhandError:
-    """Return what was answered under an id, if the same was asked."""
+    """Return the earlier answer to an ID if the request is the same."""
     logged, answer = known.asked, known.answer
     if logged is None or answer is None:
         try:

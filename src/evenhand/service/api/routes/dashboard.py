@@ -22,7 +22,7 @@ from sqlalchemy import Connection, select
 
 from evenhand import __version__
 from evenhand.errors import DecisionError
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, ServiceHTTPException
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.dashboard.hub import EventHub, parse_positions
@@ -77,8 +77,8 @@ def page_response(text: str, status: int = 200) -> HTMLResponse:
 
 @cache
 def _asset_names() -> frozenset[str]:
-    every = (files("evenhand.service.dashboard") / "static").iterdir()
-    return frozenset(one.name for one in every if one.name.rpartition(".")[2] in ASSET_TYPES)
+    assets = (files("evenhand.service.dashboard") / "static").iterdir()
+    return frozenset(asset.name for asset in assets if asset.name.rpartition(".")[2] in ASSET_TYPES)
 
 
 @cache
@@ -109,7 +109,7 @@ RowFilterQuery = Annotated[RowFilter, Depends(row_filter)]
 
 
 @data.get("")
-async def get_start(context: Here, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
+async def get_start(context: RequestContext, caller: Annotated[Caller, require_scope("read")]) -> dict[str, Any]:
     """Every stream, and what the holder of the key may do."""
 
     models = {name: guard.models[0] for name, guard in context.guards.items() if guard.makes == "image"}
@@ -123,7 +123,7 @@ async def get_start(context: Here, caller: Annotated[Caller, require_scope("read
 
 
 @data.get("/streams/{name}")
-async def get_stream_status(name: str, context: Here, request: Request) -> dict[str, Any]:
+async def get_stream_status(name: str, context: RequestContext, request: Request) -> dict[str, Any]:
     """Where a stream stands."""
     state = request.app.state
     if not hasattr(state, "standing"):
@@ -136,15 +136,15 @@ async def get_stream_status(name: str, context: Here, request: Request) -> dict[
 @data.get("/streams/{name}/window")
 async def get_latest_rows(
     name: str,
-    context: Here,
-    asked: RowFilterQuery,
+    context: RequestContext,
+    wanted: RowFilterQuery,
     limit: Annotated[int, Query(ge=1, le=MAX_WINDOW_ROWS)] = MAX_WINDOW_ROWS,
 ) -> Response:
     """The latest rows of a time, in their order."""
 
     def read(connection: Connection) -> str:
         _stream_kind(connection, name)
-        return _compact_json(latest_rows(connection, name, asked, limit))
+        return _compact_json(latest_rows(connection, name, wanted, limit))
 
     # Encoding ten thousand rows takes a while, so the thread does that, too.
     return Response(await _read(context, read), media_type="application/json")
@@ -153,8 +153,8 @@ async def get_latest_rows(
 @data.get("/streams/{name}/rows")
 async def get_matching_rows(
     name: str,
-    context: Here,
-    asked: RowFilterQuery,
+    context: RequestContext,
+    wanted: RowFilterQuery,
     before: int | None = None,
     after: int | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
@@ -163,19 +163,19 @@ async def get_matching_rows(
 
     def read(connection: Connection) -> str:
         kind = _stream_kind(connection, name)
-        return _compact_json(search_rows(connection, name, kind, asked, before=before, after=after, limit=limit))
+        return _compact_json(search_rows(connection, name, kind, wanted, before=before, after=after, limit=limit))
 
     return Response(await _read(context, read), media_type="application/json")
 
 
 @data.get("/streams/{name}/export.{form}")
 async def export_rows(
-    name: str, form: Literal["csv", "json"], context: Here, asked: RowFilterQuery
+    name: str, form: Literal["csv", "json"], context: RequestContext, wanted: RowFilterQuery
 ) -> StreamingResponse:
     """Everything that is wanted, as a file; the newest first."""
 
     kind = await _read(context, _stream_kind, name)
-    some = search_all_rows(context.database, name, kind, asked)
+    some = search_all_rows(context.database, name, kind, wanted)
     text = _csv_lines(kind, some) if form == "csv" else _json_lines(kind, some)
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
     return StreamingResponse(
@@ -184,7 +184,7 @@ async def export_rows(
 
 
 @data.get("/streams/{name}/pictures/{number}")
-async def get_delivered_picture(name: str, number: int, context: Here) -> Response:
+async def get_delivered_picture(name: str, number: int, context: RequestContext) -> Response:
     """What was delivered for an admission."""
 
     kept = await run_in_threadpool(context.pictures.find_delivered, name, number)
@@ -245,7 +245,7 @@ def _csv_lines(kind: str, some: Iterator[DashboardRow]) -> Iterator[str]:
 def _csv_cell(value: Any) -> Any:
     """Return a value in a table; a text that a spreadsheet would take for a formula is marked as a text."""
     if isinstance(value, dict):
-        value = "; ".join(f"{name}: {'' if one is None else one}" for name, one in value.items())
+        value = "; ".join(f"{name}: {'' if entry is None else entry}" for name, entry in value.items())
     elif isinstance(value, list):
         value = ", ".join(map(str, value))
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
@@ -274,7 +274,7 @@ router.include_router(data)
 @router.get("/v1/events", dependencies=[require_scope("read")])
 async def stream_events(
     request: Request,
-    context: Here,
+    context: RequestContext,
     after: Annotated[str, Query(max_length=20_000)] = "",
     last_event_id: Annotated[str, Header(max_length=20_000)] = "",
 ) -> StreamingResponse:

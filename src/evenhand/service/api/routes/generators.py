@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenhand.genai.backends.generator import add_usage
 from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer
 from evenhand.genai.enforcement.supply import PartFailure
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import (
     EVENT_STREAM_HEADERS,
     ServiceHTTPException,
@@ -46,14 +46,14 @@ GeneratingCaller = Annotated[Caller, require_scope("generate", filtered=True)]
 ROUTES_BY_OUTPUT: dict[OutputKind, str] = {"image": "/v1/images/generations", "text": "/v1/chat/completions"}
 
 
-def find_guard(here: ServiceContext, caller: Caller, model: str | None, makes: OutputKind) -> ServedGuard:
+def find_guard(context: ServiceContext, caller: Caller, model: str | None, makes: OutputKind) -> ServedGuard:
     """Return the guard that a request means.
 
     Raises:
         Fault: there is none of that name, or it makes other things, or the request names none and there are several.
         AccessError: the caller's key is for others alone.
     """
-    mine = [guard for guard in here.guards.values() if caller.may_use(guard.name)]
+    mine = [guard for guard in context.guards.values() if caller.may_use(guard.name)]
     able = [guard for guard in mine if guard.makes in (makes, "either")]
     if model is None:
         if len(able) == 1:
@@ -61,7 +61,7 @@ def find_guard(here: ServiceContext, caller: Caller, model: str | None, makes: O
         raise ServiceHTTPException(
             400, "the request names no model", code="model", hint=f"one of: {', '.join(_quote_models(able)) or '-'}"
         )
-    for guard in here.guards.values():
+    for guard in context.guards.values():
         if model in guard.models:
             if guard not in mine:
                 raise limited_key_error(caller)
@@ -109,7 +109,7 @@ def unanswered_error(outcomes: Sequence[Served], *, what: str) -> BaseException:
         if isinstance(outcome, BaseException):
             return outcome
     served = [outcome for outcome in outcomes if isinstance(outcome, ServedAnswer)]
-    return missing_item_error([one.answer for one in served], [one.number for one in served], what=what)
+    return missing_item_error([answer.answer for answer in served], [answer.number for answer in served], what=what)
 
 
 def _is_declined(answer: GuardedAnswer) -> bool:
@@ -141,12 +141,12 @@ def disclosure_headers(answers: Sequence[GuardedAnswer], numbers: Sequence[int |
         answers: of which those without an item count too.
         numbers: of their entries in the log.
     """
-    status = max((one.status for one in answers), key=STATUSES_BY_SEVERITY.index)
+    status = max((answer.status for answer in answers), key=STATUSES_BY_SEVERITY.index)
     return {
-        "x-evenhand-guarded": _format_flag(all(one.status != "unguarded" for one in answers)),
+        "x-evenhand-guarded": _format_flag(all(answer.status != "unguarded" for answer in answers)),
         "x-evenhand-status": status,
-        "x-evenhand-changed": _format_flag(any(one.changed for one in answers)),
-        "x-evenhand-disclosure": " | ".join(one.disclosure for one in answers)[:MAX_HEADER_LENGTH],
+        "x-evenhand-changed": _format_flag(any(answer.changed for answer in answers)),
+        "x-evenhand-disclosure": " | ".join(answer.disclosure for answer in answers)[:MAX_HEADER_LENGTH],
         "x-evenhand-entry": ", ".join(str(number) for number in numbers if number is not None),
     }
 
@@ -236,30 +236,32 @@ PICTURE_ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @router.post("/images/generations", response_model=dict[str, Any], responses=PICTURE_ANSWERS)
 async def generate_images(
-    asked: ImagesRequest, request: Request, response: Response, here: Here, caller: GeneratingCaller
+    payload: ImagesRequest, request: Request, response: Response, context: RequestContext, caller: GeneratingCaller
 ) -> Any:
     """Pictures for a prompt; each is a request of its own for the guard, even where they are asked for together.
 
     With ``stream`` each is sent as an event of its own as soon as it is decided, and none before. Where only some of
     several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are not there.
     """
-    guard = find_guard(here, caller, asked.model, "image")
-    options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
+    guard = find_guard(context, caller, payload.model, "image")
+    options = known_options(payload.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
-    address = asked.response_format == "url"
-    base = _picture_base(request, here) if address else None
-    wanted = guard.request(asked.prompt, generator=generator, route="images", address=address, count=asked.n or 1)
-    seconds = here.settings.limits.upstream_seconds
-    if asked.stream:
+    address = payload.response_format == "url"
+    base = _picture_base(request, context) if address else None
+    wanted = guard.request(payload.prompt, generator=generator, route="images", address=address, count=payload.n or 1)
+    seconds = context.settings.limits.upstream_seconds
+    if payload.stream:
         return await _stream_pictures(guard.serve(wanted, seconds), base, ignored)
-    found, missing = await answer_request(guard, wanted, seconds, what="picture")
-    response.headers.update(disclosure_headers([one.answer for one in found], [one.number for one in found]))
+    answers, missing = await answer_request(guard, wanted, seconds, what="picture")
+    response.headers.update(
+        disclosure_headers([answer.answer for answer in answers], [answer.number for answer in answers])
+    )
     if missing:
         response.headers["x-evenhand-missing"] = str(missing)
     if ignored:
         response.headers["x-evenhand-ignored"] = ", ".join(ignored)
-    usage = reduce(add_usage, (one.usage for one in found), dict[str, Any]())
-    data = [_picture_answer(one, base) for one in found]
+    usage = reduce(add_usage, (answer.usage for answer in answers), dict[str, Any]())
+    data = [_picture_answer(answer, base) for answer in answers]
     return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
 
 
@@ -276,18 +278,18 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
         missing.append(first)
     else:
         raise unanswered_error(missing, what="picture")
-    said = {**disclosure_headers([first.answer], [first.number]), **EVENT_STREAM_HEADERS}
+    headers = {**disclosure_headers([first.answer], [first.number]), **EVENT_STREAM_HEADERS}
     if ignored:
-        said["x-evenhand-ignored"] = ", ".join(ignored)
+        headers["x-evenhand-ignored"] = ", ".join(ignored)
 
     async def events() -> AsyncIterator[str]:
         try:
             yield _picture_event(first, base)
-            async for one in found:
-                if is_answered(one):
-                    yield _picture_event(one, base)
+            async for outcome in found:
+                if is_answered(outcome):
+                    yield _picture_event(outcome, base)
                 else:
-                    missing.append(one)
+                    missing.append(outcome)
             if missing:
                 error = unanswered_error(missing, what="picture")
                 yield _event("error", {"type": "error", "missing": len(missing), **describe_any_error(error)})
@@ -295,7 +297,7 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
             # A caller who has gone waits for nothing more.
             await found.aclose()
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers=said)
+    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
 
 def _picture_event(one: ServedAnswer, base: str | None) -> str:
@@ -311,13 +313,13 @@ def _event(name: str, data: Mapping[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
-def _picture_base(request: Request, here: ServiceContext) -> str:
+def _picture_base(request: Request, context: ServiceContext) -> str:
     """Return what addresses of pictures begin with.
 
     Raises:
         ServiceHTTPException: it is not known under which address callers reach the service.
     """
-    service = here.settings.service
+    service = context.settings.service
     # Without keys only the machine itself is served: what it asked under is an address that it reaches.
     direct = not service.keys and "x-forwarded-for" not in request.headers
     public = service.public_url or (str(request.base_url).rstrip("/") if direct else None)
@@ -334,11 +336,11 @@ def _picture_base(request: Request, here: ServiceContext) -> str:
 @router.get("/pictures/{id}", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
 async def get_picture(
     id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{43}$")],
-    here: Here,
+    context: RequestContext,
 ) -> Response:
     """A picture that was answered by its address, which is all that is needed to get it."""
-    found = await run_in_threadpool(here.pictures.find, id)
-    if found is None:
+    picture = await run_in_threadpool(context.pictures.find, id)
+    if picture is None:
         raise ServiceHTTPException(404, "there is no such picture, or its time is over", code="picture")
     # Some pictures can hold scripts; none is run.
     safe = {
@@ -347,7 +349,7 @@ async def get_picture(
         "cross-origin-resource-policy": "cross-origin",
         "cache-control": "private, max-age=3600",
     }
-    return Response(found.data, media_type=found.media_type, headers=safe)
+    return Response(picture.data, media_type=picture.media_type, headers=safe)
 
 
 def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
@@ -355,13 +357,13 @@ def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
     assert item is not None
     if item.kind != "image":
         raise ServiceHTTPException(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
-    found: dict[str, Any] = {"evenhand": disclosure_body(one.answer, one.number)}
+    fields: dict[str, Any] = {"evenhand": disclosure_body(one.answer, one.number)}
     # The service's own rewriting is what was drawn; ours is what it was asked for.
     if one.answer.changed or item.revised_prompt not in ("", one.answer.prompt):
-        found["revised_prompt"] = item.revised_prompt or one.answer.prompt
+        fields["revised_prompt"] = item.revised_prompt or one.answer.prompt
     if base is None:
-        return {"b64_json": base64.b64encode(item.data).decode(), **found}
-    return {"url": f"{base}{one.picture}", **found}
+        return {"b64_json": base64.b64encode(item.data).decode(), **fields}
+    return {"url": f"{base}{one.picture}", **fields}
 
 
 # Texts.
@@ -403,37 +405,37 @@ class ChatRequest(BaseModel):
 
 
 @router.post("/chat/completions")
-async def complete_chat(asked: ChatRequest, here: Here, caller: GeneratingCaller) -> Response:
+async def complete_chat(payload: ChatRequest, context: RequestContext, caller: GeneratingCaller) -> Response:
     """The next message of a conversation.
 
     The guard reads the last message of the user, and puts what must be asked for behind it. With ``stream`` the answer
     is made and looked at as a whole, and only then sent in pieces; ``x-evenhand-buffered`` says so.
     """
-    given = {name: value for name, value in (asked.model_extra or {}).items() if value is not None and value != []}
-    _check_request(asked, given)
-    guard = find_guard(here, caller, asked.model, "text")
-    found, talk, said = await answer_conversation(here, guard, asked.messages, given, route="chat")
-    whole = _build_completion(found, talk, asked.model or guard.models[0])
-    if not asked.stream:
-        return JSONResponse(whole, headers=said)
-    usage = bool((asked.stream_options or {}).get("include_usage"))
+    given = {name: value for name, value in (payload.model_extra or {}).items() if value is not None and value != []}
+    _check_request(payload, given)
+    guard = find_guard(context, caller, payload.model, "text")
+    served, talk, headers = await answer_conversation(context, guard, payload.messages, given, route="chat")
+    whole = _build_completion(served, talk, payload.model or guard.models[0])
+    if not payload.stream:
+        return JSONResponse(whole, headers=headers)
+    usage = bool((payload.stream_options or {}).get("include_usage"))
     events = "".join(f"data: {json.dumps(event)}\n\n" for event in _completion_events(whole, usage=usage))
-    said |= {"x-evenhand-buffered": "true", **EVENT_STREAM_HEADERS}
-    return Response(f"{events}data: [DONE]\n\n", media_type="text/event-stream", headers=said)
+    headers |= {"x-evenhand-buffered": "true", **EVENT_STREAM_HEADERS}
+    return Response(f"{events}data: [DONE]\n\n", media_type="text/event-stream", headers=headers)
 
 
-def _check_request(asked: ChatRequest, given: dict[str, Any]) -> None:
+def _check_request(payload: ChatRequest, given: dict[str, Any]) -> None:
     for name, why in REFUSED_OPTIONS.items():
         if name in given:
             raise ServiceHTTPException(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
-    if asked.n not in (None, 1):
-        raise ServiceHTTPException(400, "every answer is a request of its own", code="n", hint=f"ask {asked.n} times")
-    if asked.modalities not in (None, ["text"]):
+    if payload.n not in (None, 1):
+        raise ServiceHTTPException(400, "every answer is a request of its own", code="n", hint=f"ask {payload.n} times")
+    if payload.modalities not in (None, ["text"]):
         raise ServiceHTTPException(400, "answers are texts", code="modalities", hint="leave modalities out")
 
 
 async def answer_conversation(
-    here: ServiceContext,
+    context: ServiceContext,
     guard: ServedGuard,
     messages: Sequence[Mapping[str, Any]],
     given: dict[str, Any],
@@ -449,7 +451,7 @@ async def answer_conversation(
     options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
     talk = ConversationGenerator(guard.pipeline.generator, messages, options)
     request = guard.request(talk.prompt, generator=talk, route=route)
-    (served,), _missing = await answer_request(guard, request, here.settings.limits.upstream_seconds, what="answer")
+    (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, what="answer")
     item = served.answer.item
     if item is not None and item.kind != "text":
         raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
@@ -514,24 +516,24 @@ def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[s
 
 
 @router.get("/models")
-async def list_models(here: Here, caller: GeneratingCaller) -> dict[str, Any]:
+async def list_models(context: RequestContext, caller: GeneratingCaller) -> dict[str, Any]:
     """Every guarded generator that the key is for, under every name that it has."""
-    return {"object": "list", "data": _describe_models(here, caller)}
+    return {"object": "list", "data": _describe_models(context, caller)}
 
 
 @router.get("/models/{name:path}")
-async def get_model(name: str, here: Here, caller: GeneratingCaller) -> dict[str, Any]:
+async def get_model(name: str, context: RequestContext, caller: GeneratingCaller) -> dict[str, Any]:
     """One of them."""
-    for one in _describe_models(here, caller):
-        if one["id"] == name:
-            return one
+    for model in _describe_models(context, caller):
+        if model["id"] == name:
+            return model
     raise ServiceHTTPException(404, f"there is no model {name[:100]!r}", code="model_not_found", hint="see /v1/models")
 
 
-def _describe_models(here: ServiceContext, caller: Caller) -> list[dict[str, Any]]:
+def _describe_models(context: ServiceContext, caller: Caller) -> list[dict[str, Any]]:
     return [
         {"id": name, "object": "model", "created": 0, "owned_by": "evenhand", "makes": guard.makes}
-        for guard in here.guards.values()
+        for guard in context.guards.values()
         if guard.makes != "nothing" and caller.may_use(guard.name)
         for name in guard.models
     ]

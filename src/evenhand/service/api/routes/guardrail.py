@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.backends.openai_service import detect_media_type
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
@@ -57,16 +57,16 @@ class GuardrailRequest(BaseModel):
     "/beta/litellm_basic_guardrail_api",
 )
 async def check_guardrail(
-    asked: GuardrailRequest,
+    payload: GuardrailRequest,
     response: Response,
-    here: Here,
+    context: RequestContext,
     caller: Annotated[Caller, require_scope("generate", filtered=True)],
 ) -> dict[str, Any]:
     """Whether LiteLLM may go on, and with which prompt; or whether it may deliver what came of it."""
-    guard = _find_guardrail(asked, here)
+    guard = _find_guardrail(payload, context)
     if not caller.may_use(guard.name):
         raise limited_key_error(caller)
-    call = asked.litellm_call_id
+    call = payload.litellm_call_id
     if call is None:
         raise ServiceHTTPException(
             400,
@@ -74,55 +74,55 @@ async def check_guardrail(
             code="litellm_call_id",
             hint="set mode: [pre_call, post_call] in the guardrail, and use a LiteLLM that sends it",
         )
-    texts = asked.texts or []
-    positions = _user_text_positions(asked, texts)
+    texts = payload.texts or []
+    positions = _user_text_positions(payload, texts)
     user_texts = [texts[k] for k in positions]
     prompt = join_texts(user_texts)
 
     async def ask_guardrail() -> GuardrailVerdict:
-        if asked.input_type == "request":
+        if payload.input_type == "request":
             return await guard.guardrail.before(call, prompt)
-        return await guard.guardrail.after(call, _returned_item(asked, texts))
+        return await guard.guardrail.after(call, _returned_item(payload, texts))
 
-    found = await guard.limiter.finish(ask_guardrail, here.settings.limits.upstream_seconds)
-    if found is None:
+    verdict = await guard.limiter.finish(ask_guardrail, context.settings.limits.upstream_seconds)
+    if verdict is None:
         raise ServiceHTTPException(504, "the guard did not answer in time", code="timeout", hint="ask again later")
-    response.headers["x-evenhand-guarded"] = "false" if found.status == "unguarded" else "true"
-    response.headers["x-evenhand-status"] = found.status
-    changed = found.action == "GUARDRAIL_INTERVENED"
+    response.headers["x-evenhand-guarded"] = "false" if verdict.status == "unguarded" else "true"
+    response.headers["x-evenhand-status"] = verdict.status
+    changed = verdict.action == "GUARDRAIL_INTERVENED"
     response.headers["x-evenhand-changed"] = "true" if changed else "false"
-    answer: dict[str, Any] = {"action": found.action}
-    if found.action == "BLOCKED":
-        answer["blocked_reason"] = found.reason
+    answer: dict[str, Any] = {"action": verdict.action}
+    if verdict.action == "BLOCKED":
+        answer["blocked_reason"] = verdict.reason
     if changed:
-        replaced = dict(zip(positions, replace_texts(user_texts, found.prompt), strict=True))
+        replaced = dict(zip(positions, replace_texts(user_texts, verdict.prompt), strict=True))
         answer["texts"] = [replaced.get(k, text) for k, text in enumerate(texts)]
     return answer
 
 
-def _find_guardrail(asked: GuardrailRequest, here: ServiceContext) -> ServedGuard:
+def _find_guardrail(payload: GuardrailRequest, context: ServiceContext) -> ServedGuard:
     """Return the guard that is named, or that has the model, or the only one."""
-    name = (asked.additional_provider_specific_params or {}).get("guard")
-    guards = list(here.guards.values())
+    name = (payload.additional_provider_specific_params or {}).get("guard")
+    guards = list(context.guards.values())
     if name is not None:
-        found = [guard for guard in guards if guard.name == name]
+        matches = [guard for guard in guards if guard.name == name]
     else:
-        found = [guard for guard in guards if asked.model in guard.models] or guards
-    if len(found) != 1:
+        matches = [guard for guard in guards if payload.model in guard.models] or guards
+    if len(matches) != 1:
         raise ServiceHTTPException(
             404 if name is not None else 400,
             f"there is no guard {str(name)[:100]!r}" if name is not None else "the request does not say which guard",
             code="guard",
-            hint=f"additional_provider_specific_params: {{guard: NAME}}; one of: {', '.join(here.guards) or 'none'}",
+            hint=f"additional_provider_specific_params: {{guard: NAME}}; one of: {', '.join(context.guards) or 'none'}",
         )
-    return found[0]
+    return matches[0]
 
 
-def _user_text_positions(asked: GuardrailRequest, texts: list[str]) -> list[int]:
+def _user_text_positions(payload: GuardrailRequest, texts: list[str]) -> list[int]:
     """Return the positions of the texts of the last user messages. Without roles, it is the last text."""
     roles: list[object] = []
     flat: list[str] = []
-    for message in asked.structured_messages or ():
+    for message in payload.structured_messages or ():
         content = message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for part in parts if isinstance(parts, list) else ():
@@ -134,23 +134,23 @@ def _user_text_positions(asked: GuardrailRequest, texts: list[str]) -> list[int]
     return positions or [k for k in (len(texts) - 1,) if k >= 0]
 
 
-def _returned_item(asked: GuardrailRequest, texts: list[str]) -> Item | None:
+def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
     """Return what came: one text, or one picture.
 
     Raises:
         Fault: there are several, of which only one was admitted; or the picture lies elsewhere.
     """
-    said = [text for text in texts if text.strip()]
-    images = asked.images or []
-    if len(said) + len(images) > 1:
+    answers = [text for text in texts if text.strip()]
+    images = payload.images or []
+    if len(answers) + len(images) > 1:
         raise ServiceHTTPException(
             400,
-            f"{len(said) + len(images)} items came of one request, and every item counts",
+            f"{len(answers) + len(images)} items came of one request, and every item counts",
             code="items",
             hint="ask for one at a time: n: 1",
         )
-    if said:
-        return Item.of_text(said[0])
+    if answers:
+        return Item.of_text(answers[0])
     if not images:
         return None
     packed = images[0].partition(",")[2] if images[0].startswith("data:") else images[0]

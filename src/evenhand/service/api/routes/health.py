@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 
 from evenhand.errors import StoreError
-from evenhand.service.api.context import Here
+from evenhand.service.api.context import RequestContext
 from evenhand.service.auth.keys import require_scope
 from evenhand.service.metrics import MEDIA_TYPE
 
@@ -20,11 +20,11 @@ async def get_liveness() -> dict[str, str]:
 
 
 @router.get("/readyz")
-async def get_readiness(here: Here) -> dict[str, str]:
+async def get_readiness(context: RequestContext) -> dict[str, str]:
     """Readiness: the service is not stopping, and the store accepted a trial transaction within the last second."""
-    if here.draining.is_set():
+    if context.draining.is_set():
         raise StoreError("the service is stopping", hint="ask another replica, or again later")
-    await here.readiness.check()
+    await context.readiness.check()
     return {"status": "ready"}
 
 
@@ -34,8 +34,8 @@ async def get_readiness(here: Here) -> dict[str, str]:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def get_metrics(here: Here) -> Response:
+async def get_metrics(context: RequestContext) -> Response:
     """Metrics of the service and its streams, in the text format of Prometheus."""
-    allowed = {name: float(shield.plan.property.kappa) for name, shield in here.shields.items()}
-    text = await run_in_threadpool(here.metrics.text, here.database, here.deciders, allowed)
+    allowed = {name: float(shield.plan.property.kappa) for name, shield in context.shields.items()}
+    text = await run_in_threadpool(context.metrics.text, context.database, context.deciders, allowed)
     return Response(text, media_type=MEDIA_TYPE)

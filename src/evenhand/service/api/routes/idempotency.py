@@ -54,8 +54,8 @@ class IdempotentRoute(JsonRoute):
             _check_key(key)
             name = _sha256_hex([caller.name, request.url.path, key])
             asked = hashlib.sha256(await request.body()).hexdigest()
-            here: ServiceContext = request.app.state.context
-            before = await _in_store(here, lambda connection: _begin(connection, here, name, asked))
+            context: ServiceContext = request.app.state.context
+            before = await _in_store(context, lambda connection: _begin(connection, context, name, asked))
             if before is not None:
                 return before
             try:
@@ -67,10 +67,10 @@ class IdempotentRoute(JsonRoute):
                     ]
                     response = Response(b"".join(parts), response.status_code, dict(response.headers))
             except Exception:
-                await _in_store(here, lambda connection: _forget(connection, name))
+                await _in_store(context, lambda connection: _forget(connection, name))
                 raise
             try:
-                await _in_store(here, lambda connection: _finish(connection, name, response))
+                await _in_store(context, lambda connection: _finish(connection, name, response))
             except StoreError as error:
                 # The items were counted and belong to the caller; only a repeated request will not get them.
                 logger.warning("an answer could not be kept for its idempotency key: %s", error.message)
@@ -79,8 +79,8 @@ class IdempotentRoute(JsonRoute):
         return answer
 
 
-async def _in_store(here: ServiceContext, work: Callable[[Connection], T]) -> T:
-    return await asyncio.wrap_future(here.ledger.submit_work(work, durable=True))
+async def _in_store(context: ServiceContext, work: Callable[[Connection], T]) -> T:
+    return await asyncio.wrap_future(context.ledger.submit_work(work, durable=True))
 
 
 def _check_key(key: str) -> None:
@@ -92,14 +92,14 @@ def _check_key(key: str) -> None:
         )
 
 
-def _begin(connection: Connection, here: ServiceContext, name: str, asked: str) -> Response | None:
+def _begin(connection: Connection, context: ServiceContext, name: str, asked: str) -> Response | None:
     """Return the answer that was given before, or note that one is being made.
 
     Raises:
         DecisionError: the key was used for another request, or the answer to it is not there.
     """
     now = time.time()
-    mine = {"name": name, "asked": asked, "at": now, "replica": here.replica}
+    mine = {"name": name, "asked": asked, "at": now, "replica": context.replica}
     if connection.execute(insert_if_absent(connection, responses).values(mine)).rowcount:
         return None
     row = connection.execute(select(responses).where(responses.c.name == name)).one()
@@ -109,7 +109,7 @@ def _begin(connection: Connection, here: ServiceContext, name: str, asked: str) 
         )
     if row.status is None:
         lives = connection.execute(select(replicas.c.name).where(replicas.c.name == row.replica)).first() is not None
-        if lives and now - row.at <= here.settings.limits.request_seconds:
+        if lives and now - row.at <= context.settings.limits.request_seconds:
             what, hint = "is under way", "ask again later"
         else:
             what, hint = "ended, and its answer is not known", "its items may be in the log; ask again with a new key"
@@ -119,7 +119,9 @@ def _begin(connection: Connection, here: ServiceContext, name: str, asked: str) 
 
 def _finish(connection: Connection, name: str, response: Response) -> None:
     headers = {
-        one: value for one, value in response.headers.items() if one in KEPT_HEADERS or one.startswith("x-evenhand-")
+        header: value
+        for header, value in response.headers.items()
+        if header in KEPT_HEADERS or header.startswith("x-evenhand-")
     }
     values = {"status": response.status_code, "headers": canonical_json(headers), "body": bytes(response.body)}
     connection.execute(update(responses).where(responses.c.name == name).values(**values))

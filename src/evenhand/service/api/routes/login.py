@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evenhand.errors import AccessError, EvenhandError, FetchError
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import ACCESS_STATUSES
 from evenhand.service.api.routes.dashboard import page_response, read_asset
 from evenhand.service.auth.keys import COOKIE, key_id
@@ -33,79 +33,79 @@ LOGIN_COOKIE = "evenhand_login"
 
 
 @router.get("/login")
-async def get_login_page(here: Here) -> Response:
+async def get_login_page(context: RequestContext) -> Response:
     """The page that asks for a key."""
-    return _login_response(here) if here.settings.service.keys else RedirectResponse("/", 303)
+    return _login_response(context) if context.settings.service.keys else RedirectResponse("/", 303)
 
 
 @router.post("/login")
-async def log_in(request: Request, here: Here) -> Response:
+async def log_in(request: Request, context: RequestContext) -> Response:
     """Take a key that may read, and keep it in the browser."""
-    if not is_own_page(request.headers, here.settings.service.public_url):
-        return _login_response(here, "Another site's page sent this. Enter the key here.", 403)
+    if not is_own_page(request.headers, context.settings.service.public_url):
+        return _login_response(context, "Another site's page sent this. Enter the key here.", 403)
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MAX_FORM_BYTES:
-            return _login_response(here, "That is not a key.", 413)
+            return _login_response(context, "That is not a key.", 413)
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
     try:
-        caller = await here.keys.caller(key)
+        caller = await context.keys.caller(key)
     except AccessError as error:
-        refused = here.failures.refusal(error, address_of(request.scope))
-        return _refusal_page(here, refused)
+        refused = context.failures.refusal(error, address_of(request.scope))
+        return _refusal_page(context, refused)
     if not caller.is_allowed("read"):
         return _login_response(
-            here, f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403
+            context, f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403
         )
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
+    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, context))
     return answer
 
 
 @router.get("/login/oidc")
-async def begin_login(request: Request, here: Here) -> Response:
+async def begin_login(request: Request, context: RequestContext) -> Response:
     """Send the browser to the identity provider."""
-    if here.logins is None:
-        return _login_response(here, "People log in here with a key.", 404)
+    if context.logins is None:
+        return _login_response(context, "People log in here with a key.", 404)
     login = PendingLogin.begin()
     try:
-        url = await run_in_threadpool(here.logins.authorization_url, login)
+        url = await run_in_threadpool(context.logins.authorization_url, login)
     except FetchError as error:
-        return _provider_failed(here, error)
+        return _provider_failed(context, error)
     answer = RedirectResponse(url, 303)
     # Lax: the browser comes back from another site.
     answer.set_cookie(
-        _login_cookie(request, here),
+        _login_cookie(request, context),
         login.cookie(),
         max_age=LOGIN_SECONDS,
         path="/",
         httponly=True,
         samesite="lax",
-        secure=_uses_tls(request, here),
+        secure=_uses_tls(request, context),
     )
     return answer
 
 
 @router.get("/login/callback")
-async def end_login(request: Request, here: Here) -> Response:
+async def end_login(request: Request, context: RequestContext) -> Response:
     """Take what the identity provider answered, and begin a session of somebody who has a role."""
-    if here.logins is None:
-        return _login_response(here, "People log in here with a key.", 404)
-    logins, name = here.logins, _login_cookie(request, here)
+    if context.logins is None:
+        return _login_response(context, "People log in here with a key.", 404)
+    logins, name = context.logins, _login_cookie(request, context)
     try:
         login = PendingLogin.parse(request.cookies.get(name, ""))
         who = await run_in_threadpool(logins.identify, login, dict(request.query_params))
         seconds = 3600 * logins.config.session_hours
-        key = await run_in_threadpool(open_session, here.ledger, who, seconds, time.time())
+        key = await run_in_threadpool(open_session, context.ledger, who, seconds, time.time())
         # From here on it is known to this replica.
-        await here.keys.read_again()
+        await context.keys.read_again()
     except AccessError as error:
-        refused = here.failures.refusal(error, address_of(request.scope))
+        refused = context.failures.refusal(error, address_of(request.scope))
         logger.warning("a login was refused", extra={"about": {"reason": error.message}})
-        answer = _refusal_page(here, refused)
+        answer = _refusal_page(context, refused)
     except EvenhandError as error:
-        answer = _provider_failed(here, error)
+        answer = _provider_failed(context, error)
     else:
         logger.warning("logged in", extra={"about": {"name": who.name, "role": who.role, "key": key_id(key)}})
         # A page, and no redirect: from another site's page a browser would go on without a strict cookie.
@@ -117,54 +117,56 @@ async def end_login(request: Request, here: Here) -> Response:
             path="/",
             httponly=True,
             samesite="strict",
-            secure=_uses_tls(request, here),
+            secure=_uses_tls(request, context),
         )
-    answer.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=_uses_tls(request, here))
+    answer.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=_uses_tls(request, context))
     return answer
 
 
 @router.post("/logout")
-async def log_out(request: Request, here: Here) -> Response:
+async def log_out(request: Request, context: RequestContext) -> Response:
     """End the session, if it is one, and have the browser forget the key."""
     key = request.cookies.get(COOKIE, "")
     try:
-        caller = await here.keys.caller(key)
+        caller = await context.keys.caller(key)
         if caller.session:
-            await run_in_threadpool(close_session, here.ledger, caller.key, time.time())
+            await run_in_threadpool(close_session, context.ledger, caller.key, time.time())
     except AccessError:
         pass  # It has ended already.
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, context))
     return answer
 
 
-def _login_cookie(request: Request, here: ServiceContext) -> str:
+def _login_cookie(request: Request, context: ServiceContext) -> str:
     """Return the name of the cookie of a login; under TLS one that no other host can set."""
-    return f"__Host-{LOGIN_COOKIE}" if _uses_tls(request, here) else LOGIN_COOKIE
+    return f"__Host-{LOGIN_COOKIE}" if _uses_tls(request, context) else LOGIN_COOKIE
 
 
-def _refusal_page(here: ServiceContext, error: AccessError) -> HTMLResponse:
+def _refusal_page(context: ServiceContext, error: AccessError) -> HTMLResponse:
     """Return the page for a login that was refused."""
-    return _login_response(here, f"{error.message[:1].upper()}{error.message[1:]}.", ACCESS_STATUSES[error.code])
+    return _login_response(context, f"{error.message[:1].upper()}{error.message[1:]}.", ACCESS_STATUSES[error.code])
 
 
-def _provider_failed(here: ServiceContext, error: EvenhandError) -> HTMLResponse:
+def _provider_failed(context: ServiceContext, error: EvenhandError) -> HTMLResponse:
     """Return the page for a login that nothing was wrong with; what failed is for the service's log."""
     logger.error("a login failed: %s", error.message)
     if isinstance(error, FetchError):
-        return _login_response(here, "The identity provider does not answer as it should. Try again later.", 502)
-    return _login_response(here, "The store cannot be used now. Try again later.", 503)
+        return _login_response(context, "The identity provider does not answer as it should. Try again later.", 502)
+    return _login_response(context, "The store cannot be used now. Try again later.", 503)
 
 
-def _uses_tls(request: Request, here: ServiceContext) -> bool:
+def _uses_tls(request: Request, context: ServiceContext) -> bool:
     """Return whether the browser came by TLS, as far as is known here; a proxy in front says so in a header."""
-    public = (here.settings.service.public_url or "").partition(":")[0]
+    public = (context.settings.service.public_url or "").partition(":")[0]
     forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
     return "https" in (public, request.url.scheme, forwarded)
 
 
-def _login_response(here: ServiceContext, error: str = "", status: int = 200) -> HTMLResponse:
+def _login_response(context: ServiceContext, error: str = "", status: int = 200) -> HTMLResponse:
     told = f'<p class="wrong" role="alert">{html.escape(error)}</p>' if error else ""
-    provider = "" if here.logins is None else '<p><a class="button" href="/login/oidc">Log in with your account</a></p>'
+    provider = (
+        "" if context.logins is None else '<p><a class="button" href="/login/oidc">Log in with your account</a></p>'
+    )
     text = read_asset("login.html").decode()
     return page_response(text.replace("<!--error-->", told).replace("<!--provider-->", provider), status)

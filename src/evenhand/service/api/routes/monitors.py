@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import DecisionError
 from evenhand.monitoring.result import Alarm
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.monitors import ServedMonitor, alarm_to_dict
@@ -90,27 +90,29 @@ class MonitorList(BaseModel):
     response_model=None,
     responses={200: {"model": EventsAnswer}},
 )
-async def add_events(name: str, asked: EventsRequest, here: Here) -> JSONResponse:
+async def add_events(name: str, payload: EventsRequest, context: RequestContext) -> JSONResponse:
     """Decisions, and labels of earlier ones. All are taken, or none if one cannot be read."""
-    found = _find_monitor(here, name)
-    if found.shield is not None:
+    monitor = _find_monitor(context, name)
+    if monitor.shield is not None:
         raise DecisionError(
-            f"the monitor {name!r} watches the shield {found.shield!r} by itself",
+            f"the monitor {name!r} watches the shield {monitor.shield!r} by itself",
             code="shield",
             hint="tell labels to the shield",
         )
-    made = await run_in_threadpool(found.add, asked.events, batch=asked.batch)
-    alarms = [alarm_to_dict(Alarm.model_validate(one)) for one in made.answer["alarms"]]
+    made = await run_in_threadpool(monitor.add, payload.events, batch=payload.batch)
+    alarms = [alarm_to_dict(Alarm.model_validate(alarm)) for alarm in made.answer["alarms"]]
     if alarms:
-        here.monitor_thread.wake()
+        context.monitor_thread.wake()
     return JSONResponse({**made.answer, "alarms": alarms, "repeated": made.repeated})
 
 
 @router.get("/v1/monitors", response_model=None, responses={200: {"model": MonitorList}})
-async def list_monitors(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> JSONResponse:
+async def list_monitors(
+    context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
+) -> JSONResponse:
     """All monitors, of those that the key is for."""
-    mine = [one for one in here.monitors.values() if caller.may_use(one.name)]
-    return JSONResponse({"monitors": await run_in_threadpool(lambda: [one.summary() for one in mine])})
+    monitors = [monitor for monitor in context.monitors.values() if caller.may_use(monitor.name)]
+    return JSONResponse({"monitors": await run_in_threadpool(lambda: [monitor.summary() for monitor in monitors])})
 
 
 @router.get(
@@ -119,25 +121,25 @@ async def list_monitors(here: Here, caller: Annotated[Caller, require_scope("rea
     response_model=None,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
-async def get_monitor(name: str, here: Here) -> JSONResponse:
+async def get_monitor(name: str, context: RequestContext) -> JSONResponse:
     """Where a monitor stands: every gap with its interval, all alarms, and the history of every measure."""
-    found = _find_monitor(here, name)
-    return JSONResponse(await run_in_threadpool(lambda: found.result().plain()))
+    monitor = _find_monitor(context, name)
+    return JSONResponse(await run_in_threadpool(lambda: monitor.result().plain()))
 
 
 @router.get("/monitors/{name}", dependencies=[require_scope("read")], include_in_schema=False)
-async def get_monitor_page(name: str, here: Here) -> HTMLResponse:
+async def get_monitor_page(name: str, context: RequestContext) -> HTMLResponse:
     """The same as a page to read."""
     from evenhand import view
 
-    found = _find_monitor(here, name)
-    page = await run_in_threadpool(lambda: view.render_page(found.result().document(name)))
+    monitor = _find_monitor(context, name)
+    page = await run_in_threadpool(lambda: view.render_page(monitor.result().document(name)))
     return HTMLResponse(page, headers={"content-security-policy": f"script-src {view.SCRIPT_HASH}; {PAGE_POLICY}"})
 
 
-def _find_monitor(here: ServiceContext, name: str) -> ServedMonitor:
-    found = here.monitors.get(name)
-    if found is None:
-        names = ", ".join(here.monitors) or "none is kept"
+def _find_monitor(context: ServiceContext, name: str) -> ServedMonitor:
+    monitor = context.monitors.get(name)
+    if monitor is None:
+        names = ", ".join(context.monitors) or "none is kept"
         raise DecisionError(f"there is no monitor {name!r}", code="stream", hint=f"one of: {names}")
-    return found
+    return monitor

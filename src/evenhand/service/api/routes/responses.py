@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.service.api.context import Here
+from evenhand.service.api.context import RequestContext
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.generators import (
     GeneratingCaller,
@@ -57,29 +57,29 @@ class ResponsesRequest(BaseModel):
 
 
 @router.post("/responses")
-async def create_response(asked: ResponsesRequest, here: Here, caller: GeneratingCaller) -> JSONResponse:
+async def create_response(payload: ResponsesRequest, context: RequestContext, caller: GeneratingCaller) -> JSONResponse:
     """The answer to a text or a conversation, guarded as that of ``/v1/chat/completions``."""
-    given = {name: value for name, value in (asked.model_extra or {}).items() if value}
+    given = {name: value for name, value in (payload.model_extra or {}).items() if value}
     for name, why in REFUSED_ENTRIES.items():
         if name in given:
             raise ServiceHTTPException(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
-    if asked.stream:
+    if payload.stream:
         raise ServiceHTTPException(
             400,
             "responses are not streamed: the whole text is looked at first",
             code="stream",
             hint="leave stream out, or ask /v1/chat/completions",
         )
-    guard = find_guard(here, caller, asked.model, "text")
-    given = {name: value for name, value in (asked.model_extra or {}).items() if name not in UNUSED_ENTRIES}
-    given = {name: value for name, value in given.items() if name not in REFUSED_ENTRIES} | _converted_options(asked)
-    found, talk, said = await answer_conversation(here, guard, _messages(asked), given, route="responses")
-    return JSONResponse(_build_response(found, talk, asked, asked.model or guard.models[0]), headers=said)
+    guard = find_guard(context, caller, payload.model, "text")
+    given = {name: value for name, value in (payload.model_extra or {}).items() if name not in UNUSED_ENTRIES}
+    given = {name: value for name, value in given.items() if name not in REFUSED_ENTRIES} | _converted_options(payload)
+    served, talk, headers = await answer_conversation(context, guard, _messages(payload), given, route="responses")
+    return JSONResponse(_build_response(served, talk, payload, payload.model or guard.models[0]), headers=headers)
 
 
-def _converted_options(asked: ResponsesRequest) -> dict[str, Any]:
+def _converted_options(payload: ResponsesRequest) -> dict[str, Any]:
     """Return what chat completions call otherwise."""
-    text = asked.text or {}
+    text = payload.text or {}
     form = text.get("format") or {}
     if not isinstance(form, dict):
         raise ServiceHTTPException(
@@ -91,24 +91,24 @@ def _converted_options(asked: ResponsesRequest) -> dict[str, Any]:
     if form.get("type") == "json_schema":
         form = {"type": "json_schema", "json_schema": {name: form[name] for name in form if name != "type"}}
     return {
-        "max_completion_tokens": asked.max_output_tokens,
-        "reasoning_effort": (asked.reasoning or {}).get("effort"),
+        "max_completion_tokens": payload.max_output_tokens,
+        "reasoning_effort": (payload.reasoning or {}).get("effort"),
         "verbosity": text.get("verbosity"),
         "response_format": form if form.get("type", "text") != "text" else None,
     }
 
 
-def _messages(asked: ResponsesRequest) -> list[dict[str, Any]]:
+def _messages(payload: ResponsesRequest) -> list[dict[str, Any]]:
     """Return the messages of a conversation.
 
     Raises:
         ServiceHTTPException: the input has something else than messages of texts and pictures.
     """
-    before = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-    if isinstance(asked.input, str):
-        return [*before, {"role": "user", "content": asked.input}]
-    found: list[dict[str, Any]] = []
-    for item in asked.input:
+    before = [{"role": "system", "content": payload.instructions}] if payload.instructions else []
+    if isinstance(payload.input, str):
+        return [*before, {"role": "user", "content": payload.input}]
+    messages: list[dict[str, Any]] = []
+    for item in payload.input:
         kind, role, content = item.get("type", "message"), item.get("role"), item.get("content")
         if kind != "message" or not isinstance(role, str):
             raise _unknown_input(f"an item of type {str(kind)[:100]!r}")
@@ -116,8 +116,8 @@ def _messages(asked: ResponsesRequest) -> list[dict[str, Any]]:
             content = [_part(part) for part in content]
         elif not isinstance(content, str):
             raise _unknown_input("a message without content")
-        found.append({"role": role, "content": content})
-    return [*before, *found]
+        messages.append({"role": role, "content": content})
+    return [*before, *messages]
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _unknown_input(what: str) -> ServiceHTTPException:
 
 
 def _build_response(
-    found: ServedAnswer, talk: ConversationGenerator, asked: ResponsesRequest, model: str
+    found: ServedAnswer, talk: ConversationGenerator, payload: ResponsesRequest, model: str
 ) -> dict[str, Any]:
     item = found.answer.item
     answer = talk.said_of(item)
@@ -161,8 +161,8 @@ def _build_response(
         "status": status,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-        "instructions": asked.instructions,
-        "metadata": (asked.model_extra or {}).get("metadata") or {},
+        "instructions": payload.instructions,
+        "metadata": (payload.model_extra or {}).get("metadata") or {},
         "model": model,
         "output": [message],
         "parallel_tool_calls": False,
@@ -175,13 +175,13 @@ def _build_response(
 
 
 def _converted_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    asked, made = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return {
-        "input_tokens": asked,
+        "input_tokens": read,
         "input_tokens_details": {"cached_tokens": cached},
-        "output_tokens": made,
+        "output_tokens": written,
         "output_tokens_details": {"reasoning_tokens": thought},
-        "total_tokens": usage.get("total_tokens") or asked + made,
+        "total_tokens": usage.get("total_tokens") or read + written,
     }

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
 from evenhand.service.api.routes.shield_bodies import (
     BatchAnswer,
@@ -51,7 +51,7 @@ class DecisionResponse(JSONResponse):
 class DirectRoute(JsonRoute):
     """A route with a name in its path and a JSON body, called straight away: it is asked thousands of times a second.
 
-    Its endpoint takes ``name``, ``asked`` (the body) and ``here`` (the context), and gives a response. It is declared
+    Its endpoint takes ``name``, ``payload`` (the body) and ``context``, and gives a response. It is declared
     and described like any other. A request that is not as it should be goes FastAPI's way, and gets its error there.
     """
 
@@ -59,49 +59,49 @@ class DirectRoute(JsonRoute):
         """Return what answers a request."""
         otherwise = super().get_route_handler()
         endpoint = self.endpoint
-        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["asked"])
-        wanted = [one.dependency for one in self.dependencies if isinstance(one.dependency, RequiredScope)]
-        assert len(wanted) == len(self.dependencies), "a route of this kind depends on scopes alone"
+        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
+        scopes = [scope.dependency for scope in self.dependencies if isinstance(scope.dependency, RequiredScope)]
+        assert len(scopes) == len(self.dependencies), "a route of this kind depends on scopes alone"
 
         async def answer(request: Request) -> Response:
             request = JsonRequest(request.scope, request.receive)
-            for one in wanted:
-                await one(request)
+            for scope in scopes:
+                await scope(request)
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return await otherwise(request)
             try:
-                asked = body.validate_python(await request.json())
+                payload = body.validate_python(await request.json())
             except ValidationError:
                 return await otherwise(request)
-            response: Response = await endpoint(request.path_params["name"], asked, request.app.state.context)
+            response: Response = await endpoint(request.path_params["name"], payload, request.app.state.context)
             return response
 
         return answer
 
 
-async def decide_individual(name: str, asked: DecisionRequest, here: Here) -> DecisionResponse:
+async def decide_individual(name: str, payload: DecisionRequest, context: RequestContext) -> DecisionResponse:
     """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
-    shield = _find_shield(here, name)
-    made = await here.deciders[name].decide(_decision_operation(asked))
+    shield = _find_shield(context, name)
+    made = await context.deciders[name].decide(_decision_operation(payload))
     headers = _guard_headers(shield, made.guarded, made.repeated)
-    return DecisionResponse(_decision_answer(shield, asked.id, made), headers=headers)
+    return DecisionResponse(_decision_answer(shield, payload.id, made), headers=headers)
 
 
-async def decide_batch(name: str, asked: BatchRequest, here: Here) -> DecisionResponse:
+async def decide_batch(name: str, payload: BatchRequest, context: RequestContext) -> DecisionResponse:
     """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
-    shield = _find_shield(here, name)
-    under_way = [here.deciders[name].decide(_decision_operation(one)) for one in asked.decisions]
+    shield = _find_shield(context, name)
+    under_way = [context.deciders[name].decide(_decision_operation(decision)) for decision in payload.decisions]
     results: list[dict[str, Any]] = []
-    found = await asyncio.gather(*under_way, return_exceptions=True)
+    replies = await asyncio.gather(*under_way, return_exceptions=True)
     guarded = True
-    for one, made in zip(asked.decisions, found, strict=True):
-        if isinstance(made, EvenhandError):
-            results.append({"id": one.id, **error_handlers.describe_error(made)})
-        elif isinstance(made, BaseException):
-            raise made
+    for decision, reply in zip(payload.decisions, replies, strict=True):
+        if isinstance(reply, EvenhandError):
+            results.append({"id": decision.id, **error_handlers.describe_error(reply)})
+        elif isinstance(reply, BaseException):
+            raise reply
         else:
-            guarded = guarded and made.guarded
-            results.append({**_decision_answer(shield, one.id, made), "repeated": made.repeated})
+            guarded = guarded and reply.guarded
+            results.append({**_decision_answer(shield, decision.id, reply), "repeated": reply.repeated})
     return DecisionResponse({"results": results}, headers=_guard_headers(shield, guarded))
 
 
@@ -111,23 +111,23 @@ async def decide_batch(name: str, asked: BatchRequest, here: Here) -> DecisionRe
     response_model=None,
     responses={200: {"model": LabelAnswer}},
 )
-async def record_label(name: str, asked: LabelRequest, here: Here) -> JSONResponse:
+async def record_label(name: str, payload: LabelRequest, context: RequestContext) -> JSONResponse:
     """The truth about an individual that was decided on. The same label again changes nothing."""
-    shield = _find_shield(here, name)
+    shield = _find_shield(context, name)
     # No id of a decision has a tab in it.
-    operation = {"op": "label", "id": asked.id, "label": asked.label}
+    operation = {"op": "label", "id": payload.id, "label": payload.label}
     try:
-        done = await here.ledger.ask(name, operation, id=f"{asked.id}\tlabel")
+        done = await context.ledger.ask(name, operation, id=f"{payload.id}\tlabel")
     except DecisionError as error:
         if error.code != "repeated":
             raise
         raise DecisionError(
-            f"the label of {asked.id!r} is known, and it is the other one",
+            f"the label of {payload.id!r} is known, and it is the other one",
             code="contradiction",
             hint="a label is given once and stays",
         ) from None
     certificate = done.answer["certificate"]
-    answer = {"id": asked.id, "bias": certificate["bias"], "certificate": certificate, "number": done.number}
+    answer = {"id": payload.id, "bias": certificate["bias"], "certificate": certificate, "number": done.number}
     return JSONResponse(answer, headers=_guard_headers(shield, True, done.repeated))
 
 
@@ -150,39 +150,41 @@ def add_decision_routes(app: FastAPI) -> None:
 
 
 @router.get("", response_model=None, responses={200: {"model": ShieldList}})
-async def list_shields(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> JSONResponse:
+async def list_shields(
+    context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
+) -> JSONResponse:
     """All shields that are served, of those that the key is for, and where they stand."""
-    mine = tuple(one for one in here.shields.values() if caller.may_use(one.name))
-    found = await run_in_threadpool(_summarize_shields, here, mine)
-    return JSONResponse({"shields": found})
+    visible = tuple(shield for shield in context.shields.values() if caller.may_use(shield.name))
+    summaries = await run_in_threadpool(_summarize_shields, context, visible)
+    return JSONResponse({"shields": summaries})
 
 
 @router.get(
     "/{name}", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": ShieldDetails}}
 )
-async def get_shield(name: str, here: Here) -> JSONResponse:
+async def get_shield(name: str, context: RequestContext) -> JSONResponse:
     """Where a shield stands: its bias, the bound that is guaranteed, its certificate and counters."""
-    (found,) = await run_in_threadpool(_summarize_shields, here, (_find_shield(here, name),), counters=True)
-    return JSONResponse(found)
+    (summary,) = await run_in_threadpool(_summarize_shields, context, (_find_shield(context, name),), counters=True)
+    return JSONResponse(summary)
 
 
-def _find_shield(here: ServiceContext, name: str) -> ServedShield:
-    found = here.shields.get(name)
-    if found is None:
-        names = ", ".join(here.shields) or "none is served"
+def _find_shield(context: ServiceContext, name: str) -> ServedShield:
+    shield = context.shields.get(name)
+    if shield is None:
+        names = ", ".join(context.shields) or "none is served"
         raise DecisionError(f"there is no shield {name!r}", code="stream", hint=f"one of: {names}")
-    return found
+    return shield
 
 
-def _decision_operation(asked: DecisionRequest) -> dict[str, Any]:
+def _decision_operation(payload: DecisionRequest) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "op": "decide",
-        "id": asked.id,
-        "group": asked.group,
-        "recommendation": asked.recommendation,
+        "id": payload.id,
+        "group": payload.group,
+        "recommendation": payload.recommendation,
     }
-    if asked.cost is not None:
-        operation["cost"] = asked.cost
+    if payload.cost is not None:
+        operation["cost"] = payload.cost
     return operation
 
 
@@ -206,15 +208,17 @@ def _guard_headers(shield: ServedShield, guarded: bool, repeated: bool | None = 
 
 
 def _summarize_shields(
-    here: ServiceContext, wanted: tuple[ServedShield, ...], *, counters: bool = False
+    context: ServiceContext, wanted: tuple[ServedShield, ...], *, counters: bool = False
 ) -> list[dict[str, Any]]:
     """Return where some shields stand, all of them at one moment."""
-    found = []
-    with here.database.reading() as connection:
-        for one in wanted:
-            number, last, state = read_head_and_state(connection, one.name)
-            found.append({**one.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)})
-    return found
+    summaries = []
+    with context.database.reading() as connection:
+        for shield in wanted:
+            number, last, state = read_head_and_state(connection, shield.name)
+            summaries.append(
+                {**shield.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)}
+            )
+    return summaries
 
 
 def _state_columns(state: Mapping[str, Any], *, counters: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from evenhand.errors import DecisionError
-from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.store.database import read_heads, read_log
 
@@ -45,12 +45,14 @@ class LogHeads(BaseModel):
 
 
 @router.get("")
-async def list_log_heads(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> LogHeads:
+async def list_log_heads(
+    context: RequestContext, caller: Annotated[Caller, require_scope("read", filtered=True)]
+) -> LogHeads:
     """All streams, and the number and hash of the last entry of each: note them down, and no log can be cut off."""
     return LogHeads(
         streams=[
             LogHead(name=name, number=number, hash=last)
-            for name, (number, last) in (await run_in_threadpool(_read_log_heads, here)).items()
+            for name, (number, last) in (await run_in_threadpool(_read_log_heads, context)).items()
             if caller.may_use(name)
         ]
     )
@@ -64,18 +66,18 @@ async def list_log_heads(here: Here, caller: Annotated[Caller, require_scope("re
 )
 async def get_stream_log(
     name: str,
-    here: Here,
+    context: RequestContext,
     after: Annotated[int, Query(ge=-1, lt=2**62, description="The number of the entry before the first one.")] = -1,
     limit: Annotated[
         int | None, Query(ge=1, lt=2**62, description="So many entries at most; all unless it is given.")
     ] = None,
 ) -> StreamingResponse:
     """The log of a stream as JSON lines, oldest first, up to its end when this was asked: see `evenhand replay`."""
-    found = (await run_in_threadpool(_read_log_heads, here)).get(name)
+    found = (await run_in_threadpool(_read_log_heads, context)).get(name)
     if found is None:
         raise DecisionError(f"there is no stream {name!r}", code="stream", hint="see /v1/streams")
     last, head = found
-    lines = _read_log_lines(here, name, after, last, limit)
+    lines = _read_log_lines(context, name, after, last, limit)
     # Before anything is said, so that a store that fails is an error of its own.
     first = await run_in_threadpool(next, lines, "")
     return StreamingResponse(
@@ -83,15 +85,15 @@ async def get_stream_log(
     )
 
 
-def _read_log_heads(here: ServiceContext) -> dict[str, tuple[int, str]]:
-    with here.database.reading() as connection:
+def _read_log_heads(context: ServiceContext) -> dict[str, tuple[int, str]]:
+    with context.database.reading() as connection:
         return read_heads(connection)
 
 
-def _read_log_lines(here: ServiceContext, name: str, after: int, last: int, limit: int | None) -> Iterator[str]:
+def _read_log_lines(context: ServiceContext, name: str, after: int, last: int, limit: int | None) -> Iterator[str]:
     """Yield the entries after one and up to another, several lines at a time."""
     entries = takewhile(
-        lambda entry: entry["number"] <= last, read_log(here.database, name, after=after, page=LINES_PER_PIECE)
+        lambda entry: entry["number"] <= last, read_log(context.database, name, after=after, page=LINES_PER_PIECE)
     )
     wanted = (json.dumps(entry, separators=(",", ":")) + "\n" for entry in islice(entries, limit))
     while lines := "".join(islice(wanted, LINES_PER_PIECE)):
