@@ -252,4 +252,4 @@ class Metrics:
 
 
 COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Whatever else somebody sends must not become a label."""
+"""HTTP methods that are used as labels. Other methods are counted together."""

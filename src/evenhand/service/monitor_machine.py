@@ -53,7 +53,7 @@ class MonitorMachine:
         self.posted = 0
         """Alarms that were posted."""
         self.position = -1
-        """The last entry of its shield's log that was taken."""
+        """Number of the last processed entry of the shield's log."""
         self._operations = self._events = 0
 
     def events_operation(self, events: Sequence[Event], **position: int) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class ServedMonitor:
         return self._ledger.submit(self.name, operation, id=batch).result()
 
     def catch_up(self) -> int:
-        """Take what its shield has decided since; return how many entries of the log that were."""
+        """Process new decisions of the shield, and return the number of entries read."""
         if self.shield is None:
             return 0
         taken = 0
@@ -96,7 +96,7 @@ class ServedMonitor:
             taken += len(entries)
 
     def result(self) -> MonitorResult:
-        """Return where everything stands.
+        """Return the current result.
 
         Raises:
             DataError: there is nothing yet.
@@ -105,7 +105,7 @@ class ServedMonitor:
             return self._follow_locked().monitor.result()
 
     def summary(self) -> dict[str, Any]:
-        """Return what a list says about it."""
+        """Return the summary for lists."""
         with self._lock:
             monitor = self._follow_locked().monitor
             return {
@@ -117,7 +117,7 @@ class ServedMonitor:
             }
 
     def figures(self) -> list[MonitorFigure]:
-        """Return what Prometheus is told of it."""
+        """Return the metrics for Prometheus."""
         with self._lock:
             return list_figures(self._follow_locked().monitor)
 
@@ -148,7 +148,7 @@ class ServedMonitor:
 
 
 class MonitorThread:
-    """Takes what shields decide to the monitors that watch them, and posts alarms, until it is stopped.
+    """Background thread that passes decisions of shields to their monitors, and posts alarms.
 
     Args:
         served: all monitors, by name.
@@ -159,7 +159,7 @@ class MonitorThread:
         self._thread = PeriodicThread("evenhand-monitors", self.run_once, PAUSE_SECONDS)
 
     def start(self) -> None:
-        """Start, if there is anything to do."""
+        """Start the thread if a monitor needs it."""
         if any(monitor.shield is not None or monitor.config.webhook is not None for monitor in self._served.values()):
             self._thread.start()
 
@@ -168,7 +168,7 @@ class MonitorThread:
         self._thread.wake()
 
     def run_once(self) -> None:
-        """Do what is due. What fails is tried again the next time."""
+        """Update all monitors. Updates that fail are retried the next time."""
         for monitor in self._served.values():
             try:
                 monitor.catch_up()

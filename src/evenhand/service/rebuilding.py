@@ -1,4 +1,4 @@
-"""Machines built again from what the first entry of their log says, to do everything in it once more."""
+"""Rebuild machines from the configuration in the first entry of a log."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
 
 
 def uvicorn_config(settings: ServiceConfig, app: FastAPI) -> uvicorn.Config:
-    """Return how uvicorn serves an application."""
+    """Build the configuration of uvicorn."""
     return uvicorn.Config(
         app,
         log_config=None,

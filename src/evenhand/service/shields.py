@@ -106,19 +106,19 @@ PATIENCE_SECONDS = 2.0
 """Seconds after which a recommendation passes unless the decision is being committed."""
 
 PAUSE_SECONDS = 0.5
-"""Seconds between two attempts to tell the store what was passed on."""
+"""Seconds between two attempts to log passed recommendations."""
 
 MAX_WAITING = 10_000
 """Recommendations passed on that are remembered; of further ones only their number is. So many answers of the shield
 are remembered too: who asks for one again is not told something else."""
 
 BATCH_SIZE = 500
-"""Of them, so many are told at once."""
+"""Maximum number of recommendations that are logged at once."""
 
 
 @dataclass(frozen=True)
 class DecisionReply:
-    """What a caller is told.
+    """Reply to a decision request.
 
     Attributes:
         answer: of the shield; or, unguarded, the recommendation.
@@ -172,7 +172,7 @@ class ShieldDecider:
         return len(self._left)
 
     async def decide(self, operation: dict[str, Any]) -> DecisionReply:
-        """Return what is to be done about one individual.
+        """Decide on one individual.
 
         Args:
             operation: ``{"op": "decide", "id", "group", "recommendation", "cost"?}``.

@@ -20,7 +20,7 @@ SECONDS = 3600
 
 
 def to_micro(amount: float) -> int:
-    """Return an amount in millionths, rounded up: nothing is spent unseen."""
+    """Convert an amount to millionths, rounded up."""
     return -int(-round(amount * MICRO, 3) // 1)
 
 
@@ -35,15 +35,15 @@ class SpendingTally:
         self._by_hour: dict[int, int] = {}
 
     def state(self) -> list[list[int]]:
-        """Return what was spent in each hour, as JSON can hold it; empty if nothing was."""
+        """Return the JSON-serialisable spending of each hour."""
         return [[hour, cost] for hour, cost in sorted(self._by_hour.items())]
 
     def load(self, state: Sequence[Sequence[int]]) -> None:
-        """Go on from what ``state`` gave."""
+        """Load a state that ``state`` returned."""
         self._by_hour = {int(hour): int(cost) for hour, cost in state}
 
     def count(self, operation: Mapping[str, Any]) -> None:
-        """Count what an operation says that was spent."""
+        """Count the cost of an operation."""
         cost, hour = operation.get("cost", 0), operation.get("hour", 0)
         if cost:
             self._by_hour[hour] = self._by_hour.get(hour, 0) + cost

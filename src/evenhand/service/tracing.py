@@ -72,7 +72,7 @@ class Tracing:
 
     @contextmanager
     def span(self, name: str, **about: str | int | bool) -> Iterator[Callable[[str, str | int | bool], None]]:
-        """Trace the block; gives what adds to the span what is known later.
+        """Trace the block, and yield a function that adds attributes to the span.
 
         Args:
             name: of what is done.
@@ -105,7 +105,7 @@ class Tracing:
 
     @contextmanager
     def request(self, method: str, headers: Mapping[str, str], called: str) -> Iterator[RequestTeller]:
-        """Trace a request, under the trace of its sender; gives what takes the outcome.
+        """Trace a request as part of the caller's trace, and yield a function that records its outcome.
 
         Args:
             method: of HTTP; a known one, as it names the span.
@@ -135,17 +135,17 @@ class Tracing:
             yield tell
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Export the recorded spans."""
         self._provider.force_flush(FLUSH_MILLISECONDS)
 
     def close(self) -> None:
-        """Send what waits, as far as somebody takes it, and stop."""
+        """Export the recorded spans, and stop."""
         self.flush()
         self._provider.shutdown()
 
 
 def build_exporter(config: TracingConfig) -> SpanExporter:
-    """Return what sends spans: OTLP over HTTP, to the file's endpoint or as ``OTEL_EXPORTER_OTLP_*`` says.
+    """Build the exporter: OTLP over HTTP, to the configured endpoint or as ``OTEL_EXPORTER_OTLP_*`` says.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -158,7 +158,7 @@ def build_exporter(config: TracingConfig) -> SpanExporter:
 
 
 def open_tracing(config: TracingConfig) -> Tracing | None:
-    """Return what makes spans, if the service's file wants any.
+    """Create the tracing if it is enabled.
 
     Raises:
         MissingExtraError: OpenTelemetry is not installed.
@@ -171,7 +171,7 @@ def open_tracing(config: TracingConfig) -> Tracing | None:
 
 
 def trace_calls(tracing: Tracing | None, inner: T, spans: Mapping[str, str], stream: str) -> T:
-    """Return something that does what another one does, and traces the calls of some of its methods.
+    """Wrap an object so that calls of some of its methods are traced.
 
     Args:
         tracing: None: it is returned as it is.

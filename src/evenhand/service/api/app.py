@@ -1,4 +1,4 @@
-"""The ASGI application: its routes, and what every request passes before and after them."""
+"""ASGI application with its routes and middleware."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class ServiceContext:
         )
 
     def close(self) -> None:
-        """Carry out what was submitted, and close the store. Closing twice does nothing."""
+        """Apply the queued operations, and close the store. Closing twice has no effect."""
         if self.closed:
             return
         self.closed = True
@@ -125,7 +125,7 @@ RequestContext = Annotated[ServiceContext, Depends(context_of)]
 
 
 def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -> ServiceContext:
-    """Open the store and everything that works on it.
+    """Open the store, the streams and the background threads.
 
     Args:
         settings: as read.

@@ -1,4 +1,4 @@
-"""What every request passes: its ID, trace, figures, log line and the security headers of its response."""
+"""Middleware for request IDs, traces, metrics, the request log and security headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SECURITY_HEADERS = {
 _SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 STREAM_ROUTES = ("/v1/shields/", "/v1/streams/", "/v1/dashboard/streams/", "/v1/monitors/", "/monitors/")
-"""Prefixes of routes whose name is that of a stream or a monitor."""
+"""Prefixes of routes that contain the name of a stream or monitor."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
@@ -152,7 +152,7 @@ def _secure_headers(headers: RawHeaders, id: str) -> list[tuple[bytes, bytes]]:
 
 
 def _trace(tracing: Any, scope: Scope, id: str) -> Any:
-    """Trace a request under the trace of its sender."""
+    """Trace a request as part of the caller's trace."""
     headers = {
         name.decode(): value.decode("latin-1")
         for name, value in scope["headers"]
@@ -170,7 +170,7 @@ def _route_and_stream(scope: Scope) -> tuple[str | None, str | None]:
 
 
 def escape_header_value(value: bytes) -> bytes:
-    """Return a header's value in printable ASCII: what is not is percent-encoded, byte by byte."""
+    """Percent-encode bytes of a header value that are not printable ASCII."""
     if value.isascii() and value.decode("ascii").isprintable():
         return value
     return b"".join(bytes([byte]) if 32 <= byte < 127 else b"%%%02X" % byte for byte in value)

@@ -22,7 +22,7 @@ CONFLICT_CODES = ("repeated", "horizon", "contradiction", "expired")
 """Codes of decisions that a client cannot mend by asking differently."""
 
 ABSENT_CODES = ("stream", "unknown-id")
-"""Codes of what is not there."""
+"""Codes of not-found errors."""
 
 ACCESS_STATUSES = {
     "key": 401,
@@ -34,7 +34,7 @@ ACCESS_STATUSES = {
     "slow": 408,
     "late": 504,
 }
-"""HTTP statuses of what a caller may not do, or not now, by code."""
+"""HTTP statuses of access errors, by code."""
 
 
 ERROR_EXAMPLE: dict[str, Any] = {
@@ -72,7 +72,7 @@ DOCUMENTED_ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class ServiceHTTPException(HTTPException):
-    """An answer that is an error, with what to do about it.
+    """Error response with a code and a hint.
 
     Args:
         status: of HTTP.
@@ -91,7 +91,7 @@ class ServiceHTTPException(HTTPException):
 
 
 def error_body(message: str, *, kind: str, code: str | None, hint: str | None = None) -> dict[str, Any]:
-    """Return what an error's answer says."""
+    """Build the body of an error response."""
     return {"error": {"message": message, "type": kind, "code": code, "hint": hint}}
 
 
@@ -109,7 +109,7 @@ def http_status(error: EvenhandError) -> int:
 
 
 def describe_error(error: EvenhandError) -> dict[str, Any]:
-    """Return what the answer to an error says."""
+    """Build the body of the response to an error of Evenhand."""
     kind = "invalid_request_error" if http_status(error) < 500 else "server_error"
     code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
     message = f"{error.location}: {error.message}" if error.location else error.message
@@ -195,7 +195,7 @@ def install_handlers(app: FastAPI) -> None:
 
 
 def _describe_validation_error(error: RequestValidationError) -> dict[str, Any]:
-    """Return the first fault of a request that is not what its route takes; nothing of the request is quoted."""
+    """Describe the first fault of an invalid request, without quoting the request."""
     faults = error.errors()
     # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
     fault = next((candidate for candidate in faults if candidate["type"] == "extra_forbidden"), faults[0])

@@ -63,7 +63,7 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
 
 @contextmanager
 def structured_logging(*, requests: bool, stream: TextIO | None = None) -> Iterator[None]:
-    """Write what this process logs to the standard error as lines of JSON, while the block runs.
+    """Log to standard error as JSON lines within the block.
 
     Args:
         requests: whether every request is told; else those that failed.
@@ -88,14 +88,14 @@ def _log_thread_error(about: threading.ExceptHookArgs) -> None:
 
 
 SUMMARY_SECONDS = 60.0
-"""Between two lines about refused requests that anyone can send without end: without a valid key, or over a limit."""
+"""Seconds between two summaries of requests that were refused without a valid key or over a limit."""
 
 MAX_ADDRESSES = 10_000
 """Addresses that are told apart in one summary."""
 
 
 class RefusalSummary:
-    """Tells of the first refused request of a minute in a line of its own, and of all others in one line after it.
+    """Summarises refused requests: the first one of a minute is logged, the others are counted.
 
     Args:
         steady: seconds of a monotonic clock.

@@ -1,4 +1,4 @@
-"""The gate: who asks is found out before anything of what they send is read."""
+"""Authentication, before the body of a request is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PICTURES = "/v1/pictures/"
 """Pictures lie under this path; their addresses cannot be guessed, so knowing one is enough to open it."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
+"""HTTP methods without side effects."""
 
 
 class AuthMiddleware:
@@ -132,7 +132,7 @@ def _parse_cookies(headers: Headers) -> Mapping[str, Any]:
 
 
 def check_host_name(headers: Headers) -> None:
-    """Refuse a name that somebody else may have made to point here, where no keys are wanted.
+    """Check the host name of a request to a service without keys, against DNS rebinding.
 
     Raises:
         AccessError: it is such a name.

@@ -1,4 +1,4 @@
-"""People who log in through an identity provider: OpenID Connect, authorization code with PKCE, roles from a claim.
+"""Logins at an OpenID Connect provider: authorization code flow with PKCE, roles from a claim.
 
 A login becomes a key of its own that ends by itself, so that everything that holds for keys holds for it: scopes,
 limits, the log of who had which, the end at once when it is revoked, and every replica.
@@ -33,10 +33,10 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures that are believed: those of a key that the provider alone has."""
 
 LOGIN_SECONDS = 600
-"""Within which somebody who was sent to the provider has to come back."""
+"""Time limit in seconds for the login at the provider."""
 
 METADATA_SECONDS = 3600.0
-"""For so long the provider's description and keys are believed; a key that is not among them is looked for at once."""
+"""Lifetime of the cached metadata and keys of the provider. Unknown keys are fetched at once."""
 
 REFRESH_SECONDS = 10.0
 """Between two looks for a key that is not there."""
@@ -62,7 +62,7 @@ class PendingLogin:
 
     @classmethod
     def begin(cls) -> PendingLogin:
-        """Return a new one; nothing in it can be guessed."""
+        """Create a login with random secrets."""
         return cls(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
 
     def cookie(self) -> str:
@@ -71,7 +71,7 @@ class PendingLogin:
 
     @classmethod
     def parse(cls, cookie: str) -> PendingLogin:
-        """Return what a cookie keeps.
+        """Parse the cookie of a login.
 
         Raises:
             AccessError: it keeps no login.
@@ -161,7 +161,7 @@ class IdentityProvider:
         return url
 
     def identify(self, login: PendingLogin, answer: Mapping[str, str]) -> Identity:
-        """Return who came back from the provider.
+        """Identify the user from the provider's response.
 
         Args:
             login: as it was begun in this browser.
@@ -204,7 +204,7 @@ class IdentityProvider:
             raise
 
     def _claims(self, token: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
-        """Return what a token says, once its signature, issuer, audience, times and nonce are what they must be."""
+        """Validate the signature, issuer, audience, times and nonce of a token, and return its claims."""
         from authlib.oidc.core import CodeIDToken
         from joserfc import jwt
         from joserfc.errors import InvalidKeyIdError, JoseError
@@ -312,7 +312,7 @@ def open_session(ledger: Ledger, identity: Identity, seconds: float, now: float)
 
 
 def close_session(ledger: Ledger, key: str, now: float) -> None:
-    """End the session of a key at once.
+    """End the session of a key.
 
     Raises:
         StoreError: the store failed.

@@ -1,1 +1,1 @@
-"""The dashboard: what happens in every stream, for people, in any browser and without a network."""
+"""Dashboard of the streams, which needs no other server."""

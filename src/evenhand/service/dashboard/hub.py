@@ -1,4 +1,4 @@
-"""Tells every open page what is new: the store is asked once for all of them, and a slow page delays no other."""
+"""Live updates of the dashboard. The store is polled once for all pages, and a slow page delays no other."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ POLL_SECONDS = 0.25
 """Seconds between two looks at the store."""
 
 BEAT_SECONDS = 10.0
-"""Seconds after which a page hears something even if nothing happens, so that a dead connection is noticed."""
+"""Seconds between heartbeats, by which pages detect dead connections."""
 
 MAX_PAGES = 64
 """Open at the same time, at most, in one process."""
 
 MAX_WAITING_MESSAGES = 32
-"""Messages that may wait for a page; a page that is slower is let go, and comes back for what it missed."""
+"""Maximum number of queued messages of a page. A slower page is disconnected, and reconnects."""
 
 MAX_NEW_ROWS = 2_000
-"""Rows of one stream in a message; if there are more, the page is told to read again."""
+"""Maximum number of rows of one stream in a message. If there are more, the page reloads."""
 
 StreamPositions = dict[str, int]
 
@@ -114,7 +114,7 @@ class EventHub:
             self._pages.discard(page)
 
     async def _catch_up(self, known: StreamPositions, seen: StreamPositions) -> AsyncIterator[str]:
-        """Yield what the page does not know yet; while the store cannot be read, say so and try again."""
+        """Yield the rows that the page has missed. While the store is unavailable, report that and retry."""
         told_at: float | None = None
         while not self._context.stopping.is_set():
             try:
@@ -207,12 +207,12 @@ def parse_positions(text: str) -> StreamPositions:
 
 
 def _describe(error: Exception) -> str:
-    """Return what a page is told of an error: a message that is meant for people, or the kind of error alone."""
+    """Describe an error for a page, by its message or by the type of the exception."""
     return error.message if isinstance(error, EvenhandError) else type(error).__name__
 
 
 def _store_state(failure: str | None) -> dict[str, Any]:
-    """Return what a page is told of the store: that it can be read, or why not."""
+    """Build the message about the availability of the store."""
     return {"failed": False} if failure is None else {"failed": True, "message": failure}
 
 

@@ -1,4 +1,4 @@
-"""Entries of a log as rows that people read: flat, short, and with everything in them that the dashboard shows."""
+"""Entries of a log as flat rows for the dashboard."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COLUMNS = {
 
 
 def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | None = None) -> DashboardRow:
-    """Return what a person reads in an entry.
+    """Convert an entry to a row.
 
     Args:
         entry: as it is exported.
@@ -119,7 +119,7 @@ def _decision_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Dash
 
 
 def _unguarded_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> DashboardRow:
-    """Return what passed a shield while the store was away."""
+    """Return the columns of a recommendation that passed without the shield."""
     if "missing" in asked:
         n = asked["missing"]
         text = f"{n} more recommendation{' stands' if n == 1 else 's stand'} unguarded: the store was away"
@@ -136,7 +136,7 @@ def _unguarded_columns(asked: Mapping[str, Any], said: Mapping[str, Any]) -> Das
 
 
 def _record_row(number: int, note: Mapping[str, Any]) -> DashboardRow:
-    """Return what a guard has the log keep, and that decides nothing."""
+    """Return the columns of a guard's record."""
     what = note.get("what")
     if what == "answer":
         attempts = note.get("attempts") or [{}]
@@ -244,7 +244,7 @@ class RowFilter:
 
 
 def searchable_text(row: DashboardRow) -> str:
-    """Return everything in a row that a person may look for."""
+    """Return the searchable text of a row."""
     parts: list[str] = []
     for name in ("id", "group", "reason", "prompt", "sent", "why", "status", "text"):
         value = row.get(name)

@@ -1,4 +1,4 @@
-"""Where a stream stands, and the rows that a page shows of it: those of a time, and those somebody searches for."""
+"""Status of a stream, and its rows by time or by search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_SCANNED_ENTRIES = 20_000
 """Entries that one search looks at before it says how far it came."""
 
 PIECE_ENTRIES = 1_000
-"""Entries that are read at once."""
+"""Page size for reading entries."""
 
 OVERVIEW_POINTS = 600
 """Of an overview."""
@@ -57,7 +57,7 @@ def _entry_time(connection: Connection, stream: str, number: int) -> float | Non
 
 
 def entries_to_rows(connection: Connection, stream: str, some: Sequence[LogEntryMapping]) -> list[DashboardRow]:
-    """Return entries as rows; outcomes of a guard with what their admissions said."""
+    """Convert entries to rows. Outcomes of a guard include the data of their admissions."""
     asked = {number for entry in some if (number := entry["body"].get("input", {}).get("admission")) is not None}
     admitted = {entry["number"]: entry_to_row(entry) for entry in some if entry["number"] in asked}
     missing = sorted(asked - admitted.keys())
@@ -90,7 +90,7 @@ def latest_rows(connection: Connection, stream: str, wanted: RowFilter, limit: i
 
 
 def sample_rows(connection: Connection, stream: str, points: int = OVERVIEW_POINTS) -> list[DashboardRow]:
-    """Return so many rows, evenly spread over the whole of what is kept of a log."""
+    """Return a number of rows, evenly spread over the log."""
     first, last = connection.execute(
         select(func.min(entries.c.number), func.max(entries.c.number)).where(
             entries.c.stream == stream, entries.c.number > 0
@@ -178,7 +178,7 @@ def _time_conditions(stream: str, wanted: RowFilter) -> list[ColumnElement[bool]
 
 
 def _row_conditions(kind: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
-    """What the store itself can leave out, so that a few interventions among many decisions are found at once."""
+    """Return the conditions that the database can filter by, so that rare interventions are found quickly."""
     return [entries.c.marked] if kind == "shield" and wanted.marked else []
 
 

@@ -1,4 +1,4 @@
-"""A guarded generator with what one request says: sizes and qualities, or a conversation and its settings."""
+"""Generators with the options of one request: picture sizes and qualities, or a conversation and its settings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class GatewayGenerator:
 
 
 def output_kind(generator: Generator) -> OutputKind:
-    """Return what a generator makes."""
+    """Return the kind of output of a generator."""
     if isinstance(generator, OpenAIImages | Studio | LocalDiffusion):
         return "image"
     if isinstance(generator, OpenAIChat):
@@ -76,7 +76,7 @@ def output_kind(generator: Generator) -> OutputKind:
 
 
 def known_options(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return what is handed on of a request: entries that are known, and not null.
+    """Select the request options that are passed on: known options that are not null.
 
     A gateway behind the guard may take entries that change where it asks; so only entries named in the configuration
     are handed on.
@@ -97,7 +97,7 @@ def known_options(given: Mapping[str, Any], known: Collection[str]) -> dict[str,
 
 
 def with_picture_options(generator: Generator, options: Mapping[str, Any]) -> tuple[Generator, Collection[str]]:
-    """Return a generator of pictures with a request's options, and those that it knows nothing of."""
+    """Return a picture generator with the options of a request, and the unsupported options."""
     if isinstance(generator, OpenAIImages):
         return replace(generator, options={**generator.options, **options}), ()
     return generator, sorted(options.keys() - {"user"})

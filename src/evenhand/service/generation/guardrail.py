@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GuardrailAction: TypeAlias = Literal["NONE", "BLOCKED", "GUARDRAIL_INTERVENED"]
 
 MAX_REMEMBERED_CALLS = 10_000
-"""Calls whose answers are remembered, so that asking again gives them again."""
+"""Maximum number of completed calls whose answers are kept for repeated requests."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class GuardrailOwner(Protocol):
     retry_queue: RetryQueue
 
     def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
-        """Return what admits and completes one request in the store."""
+        """Build the enforcer of one request."""
         ...
 
 
 class Guardrail:
-    """Admits what a gateway is about to ask, and completes it with what came of it.
+    """Guard for a gateway: admits its requests, and completes them with their items.
 
     Args:
         guard: whose judge, classifier and deadlines are used.
@@ -149,7 +149,7 @@ class Guardrail:
         return verdict
 
     async def after(self, call: str, item: Item | None) -> GuardrailVerdict:
-        """Return whether what came may be delivered.
+        """Decide whether an item may be delivered.
 
         Args:
             call: as it was named before.
@@ -168,7 +168,7 @@ class Guardrail:
         return verdict
 
     def expire_calls(self) -> int:
-        """Give up calls whose item never came; return how many."""
+        """Abandon calls without an item after the time limit, and return their number."""
         now = self._steady()
         with self._lock:
             over = [name for name, record in self._calls.items() if record.until is not None and record.until <= now]
@@ -182,7 +182,7 @@ class Guardrail:
 
     @property
     def waiting(self) -> int:
-        """Calls whose items have not come."""
+        """Number of calls that wait for an item."""
         with self._lock:
             return sum(record.until is not None for record in self._calls.values())
 

@@ -1,4 +1,4 @@
-"""Guarded generators as the service runs them, so many requests at once."""
+"""Guarded generators that answer concurrent requests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ServedAnswer:
 
 
 class ServedGuard:
-    """A generator with a guard whose rows lie in the store.
+    """Generator with a guard whose state is in the store.
 
     Args:
         entry: of the settings.
@@ -132,7 +132,7 @@ class ServedGuard:
         return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, address=address, count=count)
 
     async def serve(self, request: GuardedRequest, seconds: float) -> AsyncGenerator[Served, None]:
-        """Yield what comes of each item that a request asks for, as soon as it is decided.
+        """Yield the outcome of each item of a request as soon as it is decided.
 
         Args:
             request: see ``request``.
@@ -167,7 +167,7 @@ class ServedGuard:
             yield request.late(seconds)
 
     def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
-        """Return what admits and completes one request in the store."""
+        """Build the enforcer of one request."""
         about = self.pipeline.configuration.guard.budget
         caps = {name: cap for name in ("hour", "day") if (cap := getattr(about, name)) is not None}
         budget = {name: to_micro(cap) for name, cap in {**caps, "reserve": self.pipeline.limits.most}.items()}
@@ -181,7 +181,7 @@ class ServedGuard:
         )
 
     def log_start(self) -> None:
-        """Log by what this replica reads prompts, and makes and classifies items, from now on."""
+        """Log the version and configuration of this replica."""
         # A key that somebody wrote among the options does not belong in a log.
         configuration = SecretRedactor().redact_json(
             self.pipeline.configuration.model_dump(mode="json", exclude_none=True)
@@ -190,7 +190,7 @@ class ServedGuard:
         self.retry_queue.submit({"op": "record", "note": note})
 
     def close(self, seconds: float | None = None) -> None:
-        """Start nothing more, wait for what is under way, and give up what does not end."""
+        """Stop accepting requests, wait for running requests, and abandon those that do not end."""
         ended = self.limiter.close(GRACE_SECONDS if seconds is None else seconds)
         self.guardrail.close()
         if not ended or self.guardrail.waiting:
@@ -222,7 +222,7 @@ class GuardedRequest:
         )
 
     def withdraw(self) -> None:
-        """Note that the caller no longer waits for what is not answered."""
+        """Record that the caller no longer waits for the remaining items."""
         self._keeper.withdrawn = True
 
     def late(self, seconds: float) -> ServedAnswer:
@@ -233,7 +233,7 @@ class GuardedRequest:
         return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, failures=(failure,)), self._keeper.number)
 
     async def run(self, tell: Callable[[Served], None]) -> None:
-        """Have its items made and decided, one after the other; tell what came of each."""
+        """Generate and decide the items one after the other, and report each outcome."""
         told = 0
         try:
             while told < self.count and not (told and self._keeper.withdrawn):
@@ -288,7 +288,7 @@ class GuardedRequest:
         return served
 
     def _log_unused(self, left: Sequence[ItemAttempt]) -> None:
-        """Log what was asked for and not used: candidates that were not needed, items that were made ahead."""
+        """Log unused items: candidates that were not needed, and items generated ahead."""
         if not left:
             return
         cost = sum(attempt.cost for attempt in left)
@@ -310,7 +310,7 @@ class GuardedRequest:
         return GuardedAnswer(item, "unguarded", sent, sent != self.prompt, failures=(store,))
 
     async def _log_request(self, answer: GuardedAnswer) -> int | None:
-        """Log what the entries of admissions and items do not tell; return the number of the request's entry."""
+        """Log details of the answer, and return the number of the request's entry."""
         keeper, notes = self._keeper, self._notes
         if answer.status == "ok" and keeper.number is not None:
             return keeper.number
@@ -347,7 +347,7 @@ class GuardedRequest:
 
 
 def read_guard_configuration(entry: ServedGuardConfig, folder: Path) -> GenerationConfig:
-    """Return what an entry's configuration says."""
+    """Read the configuration of a guard."""
     return GenerationConfig.read(folder / entry.config if isinstance(entry.config, str) else entry.config)
 
 
@@ -362,7 +362,7 @@ def build_guard_machine(entry: ServedGuardConfig, folder: Path) -> GuardMachine:
 
 
 def decision_configuration(configuration: GenerationConfig) -> dict[str, Any]:
-    """Return all that admissions and outcomes depend on, as a configuration of its own.
+    """Return the part of the configuration that admissions and outcomes depend on.
 
     Not in it: how prompts are read, and how items are made and looked at. Their answers are in the log, and what gave
     them is told there at every start. Nor are samples and what is tolerated: they only word what is guaranteed.

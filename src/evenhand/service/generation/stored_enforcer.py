@@ -148,12 +148,12 @@ def current_hour() -> int:
 
 
 def cost_entries(cost: float) -> dict[str, int]:
-    """Return what an operation says of a cost; nothing where there is none."""
+    """Return the cost fields of an operation; empty without a cost."""
     return {"cost": to_micro(cost), "hour": current_hour()} if cost else {}
 
 
 async def wait_for_store(future: Future[OperationResult]) -> OperationResult:
-    """Return what an operation came to, once the store has it."""
+    """Wait for the result of an operation."""
     return future.result() if is_blocking() else await asyncio.wrap_future(future)
 
 
@@ -168,7 +168,7 @@ def _stored_admission(described: Mapping[str, Any], number: int, call: str) -> S
 
 
 def sha256_hex(data: str | bytes) -> str:
-    """Return SHA-256 of a text or of bytes; what the log has of them."""
+    """Compute the SHA-256 digest of a text or of bytes, for the log."""
     return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
 
 
@@ -199,7 +199,7 @@ class LogMetadata:
         self.unlogged += attempt.cost
 
     def unlogged_cost(self) -> dict[str, int]:
-        """Return what an entry of the log says of the cost that no entry has yet."""
+        """Return the cost fields for costs that are not logged yet."""
         return cost_entries(self.unlogged)
 
     def describe_request(self) -> Mapping[str, Any]:
@@ -207,7 +207,7 @@ class LogMetadata:
         return {"route": self._route, **self._logged_prompts()}
 
     def describe_item(self, must: Instruction) -> Mapping[str, Any]:
-        """Of its item: the words that were put behind the prompt, and the hash of what was made."""
+        """Describe the item: the clause added to the prompt, and the item's hash."""
         note: dict[str, Any] = {**self._logged_prompts(), "clause": self._instruct.clause(must)}
         if self._log_prompts:
             sent = "" if self.attempt is None else self.attempt.prompt
@@ -218,7 +218,7 @@ class LogMetadata:
         return note
 
     def reason(self, said: str) -> str:
-        """Return why something went wrong, in a log; a service's own words may repeat the prompt, or a key."""
+        """Redact a reason for the log. Messages of services may contain the prompt or a key."""
         return SecretRedactor()(said if self._log_prompts else said.replace(self._prompt, "[prompt]"))
 
     def _logged_prompts(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ FIRST_FIELDS = frozenset({"kind", "digest", "configuration", "state"})
 OPERATION_FIELDS = frozenset({"id", "before", "input", "output", "digest"})
 
 ANSWERED_BEFORE = ("unguarded",)
-"""Operations that are logged after their callers were told the answer, whatever was logged under their id."""
+"""Operations that are logged after the response, whatever was logged under their ID."""
 
 REFUSAL_ERRORS = (EvenhandError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 """What operations and states that make no sense come to."""
@@ -181,7 +181,7 @@ class LogReplayer:
         return True
 
     def result(self) -> ServiceReplay:
-        """Return what came of it.
+        """Return the result of the replay.
 
         Raises:
             DataError: there was no entry at all.
@@ -210,7 +210,7 @@ class LogReplayer:
         )
 
     def _begin(self, entry: Mapping[str, Any]) -> None:
-        """Build what decides from an entry that says what it is: the first of all, or a checkpoint."""
+        """Build the machine from the first entry or a checkpoint."""
         body, number = entry["body"], entry["number"]
         _require_same_fields(body, FIRST_FIELDS, "an entry that a log begins with")
         self.stream, self.first = entry["stream"], number
@@ -221,7 +221,7 @@ class LogReplayer:
         self._start_run(body, body["state"] if number else None)
 
     def _start_run(self, body: Mapping[str, Any], state: Any = None) -> None:
-        """Build what decides from here on, in a state; None: at its beginning."""
+        """Build the machine of a run, in a state or in its initial state."""
         machine = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
         _require_same("what decides has another digest", body["digest"], machine.digest)
         if state is not None:
@@ -238,7 +238,7 @@ class LogReplayer:
             raise _DifferenceError("this is not a state", state, f"{type(error).__name__}: {error}") from None
 
     def _check_checkpoint(self, body: Mapping[str, Any]) -> None:
-        """Check that a checkpoint says what the entries before it imply."""
+        """Check that a checkpoint follows from the entries before it."""
         machine = self.machine
         assert machine is not None
         if canonical_json(body["configuration"]) != canonical_json(self._configuration):
@@ -371,7 +371,7 @@ def _require_same(what: str, logged: object, found: object) -> None:
 
 
 def compare_values(logged: object, found: object) -> dict[str, str]:
-    """Return what differs, as texts: `logged` and `found`, without what does not."""
+    """Format the parts of two values that differ."""
     # Down to the innermost part that differs, as long as that is a single one and both have it.
     path = []
     while isinstance(logged, Mapping) and isinstance(found, Mapping):

@@ -1,4 +1,4 @@
-"""The logs in a store done again, and beside them what else it keeps: states, answers by id, checkpoints, pictures."""
+"""Replay of all logs in a store, and checks of states, answers, checkpoints and pictures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StoreReplay(Result):
         return all(replay.all_agree for replay in self.replays)
 
     def document(self) -> Document:
-        """Return what came of every stream."""
+        """Return a document with the result of every stream."""
         blocks = tuple(block for replay in self.replays for block in replay.blocks())
         if not blocks:
             blocks = (Text("There is no stream in this store.", role="finding"),)
@@ -157,7 +157,7 @@ def _replay_stream(
 
 
 def _compare_stream_row(row: Mapping[str, Any], replayer: LogReplayer) -> LogDifference | None:
-    """Return how the stream's row differs from what its log ends in."""
+    """Compare the row of a stream with the end of its log."""
     machine = replayer.machine
     assert machine is not None
     kept = {
@@ -190,7 +190,7 @@ class _KeptInStore:
         self._later: dict[str, tuple[int, int]] = {}
 
     def compare(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        """Return how answers, checkpoints and pictures differ from entries that follow each other."""
+        """Compare answers, checkpoints and pictures with consecutive entries."""
         if not page:
             return None
         return self._compare_answers(page) or self._compare_checkpoints(page) or self._compare_pictures(page)
@@ -259,7 +259,7 @@ class _KeptInStore:
         return None
 
     def compare_end(self, replayer: LogReplayer) -> LogDifference | None:
-        """Return how the row differs from what the log ends in, or the last answers from their entries."""
+        """Compare the row with the end of the log, and the remaining answers with their entries."""
         differs = None if self._row is None else _compare_stream_row(self._row, replayer)
         return differs or self._find_moved_answer() or self._find_false_answer(replayer.first, replayer.number)
 

@@ -1,4 +1,4 @@
-"""A connection to the store, SQLite in a file or PostgreSQL, and reading what it holds."""
+"""Connections to the store, SQLite or PostgreSQL, and read queries."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from evenhand.service.store.tables import REVISION, checkpoints, entries, migrat
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS = 30.0
-"""How long a transaction waits for another one that holds what it needs."""
+"""Seconds that a transaction waits for a lock."""
 
 IDLE_SECONDS = 15.0
-"""PostgreSQL ends a transaction whose process does nothing for so long: it was stopped, and others wait for it."""
+"""Seconds after which PostgreSQL ends the transaction of an idle process, because others wait for it."""
 
 CONNECTION_OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
@@ -89,7 +89,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
-        """Begin a transaction: all of it happens when this ends, or nothing.
+        """Begin a transaction, which is committed or rolled back as a whole.
 
         Args:
             durable: it survives a power cut when this ends; else only once a later, durable one has ended.
@@ -244,7 +244,7 @@ def _open_sqlite(address: URL, wait_seconds: float) -> Engine:
 
 
 def _explain_error(error: Exception) -> tuple[str, str]:
-    """Return what went wrong in one line, and what can be done."""
+    """Describe an error of the driver in one line, with a hint."""
     cause = getattr(error, "orig", None) or error
     said = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if isinstance(error, IntegrityError):
@@ -267,7 +267,7 @@ def _explain_error(error: Exception) -> tuple[str, str]:
 
 
 PAGE_ENTRIES = 1_000
-"""Entries that are read at once when a whole log is."""
+"""Page size for reading a whole log."""
 
 
 def read_entries_after(
@@ -308,7 +308,7 @@ def first_kept_number(connection: Connection, stream: str) -> int:
 
 
 def read_log(database: Database, stream: str, *, after: int = -1, page: int = PAGE_ENTRIES) -> Iterator[dict[str, Any]]:
-    """Yield a whole log up to its end, in pages, each read in a transaction of its own.
+    """Yield a whole log in pages, each read in its own transaction.
 
     Args:
         database: the store.
@@ -362,7 +362,7 @@ def read_head_and_state(connection: Connection, stream: str) -> tuple[int, str, 
 
 
 def read_state(connection: Connection, stream: str) -> dict[str, Any] | None:
-    """Return the state after the last entry of a stream; None if there is no such stream."""
+    """Return the latest state of a stream, or None if the stream does not exist."""
     text = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar()
     state: dict[str, Any] | None = None if text is None else json.loads(text)
     return state

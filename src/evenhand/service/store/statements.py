@@ -35,7 +35,7 @@ class StreamHead(NamedTuple):
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
-    """Lock a stream's row, and return what it says, and the revision of the store's tables."""
+    """Lock the row of a stream, and return the head and the revision of the tables."""
     # SQLite has one writer, which has locked everything when its transaction began.
     lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
     row = _run(connection, HEAD + lock, (stream,)).one()

@@ -1,4 +1,4 @@
-"""The tables of the store; `migrations` has what brings an older store to them."""
+"""Tables of the store. The folder `migrations` creates and migrates them."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ MIGRATION_LOCK = 7_253_869_114
 
 
 def migrate_store(connection: Connection) -> None:
-    """Create the tables of an empty store, or migrate those of an older one to this revision; all of it or nothing.
+    """Create the tables of an empty store, or migrate an older store, in one transaction.
 
     Raises:
         StoreError: a newer Evenhand made them.
@@ -167,7 +167,7 @@ def migrate_store(connection: Connection) -> None:
 
 
 def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """Return an insertion that leaves out rows whose key is there already."""
+    """Build an insertion that skips rows with existing keys."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()

@@ -44,10 +44,10 @@ BEAT_SECONDS = 2.0
 """Between two beats, and between two looks at those of the others."""
 
 DEAD_SECONDS = 15.0
-"""A replica that has not beaten for so long is declared dead."""
+"""Seconds without a heartbeat after which a replica is declared dead."""
 
 PAUSE_SECONDS = 3 * BEAT_SECONDS
-"""Who has not looked for so long was stopped itself, and knows nothing of the others' silence."""
+"""After a longer pause between checks, this replica was suspended itself, so its view of the others is outdated."""
 
 
 class Replicas:
@@ -85,7 +85,7 @@ class Replicas:
         self._ledger.submit_work(count_up).result()
 
     def look(self) -> None:
-        """Declare those dead that are silent for too long, and fail what is open under names that no replica has.
+        """Declare silent replicas dead, and fail open work of replicas that are gone.
 
         Raises:
             StoreError: the store failed.
@@ -117,7 +117,7 @@ class Replicas:
         self._seen = {name: seen for name, seen in self._seen.items() if name in beats}
 
     def leave(self) -> None:
-        """Record that this replica has ended; what it left open is failed by the next that looks.
+        """Record that this replica has ended. Another replica fails its open work.
 
         Raises:
             StoreError: the store failed.
@@ -151,11 +151,11 @@ class Replicas:
 # What a replica does by itself in the background: it beats, watches the others, and deletes what is too old.
 
 TIDY_SECONDS = 600.0
-"""Between two looks for what is too old."""
+"""Seconds between two deletions of expired data."""
 
 
 class UpkeepThread:
-    """Runs until it is stopped. A store that fails stops nothing: everything is tried again the next time.
+    """Background thread of a replica. Tasks that fail are retried the next time.
 
     Args:
         replicas: of this process.
@@ -211,20 +211,20 @@ class UpkeepThread:
 DAY_SECONDS = 86_400.0
 
 PARTS_PER_PERIOD = 8
-"""A log is cut at checkpoints, and so many of them are made in the time that it is kept."""
+"""Number of checkpoints per retention period. Logs are cut at checkpoints."""
 
 ENTRIES_PER_DELETE = 500
-"""Entries that are deleted at once, while operations wait."""
+"""Number of entries deleted in one transaction, while operations wait."""
 
 PICTURES_PER_DELETE = 50
-"""Pictures that are deleted at once."""
+"""Number of pictures deleted in one transaction."""
 
 JUMP_SECONDS = 3_600.0
-"""If the time of day went so much faster or slower than a steady clock, nothing is deleted this time."""
+"""If the wall clock and the steady clock differ by more seconds, nothing is deleted this time."""
 
 
 class RetentionJob:
-    """Deletes what is older than the settings want it.
+    """Deletes expired entries, pictures and responses.
 
     **A log that is cut still replays.** A checkpoint is an entry that says, as the first one does, what the stream is
     and what its state is then; it is chained to the entry before it and the next is chained to it. Logs are cut before
@@ -260,7 +260,7 @@ class RetentionJob:
         self._last = (clock(), steady())
 
     def delete_expired(self) -> None:
-        """Make the checkpoints that are due, and delete what is too old.
+        """Write the checkpoints that are due, and delete expired data.
 
         Raises:
             StoreError: the store failed; the rest is done the next time.
@@ -353,7 +353,7 @@ NOT_COPIED = (replicas, revisions)
 def copy_store(
     source: Database, target: Database, progress: Callable[[int], None] = lambda rows: None
 ) -> dict[str, tuple[int, str]]:
-    """Copy everything from one store to another, as it stands at one moment; the kinds of store may differ.
+    """Copy a snapshot of one store to another, which may be of another kind.
 
     Args:
         source: read in one transaction, which does not hold up writers.
@@ -388,14 +388,14 @@ def copy_store(
 
 
 FRESH_SECONDS = 1.0
-"""For so long a result is believed: probes that come meanwhile cost the store nothing."""
+"""Seconds for which a result is cached, so that frequent probes cost the store nothing."""
 
 PATIENCE_SECONDS = 5.0
-"""For so long the store is waited for."""
+"""Time limit for the trial transaction."""
 
 
 class Readiness:
-    """Tries the store for everybody who asks, in the thread that writes decisions, by writing what they write.
+    """Checks whether the store accepts writes, by a trial write in the ledger's thread.
 
     Args:
         ledger: of this process.

@@ -46,10 +46,10 @@ router = APIRouter(include_in_schema=False)
 # Pages.
 
 ASSET_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-"""Media types of what the pages consist of."""
+"""Media types of the assets."""
 
 ROWS_PER_PIECE = 500
-"""Rows of an export that are sent at once."""
+"""Number of exported rows that are sent at once."""
 
 
 @router.get("/", dependencies=[require_scope("read")])
@@ -92,7 +92,7 @@ def read_asset(name: str) -> bytes:
 data = APIRouter(prefix="/v1/dashboard", dependencies=[require_scope("read")])
 
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""Media types that a browser only draws; what may hold a script is not handed to it."""
+"""Media types of pictures that are served. Types that may contain scripts are not."""
 
 
 def row_filter(

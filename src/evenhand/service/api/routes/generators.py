@@ -130,7 +130,7 @@ MAX_HEADER_LENGTH = 4000
 
 
 def public_reason(answer: GuardedAnswer) -> str:
-    """Return why the status is not ``ok``, without messages of other services, which may contain addresses."""
+    """Return the reason for the status without messages of other services, which may contain addresses."""
     return "; ".join(filter(None, (answer.notice, *(failure.summary for failure in answer.failures))))
 
 
@@ -314,7 +314,7 @@ def _event(name: str, data: Mapping[str, Any]) -> str:
 
 
 def _picture_base(request: Request, context: ServiceContext) -> str:
-    """Return what addresses of pictures begin with.
+    """Return the URL that addresses of pictures start with.
 
     Raises:
         ServiceHTTPException: it is not known under which address callers reach the service.
@@ -462,7 +462,7 @@ async def answer_conversation(
 
 
 def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: str) -> dict[str, Any]:
-    """Return the whole answer: what the service said of it, as far as OpenAI's interface has it."""
+    """Build the completion in OpenAI's format."""
     item = found.answer.item
     answer = talk.said_of(item)
     choice = (answer.get("choices") or [{}])[0]

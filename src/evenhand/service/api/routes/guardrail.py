@@ -135,7 +135,7 @@ def _user_text_positions(payload: GuardrailRequest, texts: list[str]) -> list[in
 
 
 def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
-    """Return what came: one text, or one picture.
+    """Return the item in the response: one text or one picture.
 
     Raises:
         Fault: there are several, of which only one was admitted; or the picture lies elsewhere.

@@ -41,7 +41,7 @@ class IdempotentRoute(JsonRoute):
     """A route that takes a JSON body and makes something of it, once for each key that its callers give."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Build the request handler."""
         handler = super().get_route_handler()
 
         async def answer(given: Request) -> Response:

@@ -26,10 +26,10 @@ from evenhand.service.auth.oidc import LOGIN_SECONDS, PendingLogin, close_sessio
 router = APIRouter(include_in_schema=False)
 
 MAX_FORM_BYTES = 2_000
-"""Bytes of what is sent to log in."""
+"""Maximum size of the login form."""
 
 LOGIN_COOKIE = "evenhand_login"
-"""Holds what a login at the provider has to come back with; it is sent when a browser comes from there."""
+"""Cookie with the pending login, which is sent when the browser returns from the provider."""
 
 
 @router.get("/login")
@@ -149,7 +149,7 @@ def _refusal_page(context: ServiceContext, error: AccessError) -> HTMLResponse:
 
 
 def _provider_failed(context: ServiceContext, error: EvenhandError) -> HTMLResponse:
-    """Return the page for a login that nothing was wrong with; what failed is for the service's log."""
+    """Build the page for a login that failed because of the provider or the store, and log the error."""
     logger.error("a login failed: %s", error.message)
     if isinstance(error, FetchError):
         return _login_response(context, "The identity provider does not answer as it should. Try again later.", 502)

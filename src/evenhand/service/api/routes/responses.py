@@ -36,7 +36,7 @@ REFUSED_ENTRIES = {
 """Entries that cannot be guarded, and why."""
 
 UNUSED_ENTRIES = ("store", "tool_choice", "parallel_tool_calls", "truncation", "include")
-"""Entries that mean nothing where there are no tools and no answer is kept."""
+"""Options without an effect, because there are no tools and no stored responses."""
 
 
 class ResponsesRequest(BaseModel):
@@ -78,7 +78,7 @@ async def create_response(payload: ResponsesRequest, context: RequestContext, ca
 
 
 def _converted_options(payload: ResponsesRequest) -> dict[str, Any]:
-    """Return what chat completions call otherwise."""
+    """Convert options to their names in chat completions."""
     text = payload.text or {}
     form = text.get("format") or {}
     if not isinstance(form, dict):

@@ -41,7 +41,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 class DecisionResponse(JSONResponse):
-    """A JSON response that builds no encoder of its own."""
+    """JSON response that reuses one encoder."""
 
     def render(self, content: Any) -> bytes:
         """Encode the body."""
@@ -56,7 +56,7 @@ class DirectRoute(JsonRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Build the request handler."""
         otherwise = super().get_route_handler()
         endpoint = self.endpoint
         body: TypeAdapter[Any] = TypeAdapter(get_type_hints(endpoint, include_extras=True)["payload"])
@@ -132,7 +132,7 @@ async def record_label(name: str, payload: LabelRequest, context: RequestContext
 
 
 def add_decision_routes(app: FastAPI) -> None:
-    """Add the routes for decisions to the application itself: in a router of its own, each would be looked up twice."""
+    """Add the routes for decisions to the application itself, because a nested router costs a second lookup."""
     for path, endpoint, model in (
         ("/v1/shields/{name}/decisions", decide_individual, DecisionAnswer),
         ("/v1/shields/{name}/decisions/batch", decide_batch, BatchAnswer),

@@ -20,7 +20,7 @@ from evenhand.service.store.database import read_heads, read_log
 router = APIRouter(prefix="/v1/streams", tags=["log"])
 
 LINES_PER_PIECE = 200
-"""Entries that are sent at once."""
+"""Number of entries that are sent at once."""
 
 MEDIA_TYPE = "application/x-ndjson"
 
