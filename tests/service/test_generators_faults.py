@@ -148,7 +148,7 @@ def test_pictures_are_kept_only_if_they_may_be(tmp_path):
     with running(made) as service:
         ask(service)
         assert httpx.get(ask(service, response_format="url").json()["data"][0]["url"]).status_code == 200
-        service.context.pictures.close()
+        service.context.ledger.submit_work(lambda _: None).result()
         assert len(service.pictures("guard")) == 1
 
 
@@ -159,8 +159,8 @@ def test_pictures_that_wait_are_kept_when_the_service_stops(tmp_path):
     with running(made) as again:
         assert again.pictures("guard") == numbers
         pictures = again.context.pictures
-        assert pictures.of("guard", numbers[0]).data.startswith(b"\x89PNG")
-        assert pictures.of("guard", 10**6) is None
+        assert pictures.find_delivered("guard", numbers[0]).data.startswith(b"\x89PNG")
+        assert pictures.find_delivered("guard", 10**6) is None
 
 
 # ---- too much, too late
