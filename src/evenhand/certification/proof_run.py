@@ -1,4 +1,4 @@
-"""What every proof needs: limits, clock, kernels, and a certificate in the end."""
+"""Run a proof: limits, clock, compilation of kernels, and the resulting certificate."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ COMPILING = "compiling the prover, once on this machine (up to half a minute of 
 Prover: TypeAlias = Literal["linear", "arrays", "trees", "interval"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
 COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20, "interval": 10}
-"""Processor seconds that compiling a prover takes, about."""
+"""Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
-"""Boxes that any effort pays for."""
+"""Minimum number of boxes of any effort."""
 ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
 """What the estimate gets of the time limit, and of any time limit at most; the rest is for proving."""
 
@@ -70,7 +70,7 @@ def may_enumerate(question: Question | OrbitQuestion, config: CertifyConfig) -> 
 
 
 class ProofRun:
-    """One question on its way to a certificate: what is proved, who is treated unfairly, the limits and the clock.
+    """Proof of one question: proved mass, counterexamples, limits and clock.
 
     Args:
         question: what is asked.
@@ -109,18 +109,18 @@ class ProofRun:
         )
 
     def _deadline(self) -> float | None:
-        """Return when proving has to end: what is left of the time limit is the estimate's."""
+        """Compute the time at which proving ends. The estimate gets the rest of the time limit."""
         limit = self.config.time_limit
         return None if limit is None else limit - min(ESTIMATE_SHARE * limit, ESTIMATE_SECONDS)
 
     def report_progress(self, share: float) -> None:
-        """Say which share of the work is done, or of the time limit if that is more."""
+        """Report the share of the work that is done, or of the time limit if that is larger."""
         limit = self.config.time_limit
         passed = 0.0 if limit is None else (time.perf_counter() - self.clock.proving) / limit
         self.say(f"proving: {' x '.join(self.question.protected)}", min(1.0, max(share, passed)))
 
     def conclude(self, outcome: ProofOutcome, drawn: Draws) -> Certificate:
-        """Estimate what is left undecided, with the help of other draws, and put everything together."""
+        """Estimate the undecided mass, with earlier draws if any, and build the certificate."""
         config, timer = self.config, self.clock.timer
         deadline = config.time_limit
         if outcome.stop == "interrupt":  # at least one batch is drawn all the same
@@ -135,7 +135,7 @@ class ProofRun:
 
 
 class QueryRun(ProofRun):
-    """A run in which everybody is compared under the same protected assignments.
+    """Run in which all people are compared under the same protected assignments.
 
     Args:
         query: what is asked.
@@ -150,14 +150,14 @@ class QueryRun(ProofRun):
         super().__init__(query, self.counterexamples, config, clock, say)
 
     def prove_constant(self, method: str) -> ProofOutcome:
-        """Count everybody as treated fairly: all assignments add the same to the model, so they change nothing."""
+        """Count the whole population as certified, because all assignments add the same to the model."""
         self.proved_mass.boxes = 1
         self.proved_mass.prove(whole_domain(self.query), fair=True)
         self.proved_mass.moment(last=True)
         return ProofOutcome(whole_domain(self.query)[:0], None, "done", method)
 
     def prove_by_score(self, method: str) -> ProofOutcome:
-        """Prove everything from the distribution of the score, which takes less than a second."""
+        """Prove all shares from the distribution of the score, which takes less than a second."""
         query, proved_mass = self.query, self.proved_mass
         assert isinstance(query, Query)
         everyone = proved_mass.assign_regions(whole_domain(query), np.ones(1, dtype=np.bool_))
@@ -174,7 +174,7 @@ class QueryRun(ProofRun):
         *,
         inhabited: bool = False,
     ) -> ProofOutcome:
-        """Decide everything at once; after an interrupt nothing is decided.
+        """Decide all points in one step. After an interrupt nothing is decided.
 
         Args:
             enumerate_points: decides every point of the domain.
@@ -208,7 +208,7 @@ class QueryRun(ProofRun):
 
 
 def choose_bounder(query: Query, device: str | None, jobs: int) -> ReusableBounder:
-    """Return the engine of linear bounds for a device; None stands for the compiled kernels."""
+    """Select the engine of linear bounds for a device; None selects the compiled kernels."""
     from evenhand.certification.bounds.arrays.engine import array_engine_for
     from evenhand.certification.bounds.compiled.engine import compile_bounder
 
@@ -216,7 +216,7 @@ def choose_bounder(query: Query, device: str | None, jobs: int) -> ReusableBound
 
 
 def count_processors() -> int:
-    """Processors that this process may use."""
+    """Count the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

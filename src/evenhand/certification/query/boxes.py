@@ -13,32 +13,32 @@ from evenhand.certification.query.question import Question
 from evenhand.core.typing import Booleans, Floats, Integers
 
 UNDECIDED, FAIR, UNFAIR = 0, 1, 2
-"""What is known of a whole box: nothing, the same label for everybody's assignments, different labels."""
+"""State of a whole box: undecided, same label under all assignments, different labels."""
 
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Arrays of the same length, one row of each for every box: a base for frontiers of whatever engine."""
+    """Arrays with one row for each box: base class of the frontiers of all engines."""
 
     def __getitem__(self, chosen: Booleans | NDArray[np.integer] | slice) -> Self:
         return type(self)(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
+        """Number of bytes of a row."""
         arrays: list[NDArray[Any]] = [getattr(self, each.name) for each in fields(self)]
         return sum(array.nbytes for array in arrays) // max(1, len(arrays[0]))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self], /) -> Self:
-        """All rows of several, in order."""
+        """Concatenate several frontiers."""
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
     # Of tens of millions of rows there is no room for a second copy: these two empty what they are given, field by
     # field, so that at most one field is held twice.
 
     def divide(self, chosen: Booleans) -> tuple[Self, Self]:
-        """Return the chosen rows and the others; this object is empty afterwards."""
+        """Split the rows into the chosen ones and the others. Empties this object."""
         columns = [self.__dict__.pop(each.name) for each in fields(self)]
         halves: list[list[NDArray[Any]]] = [[], []]
         # Column by column, so that no more than one is held twice at any time.
@@ -50,7 +50,7 @@ class ArrayRows:
 
     @classmethod
     def join(cls, parts: list[Self], /) -> Self:
-        """Return all rows of several, in order; they are empty afterwards."""
+        """Concatenate several frontiers. Empties them."""
         return cls(*(np.concatenate([part.__dict__.pop(each.name) for part in parts]) for each in fields(cls)))
 
 
@@ -58,7 +58,7 @@ CellArray: TypeAlias = NDArray[np.int32] | NDArray[np.int16]
 
 
 class BoxSet(Protocol):
-    """Boxes with their masses, in whatever form: ``Boxes``, or a frontier, whose cells are unpacked when asked for."""
+    """Boxes with their masses: ``Boxes``, or a frontier that unpacks its cells on access."""
 
     @property
     def lo(self) -> NDArray[np.integer]:
@@ -74,7 +74,7 @@ class BoxSet(Protocol):
 
     @property
     def region(self) -> NDArray[np.int16]:
-        """The coarse part of the domain that each lies in."""
+        """Coarse region of each box."""
 
     def __len__(self) -> int: ...
 
@@ -103,7 +103,7 @@ class Boxes(ArrayRows):
 
 
 def whole_domain(query: Question) -> Boxes:
-    """The domain as one box."""
+    """Build a box of the whole domain."""
     return Boxes(
         lo=np.zeros((1, len(query.cells)), dtype=np.int32),
         hi=(query.counts - 1).astype(np.int32)[None, :],
@@ -114,7 +114,7 @@ def whole_domain(query: Question) -> Boxes:
 
 
 class BoxSplitter:
-    """Cuts boxes in two and shares out their mass.
+    """Splitter of boxes, which divides their mass between the halves.
 
     Args:
         query: says what ranges of cells weigh.
@@ -135,7 +135,7 @@ class BoxSplitter:
         self._tables = np.concatenate(tables)
 
     def split_boxes(self, boxes: Boxes, attribute: NDArray[np.integer]) -> Boxes:
-        """Lower and upper half (of the mass) of each box along its attribute, which has two cells there at least."""
+        """Split each box along its attribute, at the middle of the mass. The attribute must have two cells there."""
         rows = np.arange(len(boxes))
         first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64)
         middle = self._split_points(attribute, first, last)
@@ -152,7 +152,7 @@ class BoxSplitter:
         return Boxes.concatenate([lower, upper])[np.arange(2 * len(boxes)).reshape(2, -1).T.ravel()]
 
     def _split_points(self, attribute: NDArray[np.integer], first: Integers, last: Integers) -> Integers:
-        """Last cell of each lower half: in the middle of the mass, or of the range where all values weigh the same."""
+        """Compute the last cell of each lower half: the middle of the mass, or of the range if the mass is uniform."""
         middle = (first + last) // 2
         for i in np.unique(attribute[self._starts[attribute] >= 0]):
             here = np.flatnonzero(attribute == i)

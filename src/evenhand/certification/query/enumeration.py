@@ -1,4 +1,4 @@
-"""Small domains: ask about everybody."""
+"""Decide small domains by enumeration."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from evenhand.core.typing import Floats, Integers
 MAX_POINTS = 2**21
 MAX_SECONDS = 20.0
 OPERATIONS_PER_SECOND = 2e9
-"""Cautious, so that the time limit holds on a slow machine."""
+"""Conservative estimate, so that the time limit holds on a slow machine."""
 BATCH = 2**22
-"""Numbers per intermediate array."""
+"""Maximum number of entries of an intermediate array."""
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """What became of each point.
+    """Outcome of each point.
 
     Attributes:
         status: FAIR, UNFAIR or UNDECIDED (only where a margin lies within the rounding slack), shape (points,).
@@ -34,7 +34,7 @@ class Enumeration:
 
 
 def can_enumerate(query: Query, time_limit: float | None) -> bool:
-    """Return whether asking about everybody takes no more than a few seconds, and at most half the time limit."""
+    """Check whether enumeration takes at most a few seconds and at most half the time limit."""
     if not query.exact or query.points > MAX_POINTS:
         return False
     work = sum(layer.weights.size for layer in query.layers) + query.biases.shape[1] * (len(query.cells) + 1)
@@ -62,7 +62,7 @@ def enumerate_domain(query: Query) -> Enumeration:
 
 
 def decode_points(query: Question, numbers: Integers) -> Integers:
-    """Points by number, as cells, shape (n, attributes)."""
+    """Compute the cells of points from their numbers, shape (n, attributes)."""
     points = np.empty((len(numbers), len(query.cells)), dtype=np.int64)
     rest = numbers
     for i in range(len(query.cells) - 1, -1, -1):
@@ -71,14 +71,14 @@ def decode_points(query: Question, numbers: Integers) -> Integers:
 
 
 def boxes_of(query: Question, numbers: Integers, mass: Floats) -> Boxes:
-    """Single points as boxes."""
+    """Build a box from each point."""
     points = decode_points(query, numbers).astype(np.int32)
     blank = np.zeros(len(numbers), dtype=np.int16)
     return Boxes(lo=points, hi=points, mass=mass[numbers], depth=blank, region=blank)
 
 
 def point_masses(query: Question) -> Floats:
-    """Return the share of the population of each point, shape (points,)."""
+    """Compute the population share of each point, shape (points,)."""
     masses = np.ones(1)
     for cells in query.cells:
         weights = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
@@ -87,7 +87,7 @@ def point_masses(query: Question) -> Floats:
 
 
 def _possible_labels(query: Query, points: Integers) -> Integers:
-    """Sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
+    """Compute the sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
     everything = (1 << len(query.classes)) - 1
     possible = np.empty((len(query.biases), len(points)), dtype=np.int64)
     for p, (units, reach) in enumerate(_margins(query, points)):
@@ -101,7 +101,7 @@ def _possible_labels(query: Query, points: Integers) -> Integers:
 
 
 def _margins(query: Query, points: Integers) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the margins under each assignment, and how far from zero each must be, both of shape (n, margins)."""
+    """Yield the margins under each assignment and their minimum distances from zero, both of shape (n, margins)."""
     slack = query.slack
     first = query.first(points)
     sizes = np.zeros_like(first)
@@ -116,14 +116,14 @@ def _margins(query: Query, points: Integers) -> Iterator[tuple[Floats, Floats]]:
 
 
 def _classify_demanded(query: Query, points: Integers) -> NDArray[np.int8]:
-    """Outcome where one label is demanded, which each margin sets against another one."""
+    """Decide points for which one label is required. Each margin compares it with another label."""
     ((units, reach),) = _margins(query, points)
     within, beyond = (units < -reach).all(axis=1), (units > reach).any(axis=1)
     return np.where(beyond, UNFAIR, np.where(within, FAIR, UNDECIDED)).astype(np.int8)
 
 
 class _SeenLabels:
-    """Which sets of possible labels occur at each point, and then also at all points within the tolerance.
+    """Sets of possible labels at each point, and at all points within the tolerance.
 
     The sets are numbered as they appear; a point's are bits of one word.
     """
@@ -135,7 +135,7 @@ class _SeenLabels:
         self._present = np.zeros(query.points, dtype=np.int64)
 
     def note(self, begin: int, possible: Integers) -> None:
-        """Take the sets of some points, shape (assignments, n)."""
+        """Add the sets of some points, shape (assignments, n)."""
         sets, place = np.unique(possible, return_inverse=True)
         # Should there ever be more sets than bits, the last ones stand for "any label", which decides nothing.
         bits = np.array([1 << self._number(int(labels)) for labels in sets], dtype=np.int64)
@@ -148,7 +148,7 @@ class _SeenLabels:
         return self._numbers.get(labels, 0)
 
     def outcomes(self) -> NDArray[np.int8]:
-        """Outcome of each point, shape (points,)."""
+        """Compute the outcome of each point, shape (points,)."""
         present = self._present.reshape(self._query.counts)
         for axis, width in enumerate(self._query.tolerance):
             present = _dilate(present, axis, int(width))
@@ -161,7 +161,7 @@ class _SeenLabels:
 
 
 def _dilate(present: Integers, axis: int, width: int) -> Integers:
-    """Return what is present anywhere within a distance along an axis."""
+    """Dilate a mask by a distance along an axis."""
     for toward in (1, -1):
         reached = 0
         source = np.flip(present, axis) if toward < 0 else present
@@ -177,7 +177,7 @@ def _dilate(present: Integers, axis: int, width: int) -> Integers:
 
 
 def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
-    """Outcome from the sets of possible labels (as bits) under each assignment, shape (assignments, n).
+    """Compute outcomes from the sets of possible labels (as bits) under each assignment, shape (assignments, n).
 
     Args:
         possible: the sets.
@@ -199,7 +199,7 @@ def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
 
 
 def count_outcomes(possible: Sequence[int]) -> tuple[int, int]:
-    """Return how many different labels there are at least and at most, from the sets possible under each assignment.
+    """Bound the number of different labels from the sets of possible labels under each assignment.
 
     At least: as many as there are sets of which no two have a label in common; such sets are picked greedily, the
     smallest first. At most: the labels that are possible at all, or those that are certain and one for each other set.

@@ -1,4 +1,4 @@
-"""What has been proved so far: masses added up so that rounding never adds anything, and the course of the run."""
+"""Account of the proved mass, with sums that rounding never increases, and the history of a run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from evenhand.core.time_limit import Clock
 from evenhand.core.typing import Booleans
 
 ROUNDING = 1e-12
-"""Relative error of an added-up mass: far above a thousand splits and any sum of float64."""
+"""Relative error allowed for a sum of masses, far above that of a thousand splits and a float64 sum."""
 MAX_MISSING = 1e-9
-"""Largest difference between the whole and the sum of its parts that rounding explains."""
+"""Maximum difference between the whole and the sum of its parts that is attributed to rounding."""
 REGION_DEPTH = 4
-"""Splits that make the coarse regions of a certificate, 16 at most."""
+"""Number of splits that define the coarse regions of a certificate, which are at most 16."""
 
 
 PROGRESS_SECONDS = 0.25
-"""Shortest stretch of work from which progress is extrapolated, in seconds of ``SearchLimits.boxes_per_second``."""
+"""Minimum work from which progress is extrapolated, in seconds of ``SearchLimits.boxes_per_second``."""
 
 
 class ProgressWatch:
@@ -103,10 +103,10 @@ class SearchLimits:
         """Return the limit that is reached, if any.
 
         Args:
-            boxes: bounded so far.
-            undecided: mass that is undecided now.
-            step: boxes that going on would take, at least.
-            seconds: what has to be done after the last box takes so long.
+            boxes: Number of boxes bounded so far.
+            undecided: Undecided mass.
+            step: Minimum number of boxes of the next step.
+            seconds: Time that is needed after the last box.
         """
         if self.target_undecided is not None and undecided <= self.target_undecided:
             return "target"
@@ -141,7 +141,7 @@ class ProvedMass:
         self.history: list[ProgressPoint] = []
 
     def assign_regions(self, boxes: Boxes, chosen: Booleans) -> Boxes:
-        """The same boxes, where each of the chosen ones that lies in no region yet becomes one."""
+        """Make each chosen box outside all regions a region of its own."""
         fresh = np.flatnonzero(chosen & (boxes.region == 0))
         if not len(fresh) or isinstance(self._query, OrbitQuestion):
             return boxes
@@ -190,12 +190,12 @@ class ProvedMass:
 
     @property
     def settled(self) -> float:
-        """About how much of the domain needs no more work."""
+        """Approximate mass that needs no more work."""
         return min(1.0, sum(self._sums) + sum(self._open))
 
     @property
     def undecided(self) -> float:
-        """About how much is not proved yet."""
+        """Approximate mass that is not proved yet."""
         return max(0.0, self._whole - sum(self._sums))
 
     def shares(self) -> tuple[float, float, float]:
@@ -220,11 +220,11 @@ class ProvedMass:
         return low, other, max(0.0, self._whole - low - other)
 
     def moment(self, *, last: bool = False, more: tuple[float, float] = (0.0, 0.0)) -> None:
-        """Note where the run stands, at growing intervals of boxes.
+        """Record the progress of the run, at growing intervals of boxes.
 
         Args:
-            last: note it in any case.
-            more: what is proved besides, fair and unfair, and not counted yet.
+            last: Whether to record it in any case.
+            more: Proved fair and unfair mass that is not counted yet.
         """
         if not last and self.boxes < self._next:
             return
@@ -256,7 +256,7 @@ class ProvedMass:
         self.boxes += part.boxes
 
     def note_parts(self, parts: Sequence[ProvedMass]) -> None:
-        """Note where the run stands when these parts are done and not merged yet."""
+        """Record the progress of the run after some parts, which are not merged yet."""
         certified, falsified = (kind + sum(part._sums[i] for part in parts) for i, kind in enumerate(self._sums))
         self.history.append(
             ProgressPoint(
@@ -268,7 +268,7 @@ class ProvedMass:
         )
 
     def regions(self) -> tuple[Subregion, ...]:
-        """The coarse regions in which something is unfair or undecided, the heaviest first."""
+        """List the coarse regions with falsified or undecided mass, in decreasing order of that mass."""
         found = [
             Subregion(where=dict(where), mass=mass, falsified=falsified, undecided=undecided)
             for where, mass, (falsified, undecided) in self._regions
