@@ -1,7 +1,7 @@
-"""Shields for three groups and more, state by state: slow, and exact.
+"""Exact synthesis of shields for three or more groups.
 
-All states that can be reached are listed layer by layer, each as one number, and valued backwards. Over m groups that
-is of the order of T^(2m) states: 230,230 for three groups and 20 decisions, 32 million for 50.
+The reachable states are listed layer by layer, each encoded as one integer, and valued backwards. For m groups there
+are of the order of T^(2m) states: 230,230 for three groups and 20 decisions, 32 million for 50.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from evenhand.shields.synthesis.layer import TOLERANCE, StepMix, forced_mix, mix
 from evenhand.shields.synthesis.solve import Progress
 
 MAX_STATES = 50_000_000
-"""In all layers together; each takes 8 bytes and one per group."""
+"""Maximum number of states in all layers. Each takes 8 bytes and one byte per group."""
 
 
 @dataclass(frozen=True)
 class ReachableTable:
-    """A level for every state that can be reached, found by its number.
+    """Levels of all reachable states, looked up by the integer that encodes a state.
 
     Attributes:
-        strides: (2 groups,) what one of each counter adds to the number of a state.
-        states: per time the numbers of its states, ascending.
+        strides: (2 groups,) increment of the encoded state when each counter grows by one.
+        states: encoded states per time, ascending.
         levels: per time (groups, states) int8.
     """
 
@@ -66,19 +66,20 @@ class ReachableTable:
 def synthesize_general(
     plan: ShieldPlan, *, unfair_price: float = np.inf, progress: Progress | None = None
 ) -> ShieldPolicy:
-    """Return the optimal shield of a plan over any number of groups.
+    """Synthesize the optimal shield of a plan for any number of groups.
 
     Args:
-        plan: for demographic parity or equal opportunity, of which every two groups are compared.
-        unfair_price: of a check that is not passed, times 1 and how far the bias is above kappa; infinite: forbidden.
-        progress: told (layers done, layers) after each of both passes.
+        plan: problem for demographic parity or equal opportunity. All pairs of groups are compared.
+        unfair_price: penalty of a failed check, multiplied by 1 plus the excess of the bias over kappa. Infinity
+            forbids failure.
+        progress: called with (finished layers, total layers) after each layer of both passes.
 
     Returns:
-        A policy whose expected cost is infinite if no shield passes the checks; prices of unfair ends are in it.
+        The policy. Its expected cost includes penalties and is infinite if no shield passes the checks.
 
     Raises:
-        OptionError: the property compares two groups only.
-        LimitError: there are too many states.
+        OptionError: if the property compares two groups only.
+        LimitError: if there are too many states.
     """
     started = time.perf_counter()
     kept, inputs, horizon, groups = plan.property, plan.inputs, plan.horizon, len(plan.inputs.groups)
@@ -136,7 +137,10 @@ _HINT = "a shorter horizon, or welfare bounds for each group by itself (static-b
 
 
 def mix_values(rejected: Floats, accepted: Floats, mix: StepMix) -> tuple[Floats, NDArray[np.int8]]:
-    """The expected value of a step from the values after either decision, and its level; 0 where both are infinite."""
+    """Compute the expected value of a step and its level from the values after each decision.
+
+    The level is 0 where both values are infinite.
+    """
     with np.errstate(invalid="ignore"):
         gain = rejected - accepted
     count = len(mix.rises) // 2

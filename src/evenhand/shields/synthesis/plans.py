@@ -1,4 +1,4 @@
-"""From a plan to its policy, of whatever kind and over however many groups."""
+"""Synthesis of the policy of a plan."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, compile
 
 
 def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldPolicy:
-    """Return the shield that a plan asks for; of a periodic plan, that of its period from ``plan.start`` on.
+    """Synthesize the policy of a plan. For a periodic plan, the period begins at ``plan.start``.
 
     Args:
         plan: the problem.
-        progress: told (layers done, layers) after each.
+        progress: called with (finished layers, total layers) after each layer.
 
     Raises:
-        OptionError: no shield passes the plan's checks from its start.
-        LimitError: it would take too much memory; of three or more groups, there are too many states.
+        OptionError: if no shield passes the checks from the start of the plan.
+        LimitError: if the synthesis needs too much memory, or three or more groups have too many states.
     """
     if len(plan.inputs.groups) == 2:
         # Not counted in the seconds: it happens once per machine.
@@ -47,13 +47,13 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
 
 
 def _weigh_nudges(policy: ShieldPolicy) -> ShieldPolicy:
-    """Return an energy shield with the expected cost of its first period."""
+    """Add the expected cost of the first period to an energy shield."""
     if not can_walk(policy):
         return policy
     started = time.perf_counter()
-    found = walk_reachable_states(policy)
+    walk = walk_reachable_states(policy)
     seconds = policy.seconds + time.perf_counter() - started
-    return replace(policy, expected_cost=found.expected_cost, seconds=seconds)
+    return replace(policy, expected_cost=walk.expected_cost, seconds=seconds)
 
 
 def _synthesize_two_groups(plan: ShieldPlan, progress: Progress | None) -> ShieldPolicy:

@@ -1,11 +1,11 @@
-"""Any number of groups: every one kept within the same welfare bounds, each by a table of its own.
+"""Synthesis of shields that keep each group within common welfare bounds, with one table per group.
 
-The state of an exact shield over m groups has 2m counters. If what is asked is one condition per group, "fewer than N
-of it were counted, or its welfare lies within the bounds", the value of a state is a sum over the groups: who comes
-does not depend on what is decided, so expectations add, and an end is allowed if it is allowed for every group. That
-takes m T^3 / 6 steps instead of T^(2m). Any two groups with N or more are then at most u - l apart (and their rates in
+The state of an exact shield for m groups has 2m counters. If the requirement is one condition per group, "fewer than N
+members were counted, or the welfare lies within the bounds", the value of a state is a sum over the groups: arrivals
+do not depend on decisions, so expectations add, and an end is allowed if it is allowed for each group. This takes
+m T^3 / 6 steps instead of T^(2m). Any two groups with N or more are then at most u - l apart (and their rates in
 a ratio of at least l / u), at the end of the horizon and, by the mediant property, at the end of every later one.
-The price is what it costs to keep all groups near one rate that was chosen beforehand.
+The disadvantage is the cost of keeping all groups near one rate that was chosen in advance.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from evenhand.shields.spec.plan import IMPOSSIBLE_PROBABILITY, ShieldPlan
 from evenhand.shields.synthesis.layer import TOLERANCE, mix_of_group
 
 MAX_TABLE_BYTES = 2**31
-"""Of all tables together."""
+"""Maximum size of all tables together."""
 
 Levels = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
 class SeparableTable:
-    """One table of levels per group, over that group's own counters.
+    """Levels of each group, indexed by the counters of that group.
 
     Attributes:
         tables: (T(T+1)(T+2)/6,) int8 each: the level by time t and counters (n, a), n <= t.
@@ -58,29 +58,29 @@ class SeparableTable:
         return self._views[group][t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a]
 
     def levels(self, t: int, seen: Any, accepted: Any, group: Any) -> Integers:
-        """Return the levels in many runs; counters of shape (groups, runs), the group that came (runs,)."""
+        """Return the levels in many runs; counters have shape (groups, runs), arriving groups (runs,)."""
         runs = np.arange(len(group))
         n, a = np.asarray(seen)[group, runs], np.asarray(accepted)[group, runs]
         state = t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a
-        found = np.zeros(len(group), dtype=np.int64)
+        levels = np.zeros(len(group), dtype=np.int64)
         for g, table in enumerate(self.tables):
-            found = np.where(group == g, table[np.where(group == g, state, 0)], found)
-        return found
+            levels = np.where(group == g, table[np.where(group == g, state, 0)], levels)
+        return levels
 
 
 def synthesize_separable(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> ShieldPolicy:
-    """Return the shield that keeps every group within welfare bounds at least expected cost.
+    """Synthesize the shield that keeps each group within welfare bounds at minimum expected cost.
 
     Args:
-        plan: two or more groups; counters carried over play no part, as in every static shield.
-        bounds: by default those of the plan, see ``welfare_bounds_of``.
+        plan: problem for two or more groups. Counters carried over are ignored, as in every static shield.
+        bounds: welfare bounds. Default: ``welfare_bounds_of(plan)``.
 
     Returns:
-        Its expected cost is exact for the condition per group; it never fails (Lemma 9).
+        The policy. Its expected cost is exact for the condition per group, and it never fails (Lemma 9).
 
     Raises:
-        OptionError: the bounds do not imply the property.
-        LimitError: the tables would not fit.
+        OptionError: if the bounds do not imply the property.
+        LimitError: if the tables would be too large.
     """
     started = time.perf_counter()
     if bounds is not None:
@@ -101,7 +101,7 @@ def synthesize_separable(plan: ShieldPlan, bounds: WelfareBounds | None = None) 
 
 
 def _sweep_groups(plan: ShieldPlan, bounds: WelfareBounds, tables: list[Levels] | None) -> float:
-    """Return the expected cost; tables are filled if given."""
+    """Compute the expected cost, and fill the tables unless they are None."""
     from evenhand.shields.synthesis.welfare_kernels import sweep_welfare
 
     n = np.arange(plan.horizon + 1)

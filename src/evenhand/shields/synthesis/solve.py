@@ -26,18 +26,18 @@ from evenhand.shields.synthesis.parity_vector import sweep_parity_vectors
 Bytes: TypeAlias = NDArray[Any]
 
 MAX_WORK_BYTES = 2**34
-"""Of a layer of values and the table together."""
+"""Maximum memory of one layer of values and the table together."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many of how many layers are done."""
+"""Callback that receives the number of finished layers and their total."""
 
 
 @dataclass(frozen=True)
 class SynthesisProblem:
-    """What `solve_problem` minimises: the expected cost of overrides plus what the checks are worth.
+    """Problem of `solve_problem`: minimise the expected cost of overrides plus the values of the checks.
 
     Attributes:
-        horizon: decisions.
+        horizon: number of decisions.
         labelled: whether only individuals with label 1 are counted.
         inputs: who comes, at every time or at a given one; the costs are the same at all times.
         checks: times and what the states then are worth; a time after the last check is free.
@@ -61,10 +61,10 @@ class SynthesisSolution:
     """The solution of a problem.
 
     Attributes:
-        value: least expected cost from the start; infinite if no shield passes the checks.
+        value: minimum expected cost from the start. Infinite if no shield passes the checks.
         actions: the table.
-        states: how many it has.
-        peak_bytes: the arrays held at most.
+        states: number of states in the table.
+        peak_bytes: peak memory of the arrays.
     """
 
     value: float
