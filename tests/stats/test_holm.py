@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, poisson
 
 from evenhand.stats import holm
-from evenhand.stats.level import poisson_cdf
+from evenhand.stats.level import poisson_cdf, poisson_mean
 from evenhand.stats.permutation import normal_p_value
 
 
@@ -32,6 +32,7 @@ def test_holm_rejects_step_by_step(p, level):
 def test_poisson_is_scipys():
     k, mean = np.meshgrid(np.arange(0, 40, 3), [0.0, 1e-9, 0.3, 5.0, 326.8])
     assert poisson_cdf(k, mean) == pytest.approx(poisson.cdf(k, mean), rel=1e-10, abs=1e-300)
+    assert poisson_cdf(k, poisson_mean(k, 0.01)) == pytest.approx(np.full(k.shape, 0.01))
 
 
 def test_normal_p_is_scipys():

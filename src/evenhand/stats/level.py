@@ -47,6 +47,13 @@ def poisson_cdf(k: ArrayLike, mean: ArrayLike) -> Floats:
     return np.asarray(pdtr(k, mean), dtype=np.float64)
 
 
+def poisson_mean(k: ArrayLike, probability: ArrayLike) -> Floats:
+    """Compute the mean of the Poisson variable N with P(N <= k) = probability. Both arguments broadcast."""
+    from scipy.special import pdtri
+
+    return np.asarray(pdtri(k, probability), dtype=np.float64)
+
+
 def student_quantile(confidence: float, freedom: ArrayLike) -> Floats:
     """Compute t with P(\\|T\\| <= t) = confidence for Student's T.
 

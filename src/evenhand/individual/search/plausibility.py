@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainccinv
 
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.attribute import Attribute
+from evenhand.stats.level import poisson_mean
 
 DISTINCT = 64
 """Maximum number of values of a numeric attribute that are compared one by one. More values are compared by ranges."""
@@ -187,7 +187,7 @@ def error_limits(people: int) -> Floats:
         Limits of the counts that are rare enough, then infinity for all others.
     """
     few = int(max(1.0, MAX_ERROR_RATE * people))
-    return np.append(gammainccinv(np.arange(few + 1) + 1.0, MAX_ERROR_P) / MIN_RATIO, np.inf)
+    return np.append(poisson_mean(np.arange(few + 1), MAX_ERROR_P) / MIN_RATIO, np.inf)
 
 
 def _find_pairs(counts: Integers, by_range: tuple[bool, bool], limits: Floats, *, unseen: bool) -> Booleans:
