@@ -148,7 +148,7 @@ def test_pictures_are_kept_only_if_they_may_be(tmp_path):
     with running(made) as service:
         ask(service)
         assert httpx.get(ask(service, response_format="url").json()["data"][0]["url"]).status_code == 200
-        service.context.ledger.submit_work(lambda _: None).result()
+        service.context.pictures.close()
         assert len(service.pictures("guard")) == 1
 
 

@@ -83,7 +83,7 @@ class ServiceContext:
         self.monitor_thread = MonitorThread(self.monitors)
         self.metrics.registry.register(MonitorCollector(self.monitors))
         self.keys = KeyCache(self.database)
-        self.pictures = PictureStore(self.database, self.ledger)
+        self.pictures = PictureStore(self.database)
         kept = self.settings.retention
         self.upkeep = UpkeepThread(
             Replicas(self.database, self.ledger, self.replica),
@@ -102,6 +102,7 @@ class ServiceContext:
             decider.close()
         for guard in self.guards.values():
             guard.close(max(0.0, until - time.monotonic()))
+        self.pictures.close()
         self.monitor_thread.stop()
         self.upkeep.stop()
         self.ledger.close()

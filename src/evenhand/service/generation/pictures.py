@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, Full, Queue
 from typing import Any
 
 from sqlalchemy import ColumnElement, insert, select
@@ -15,7 +16,6 @@ from sqlalchemy import ColumnElement, insert, select
 from evenhand.errors import StoreError
 from evenhand.genai.backends.generator import Item
 from evenhand.service.store.database import Database
-from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import pictures
 
 MAX_WAITING = 64
@@ -40,13 +40,14 @@ class PictureStore:
 
     Args:
         database: Store.
-        ledger: Ledger of this process, whose thread writes the pictures.
         clock: Clock that gives the time of a picture, in seconds since 1970.
     """
 
-    def __init__(self, database: Database, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
-        self._database, self._ledger, self._clock = database, ledger, clock
-        self._waiting = threading.BoundedSemaphore(MAX_WAITING)
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database, self._clock = database, clock
+        self._waiting: Queue[Mapping[str, Any] | None] = Queue(MAX_WAITING)
+        self._thread = threading.Thread(target=self._write, name="evenhand-pictures", daemon=True)
+        self._thread.start()
 
     def keep(self, stream: str, number: int, item: Item) -> str:
         """Store a picture durably, and return the last part of its address.
@@ -59,20 +60,20 @@ class PictureStore:
         Raises:
             StoreError: The store failed.
         """
-        id = secrets.token_urlsafe(32)
-        self._insert(id, stream, number, item, durable=True).result()
-        return id
+        row = self._row(stream, number, item)
+        self._insert_rows([row], durable=True)
+        return str(row["id"])
 
     def keep_if_possible(self, stream: str, number: int, item: Item) -> None:
         """Store a picture in the background. It is dropped if too many are waiting or the store fails."""
-        if not self._waiting.acquire(blocking=False):
-            return
-        try:
-            insertion = self._insert(secrets.token_urlsafe(32), stream, number, item, durable=False)
-        except StoreError:
-            self._waiting.release()
-        else:
-            insertion.add_done_callback(lambda _: self._waiting.release())
+        with suppress(Full):
+            self._waiting.put_nowait(self._row(stream, number, item))
+
+    def close(self) -> None:
+        """Store the pictures that are waiting, and stop the thread."""
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
 
     def find(self, id: str) -> StoredPicture | None:
         """Return the picture with an address, or None if it has expired.
@@ -90,16 +91,36 @@ class PictureStore:
         """
         return self._read(pictures.c.stream == stream, pictures.c.number == number)
 
-    def _insert(self, id: str, stream: str, number: int, item: Item, *, durable: bool) -> Future[Any]:
-        row = {
+    def _row(self, stream: str, number: int, item: Item) -> dict[str, Any]:
+        return {
             "stream": stream,
             "number": number,
-            "id": id,
+            "id": secrets.token_urlsafe(32),
             "at": self._clock(),
             "media_type": item.media_type,
             "data": item.data,
         }
-        return self._ledger.submit_work(lambda connection: connection.execute(insert(pictures), row), durable=durable)
+
+    def _insert_rows(self, rows: Sequence[Mapping[str, Any]], *, durable: bool) -> None:
+        with self._database.transaction(durable=durable) as connection:
+            connection.execute(insert(pictures), rows)
+
+    def _write(self) -> None:
+        stopping = False
+        while not stopping:
+            batch = [self._waiting.get()]
+            while len(batch) < MAX_WAITING:
+                try:
+                    batch.append(self._waiting.get_nowait())
+                except Empty:
+                    break
+            stopping = None in batch
+            rows = [row for row in batch if row is not None]
+            try:
+                if rows:
+                    self._insert_rows(rows, durable=False)
+            except StoreError:
+                continue  # The dashboard lacks these pictures; the callers have them.
 
     def _read(self, *where: ColumnElement[bool]) -> StoredPicture | None:
         query = select(pictures.c.media_type, pictures.c.data).where(*where)
