@@ -85,7 +85,7 @@ class Tracing:
             try:
                 yield lambda one, value: span.set_attribute(f"evenhand.{one}", value)
             except BaseException as error:
-                # The words of an exception may be those of a caller.
+                # The message of an exception may quote the input of a caller.
                 span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
                 raise
 

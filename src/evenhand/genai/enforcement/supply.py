@@ -150,7 +150,7 @@ class Spending:
         self._calls = self._items = 0
 
     def allow(self, count: int, *, together: bool) -> int:
-        """Reserve up to ``count`` items, in one call or in one each, and return their number.
+        """Reserve up to ``count`` items, in one call or one call each, and return the number reserved.
 
         Raises:
             BudgetError: The limit does not allow one.

@@ -196,7 +196,7 @@ def bound_misses(
     tolerated: float | None = None,
     about: tuple[str, ...] = (),
 ) -> RetrySettings:
-    """Return what retries and slack are worth: a bound on the probability that any deadline is missed.
+    """Bound the probability that any deadline is missed, given the numbers of retries and slack.
 
     Let an attempt work with probability ``p`` or more, whatever happened before. A slot whose item must show something
     fails for good with probability ``q = (1 - p)^(retries + 1)`` at most. While none fails no deadline is missed, so

@@ -121,7 +121,7 @@ def _quote_models(guards: Sequence[ServedGuard]) -> list[str]:
     return [name for guard in guards for name in guard.models]
 
 
-# Disclosure of what the guard did. Messages of other services are in the log only.
+# Disclosure of what the guard did. Messages of other services are only logged.
 
 STATUSES_BY_SEVERITY: tuple[AnswerStatus, ...] = ("ok", "violation", "unguarded", "refused")
 

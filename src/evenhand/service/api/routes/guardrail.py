@@ -129,7 +129,7 @@ def _user_text_positions(payload: GuardrailRequest, texts: list[str]) -> list[in
             if isinstance(part, dict) and isinstance(part.get("text"), str):
                 flat.append(part["text"])
                 roles.append(message.get("role"))
-    # The texts have no roles. They have those of the messages if they are the texts of the messages.
+    # Texts carry no roles. If they equal the texts of the messages, the roles of the messages apply.
     positions = last_user_messages(roles) if flat == texts else []
     return positions or [k for k in (len(texts) - 1,) if k >= 0]
 
