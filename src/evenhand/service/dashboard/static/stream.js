@@ -40,6 +40,8 @@ export class StreamPage {
 
   async load() {
     await Promise.all([this.#stand(), this.#window(), this.log.load()]);
+    // `standing` draws with a delay; a page that has loaded is complete.
+    this.#draw();
   }
 
   reload() {
