@@ -1,4 +1,4 @@
-"""``make reproduce``: make the tables of a paper again, and print them; at full effort also keep them and its page."""
+"""``make reproduce``: make the tables of a paper again, and print them; at full effort also keep them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from reproductions.common import (
     build_table,
     read_results,
     reproduce,
-    write_pages,
     write_results,
 )
 
@@ -33,11 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data-home", type=Path, help="folder of data and networks that are not bundled")
-    parser.add_argument("--page", action="store_true", help="only write the page again, from the committed results")
     given = parser.parse_args(arguments)
-    if given.page:
-        write_pages(given.paper)
-        return 0
     paper: Paper = importlib.import_module(f"reproductions.{given.paper}").PAPER
     context = Context(quick=given.quick, seed=given.seed, data_home=given.data_home)
     try:
@@ -48,11 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted: the same command goes on from the pieces that are done.", file=sys.stderr)
         return 130
-    print(*(block for number in found["tables"] for block in build_table(paper.name, number, found)), sep="\n\n")
+    for number in found["tables"]:
+        title = paper.published["tables"][number]["title"]
+        print(f"## {number}: {title}", *build_table(paper.name, number, found), sep="\n\n", end="\n\n")
     if not given.quick:
         before = read_results(paper.name)
         write_results(paper.name, found | {key: before[key] | found[key] for key in ("pieces", "left_out", "tables")})
-        write_pages(paper.name)
     return 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import yaml
@@ -23,7 +24,6 @@ from evenhand.stats import Proved, Quantity, Unknown
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER / "data"
-PAGES = FOLDER.parent / "docs" / "reproductions"
 
 PAPERS = ("fairquant", "conditional_fairness", "shields", "maft", "testsgd")
 """Names of the scripts, in the order of the index."""
@@ -336,26 +336,21 @@ def write_results(name: str, results: Results) -> None:
 # Pages.
 
 
-def build_page(name: str, results: Results) -> str:
-    """Return the page of a paper, in Markdown."""
-    published, address = read_published(name), name.replace("_", "-")
-    lines = [
-        f"# {published['title']}",
-        f"<!-- Written by make reproduce from reproductions/results/{name}.json. -->",
-        f"Published figures beside ours: {published['where']}. [The method](../methods/{address}.md) has a page of its "
-        "own.",
-        f"```console\n$ make reproduce PAPER={name}\n```",
-        *([published["about"].strip()] if "about" in published else []),
-        "\n".join(_overview(published["tables"], results)),
-    ]
-    for why in dict.fromkeys(results["left_out"].values()):
-        names = ", ".join(name for name, reason in results["left_out"].items() if reason == why)
-        lines.append(f"Left out: {names}: {why}.")
+def build_tables(name: str) -> str:
+    """Render the committed results of a paper as Markdown: an overview, then every table, folded."""
+    published, results = read_published(name), read_results(name)
+    blocks = [published["about"].strip()] if "about" in published else []
+    blocks.append("\n".join(_overview(published["tables"], results)))
+    for reason in dict.fromkeys(results["left_out"].values()):
+        pieces = ", ".join(piece for piece, why in results["left_out"].items() if why == reason)
+        blocks.append(f"Left out: {pieces}: {reason}.")
     for number in results["tables"]:
-        lines += build_table(name, number, results)
+        title = published["tables"][number]["title"].replace('"', "'")
+        body = "\n\n".join(build_table(name, number, results))
+        blocks.append(f'??? note "{number}: {title}"\n\n{indent(body, " " * 4)}')
     seconds = format_duration(sum(results["pieces"].values()))
-    lines.append(f"*Evenhand {results['evenhand']}, seed {results['seed']}; {seconds} of work.*")
-    return "\n\n".join(lines) + "\n"
+    blocks.append(f"*Evenhand {results['evenhand']}, seed {results['seed']}; {seconds} of work.*")
+    return "\n\n".join(blocks)
 
 
 def _overview(tables: Mapping[str, Any], results: Results) -> Iterator[str]:
@@ -368,9 +363,8 @@ def _overview(tables: Mapping[str, Any], results: Results) -> Iterator[str]:
 
 
 def build_table(name: str, number: str, results: Results) -> Iterator[str]:
-    """Yield the blocks of one table of a paper: a heading, what is compared, and a table for each measure."""
+    """Yield the blocks of one table of a paper: a note about the comparison, and a table for each measure."""
     about, figures = read_published(name)["tables"][number], results["tables"][number]
-    yield f"## {number}: {about['title']}"
     if "text" in about:
         yield about["text"].strip()
     reasons = [why for why, many in Counter(one["note"] for one in figures if "note" in one).items() if many > 1]
@@ -404,11 +398,8 @@ def _own_cell(own: Values | None) -> str:
     return " ".join(filter(None, (said, kind, own.get("basis", ""))))
 
 
-BEGIN, END = "<!-- papers: listed by make reproduce -->", "<!-- end of papers -->"
-
-
-def build_index(text: str) -> str:
-    """Return the page with the list of papers, with today's counts between its marks."""
+def list_papers() -> str:
+    """Render the table of all papers as Markdown, with the number of tables of each verdict."""
     lines = [
         "| paper | tables | agree | better | differ | not compared | work |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -422,12 +413,4 @@ def build_index(text: str) -> str:
         page = f"[{published['title']}]({name.replace('_', '-')}.md), {published['where']}"
         numbers = [str(len(published["tables"])), *(str(counts[verdict]) for verdict in VERDICTS)]
         lines.append(f"| {' | '.join([page, *numbers, format_duration(sum(results['pieces'].values()))])} |")
-    before, _, after = text.partition(BEGIN)
-    return before + "\n".join([BEGIN, "", *lines, "", END]) + after.partition(END)[2]
-
-
-def write_pages(name: str) -> None:
-    """Write the page of a paper and the list of papers, from the results that are committed."""
-    write_atomically(PAGES / f"{name.replace('_', '-')}.md", build_page(name, read_results(name)))
-    index = PAGES / "index.md"
-    write_atomically(index, build_index(index.read_text("utf-8")))
+    return "\n".join(lines)

@@ -16,13 +16,16 @@ import sys
 import typing
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from reproductions.common import PAPERS, build_tables, list_papers  # noqa: E402
+
 REFERENCE = ROOT / "docs" / "reference"
 SEVERAL = 3
 """So many commands describe an option alike that it is described once, on the page of all commands."""
@@ -46,7 +49,8 @@ def fill_in(page: str) -> str:
         "shared options": table_of_shared_options,
         "results": table_of_results,
         "fields of every result": table_of_common_fields,
-    }
+        "papers": list_papers,
+    } | {f"paper {name}": partial(build_tables, name) for name in PAPERS}
     return re.sub(r"<!-- reference: ([\w ]+) -->", lambda found: made[found[1]](), page)
 
 
