@@ -12,7 +12,7 @@ import pytest
 
 import evenhand as evenhand_package
 from cli.conftest import evenhand as evenhand
-from support import ROOT, shortened
+from support import ROOT
 
 DOCS = ROOT / "docs"
 CERTIFY = DOCS / "how-to" / "certify-a-model.md"
@@ -400,7 +400,6 @@ BEFORE = {
 """Files of a page that no other page has, or that others call the same and mean otherwise."""
 
 TYPED_BEFORE = {
-    "README.md": "evenhand search model.npz people.csv --schema people.yaml --show-people --json found.json",
     "train-fairly.md": (
         "evenhand search model.joblib people.csv --schema people.yaml --trust --show-people --json search.json"
     ),
@@ -451,7 +450,8 @@ def type_command(command, folder, evenhand):
 RUN = [page for page in PAGES if page.name not in TYPED_ELSEWHERE and typed(page)]
 
 
-@pytest.mark.parametrize("page", shortened(RUN, to=lambda page: page.name == "README.md"), ids=name)
+@pytest.mark.full
+@pytest.mark.parametrize("page", RUN, ids=name)
 def test_commands_run(page, prepared, tmp_path, monkeypatch, evenhand):
     folder = tmp_path / "page"
     shutil.copytree(prepared, folder)
