@@ -59,6 +59,15 @@ def test_asking_the_command_for_help():
     assert loaded_after(run, HEAVY + ENGINES) == []
 
 
+def test_a_small_audit_of_decisions():
+    run = (
+        "import evenhand\n"
+        "sex, hired = ['f', 'm'] * 100, [0, 1, 1, 1] * 50\n"
+        "print(evenhand.audit_predictions(None, hired, sex))"
+    )
+    assert loaded_after(run, ("numba", "yaml", "asyncio", "sklearn", "torch")) == []
+
+
 @pytest.mark.parametrize(
     ("function", "strangers"),
     [

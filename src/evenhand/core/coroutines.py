@@ -6,12 +6,14 @@ decorated with ``blocks``, and runs all other functions in a thread.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -83,6 +85,8 @@ async def call_nonblocking(function: Callable[P, T], *args: P.args, **kwargs: P.
 
 async def _call_in_thread(function: Callable[[], T]) -> T:
     """Run a function in a daemon thread and return its result. A hung call does not keep the process alive."""
+    import asyncio  # only where an event loop runs
+
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -116,6 +120,8 @@ async def gather(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
     The first error is raised. Coroutines that have not started by then do not run.
     """
     if not is_blocking() and len(coroutines) > 1:
+        import asyncio  # only where an event loop runs
+
         return list(await asyncio.gather(*coroutines))
     try:
         return [await coroutine for coroutine in coroutines]

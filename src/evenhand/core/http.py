@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
 import re
 import sys
-from asyncio import sleep as sleep_async
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +18,8 @@ from evenhand.core.coroutines import blocks, is_blocking
 from evenhand.errors import EvenhandError, FetchError, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
+    import asyncio
+
     import aiohttp
     import urllib3
 
@@ -112,7 +112,9 @@ class HttpClient:
             if is_blocking():
                 sleep(seconds)
             else:
-                await sleep_async(seconds)
+                import asyncio  # only where an event loop runs
+
+                await asyncio.sleep(seconds)
             attempt += 1
 
     def close(self) -> None:
@@ -275,6 +277,8 @@ def _loop_session() -> aiohttp.ClientSession:
     Raises:
         MissingExtraError: aiohttp is not installed.
     """
+    import asyncio  # only where an event loop runs
+
     try:
         import aiohttp
     except ImportError:
@@ -292,6 +296,8 @@ def _loop_session() -> aiohttp.ClientSession:
 
 async def close_loop_connections() -> None:
     """Close the open connections of the running event loop."""
+    import asyncio  # only where an event loop runs
+
     session = _sessions.pop(asyncio.get_running_loop(), None)
     if session is not None:
         await session.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from evenhand.core.result_part import ResultPart
-from evenhand.core.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.membership import Membership
 from evenhand.schema.thresholds import Threshold
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
@@ -126,8 +127,10 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold 
     scores = sign * people.scores
     required = [] if in_force is None else [sign * in_force.value]
     thresholds, different = choose_thresholds(scores, required)
-    cell = np.searchsorted(thresholds, scores, side="right") - 1
-    tracer = _Tracer(people, config, cell, len(thresholds), sign, np.random.default_rng(config.seed))
+    place = np.searchsorted(thresholds, scores, side="right") - 1
+    if people.true_labels is not None:
+        place += people.true_labels % 3 * len(thresholds)  # The position of an unknown label, -1, is the last one.
+    tracer = _Tracer(people, config, place, len(thresholds), sign, np.random.default_rng(config.seed))
     curves = [*tracer.trace_total(), *(curve for part in people.memberships for curve in tracer.trace_groups(part))]
     return ThresholdCurves(
         thresholds=tuple((sign * thresholds[::sign]).tolist()),
@@ -140,12 +143,27 @@ def trace_curves(people: ScoredPeople, config: GroupConfig, in_force: Threshold 
 
 def choose_thresholds(scores: Floats, required: Sequence[float]) -> tuple[Floats, int]:
     """Choose the thresholds of a curve, in ascending order, and count the distinct scores."""
-    values = np.unique(scores)
+    ordered = np.sort(scores)
+    values = ordered[np.flatnonzero(np.diff(ordered, prepend=-np.inf))]
     chosen = values
     if len(values) > MAX_THRESHOLDS:
-        chosen = np.quantile(scores, np.arange(MAX_THRESHOLDS) / MAX_THRESHOLDS, method="inverted_cdf")
+        chosen = np.quantile(ordered, np.arange(MAX_THRESHOLDS) / MAX_THRESHOLDS, method="inverted_cdf")
     inside = [value for value in required if values[0] < value <= values[-1]]
     return np.unique(np.concatenate([values[:1], chosen, inside])), len(values)
+
+
+class _Sums(NamedTuple):
+    """Sums over people by group, true label (0, 1, unknown) and cell, each of shape (groups, 3, cells)."""
+
+    people: Integers
+    weights: Floats
+    squares: Floats
+
+    def among(self, label: int | None = None) -> tuple[Floats, Floats]:
+        """Return the sums of weights and of their squares of people with a true label, or of all."""
+        if label is None:
+            return self.weights.sum(axis=1), self.squares.sum(axis=1)
+        return self.weights[:, label], self.squares[:, label]
 
 
 class _Tracer(NamedTuple):
@@ -153,7 +171,8 @@ class _Tracer(NamedTuple):
 
     Attributes:
         people, config: As in ``trace_curves``.
-        cell: Position of the highest threshold that selects each person, shape (n,).
+        place: Position of each person in a table of true labels (0, 1, unknown) and cells, shape (n,). The cell is the
+            highest threshold that selects the person.
         cells: Number of thresholds.
         sign: -1 if low scores are good, otherwise 1.
         rng: Random generator of the bootstrap.
@@ -161,50 +180,52 @@ class _Tracer(NamedTuple):
 
     people: ScoredPeople
     config: GroupConfig
-    cell: Integers
+    place: Integers
     cells: int
     sign: Literal[1, -1]
     rng: np.random.Generator
 
     def trace_total(self) -> Iterator[Curve]:
         """Yield the selection rate of all people, and the accuracy over people with a true label."""
-        everyone, labels = np.zeros(len(self.cell), dtype=np.int64), self.people.true_labels
-        yield from self._trace_rates(self._count(everyone, 1), "", ("",))
-        if labels is None:
+        sums = self._sum_up(0, 1)
+        yield from self._trace_rates(_rates(*sums.among()), "", ("",))
+        if self.people.true_labels is None:
             return
         # The decision is correct at thresholds up to the score if the true label is favourable, else above the score.
-        up, down = (self._add_up(everyone, 1, labels == label) for label in (1, 0))
-        curves = RateCurves.count(*up, *down)
+        curves = RateCurves.count(*sums.among(1), *sums.among(0))
         band = rate_bands(curves, self.config.confidence, self.rng)
-        n = int((labels >= 0).sum())
+        n = int(sums.people[:, :2].sum())
         yield self._curve("accuracy", (curves.rates[0], band[0][0], band[1][0]), n, BOOTSTRAP)
 
     def trace_groups(self, membership: Membership) -> Iterator[Curve]:
         """Yield the selection rate of each group that is large enough, and the gaps."""
-        labels = self.people.true_labels
-        selected = self._count(membership.codes, len(membership.labels)).take(slice(len(membership.known)))
+        known = len(membership.known)
+        people, weights, squares = self._sum_up(membership.codes, len(membership.labels))
+        sums = _Sums(people[:known], weights[:known], squares[:known])
+        selected = _rates(*sums.among())
         large = np.flatnonzero(selected.effective >= self.config.min_group_size)
         if len(large):
             names = [membership.labels[i] for i in large.tolist()]
             yield from self._trace_rates(selected.take(large), membership.name, names)
-        yield from self._trace_gap("demographic_parity_difference", membership, slice(None))
-        if labels is not None:
-            yield from self._trace_gap("equal_opportunity_difference", membership, labels == 1)
+        yield from self._trace_gap("demographic_parity_difference", membership, sums)
+        if self.people.true_labels is not None:
+            yield from self._trace_gap("equal_opportunity_difference", membership, sums, label=1)
 
-    def _trace_gap(self, name: str, membership: Membership, among: Booleans | slice) -> Iterator[Curve]:
+    def _trace_gap(
+        self, name: str, membership: Membership, sums: _Sums, *, label: int | None = None
+    ) -> Iterator[Curve]:
         """Yield the gap of a rate; nothing if fewer than two groups have a large enough denominator."""
-        known, codes = len(membership.known), membership.codes
-        curves = self._count(codes, len(membership.labels), among).take(slice(known))
+        curves = _rates(*sums.among(label))
         large = curves.effective >= self.config.min_group_size
         if large.sum() < 2:
             return
         compared = curves.take(large)
         gap = compared.rates.max(axis=0) - compared.rates.min(axis=0)
         band = gap_band(compared, self.config.confidence, self.rng)
-        n = int(np.bincount(codes[among], minlength=known)[:known][large].sum())
-        present = np.bincount(codes, minlength=known)[:known] > 0
+        counted = sums.people if label is None else sums.people[:, label]
+        present = sums.people.any(axis=(1, 2))
         left_out = np.flatnonzero(~large & present).tolist()
-        curve = self._curve(name, (gap, *band), n, BOOTSTRAP, by=membership.name)
+        curve = self._curve(name, (gap, *band), int(counted[large].sum()), BOOTSTRAP, by=membership.name)
         yield curve.model_copy(
             update={"not_assessable": {membership.labels[i]: int(curves.effective[i]) for i in left_out}}
         )
@@ -232,18 +253,21 @@ class _Tracer(NamedTuple):
         bands: dict[str, Any] = dict(zip(ends, rounded, strict=True))
         return Curve(name=name, by=by, group=group, n=n, confidence=self.config.confidence, method=method, **bands)
 
-    def _count(self, codes: Integers, groups: int, among: Booleans | slice = slice(None)) -> RateCurves:
-        """Compute the share of each group, among a subset of the people, with a score of at least each threshold."""
-        up = self._add_up(codes, groups, among)
-        none = np.zeros_like(up[0])
-        return RateCurves.count(*up, none, none)
+    def _sum_up(self, codes: Integers | int, groups: int) -> _Sums:
+        """Count people, and sum their weights and squared weights, by group, true label and cell in one pass."""
+        place = codes * (3 * self.cells) + self.place
+        shape = (groups, 3, self.cells)
 
-    def _add_up(self, codes: Integers, groups: int, among: Booleans | slice) -> tuple[Floats, Floats]:
-        """Sum the weights and their squares by group and cell, shape (groups, cells) each."""
-        place = codes[among] * self.cells + self.cell[among]
-        weights = np.ones(len(place)) if self.people.weights is None else self.people.weights[among]
-        total, squares = (
-            np.asarray(np.bincount(place, weights=column, minlength=groups * self.cells), dtype=np.float64)
-            for column in (weights, weights**2)
-        )
-        return total.reshape(groups, self.cells), squares.reshape(groups, self.cells)
+        def add(column: Floats | None) -> Any:
+            return np.bincount(place, column, minlength=math.prod(shape)).reshape(shape)
+
+        people, weights = add(None), self.people.weights
+        if weights is None:
+            return _Sums(people, people.astype(np.float64), people.astype(np.float64))
+        return _Sums(people, add(weights), add(weights**2))
+
+
+def _rates(sums: Floats, squares: Floats) -> RateCurves:
+    """Compute the share of each group with a score of at least each threshold."""
+    none = np.zeros_like(sums)
+    return RateCurves.count(sums, squares, none, none)

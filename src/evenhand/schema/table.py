@@ -122,7 +122,7 @@ def find_variants(values: Iterable[Any]) -> list[list[Any]]:
 
 @cache
 def _data() -> Mapping[str, Any]:
-    return read_configuration(Path(__file__).with_name("words.yaml"), example="words.yaml", entries="unknown")
+    return read_configuration(Path(__file__).with_name("words.toml"), example="words.toml", entries="unknown")
 
 
 @cache
@@ -137,7 +137,7 @@ def _means(meaning: str, word: Any) -> bool:
 def means_unknown(value: Any) -> bool:
     """Check whether a string means that a value is unknown, such as ``Prefer not to say``, ``NULL`` or ``?``.
 
-    The strings are listed in ``words.yaml``.
+    The strings are listed in ``words.toml``.
     """
     return isinstance(value, str) and _means("unknown", value)
 

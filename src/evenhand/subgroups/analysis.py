@@ -18,6 +18,7 @@ from evenhand.models.scorer import Regressor, Scorer, ask_numbers, find_caution
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.people import People, PeopleWeights
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
+from evenhand.subgroups.exact import search_exactly
 from evenhand.subgroups.measures import (
     MeasuredOutcomes,
     check_truth,
@@ -94,7 +95,9 @@ def find_subgroups(
 
     with ledger.within(config.budget):
         if config.method == "exact":
-            result = _search_exactly(complete, measure, config, weights and weights.at(rows), progress, limit)
+            result = search_exactly(
+                complete, measure, config, weights=weights and weights.at(rows), progress=progress, limit=limit
+            )
         else:
             from evenhand.subgroups.methods import METHODS
 
@@ -234,26 +237,15 @@ def _search_known(
     complete = people.at(rows)
     config = config.model_copy(update={"attributes": tuple(names)})
     known_weights = weights and weights.at(rows)
-    result = _search_exactly(complete, lambda: measure(complete, rows), config, known_weights, progress, limit)
+    result = search_exactly(
+        complete, lambda: measure(complete, rows), config, weights=known_weights, progress=progress, limit=limit
+    )
     fields = {
         "unknown": people.size - complete.size,
         "time_limited": limit.decided,
         "seconds": time.perf_counter() - started,
     }
     return result.model_copy(update=fields)
-
-
-def _search_exactly(
-    complete: People,
-    measure: Callable[[], MeasuredOutcomes],
-    config: SubgroupConfig | NumberSubgroupConfig,
-    weights: PeopleWeights | None,
-    progress: Progress | None,
-    limit: TimeLimit,
-) -> SubgroupResult:
-    from evenhand.subgroups.exact import search_exactly  # imports the compiler, which settings and results do not need
-
-    return search_exactly(complete, measure, config, weights=weights, progress=progress, limit=limit)
 
 
 def find_known_rows(people: People, names: Sequence[str]) -> Integers:

@@ -21,13 +21,6 @@ from evenhand.subgroups.assessment import (
 from evenhand.subgroups.candidates import CandidateFamily, count_family
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
-from evenhand.subgroups.deep.depth_first import (
-    DepthFirstConfig,
-    largest_permuted_gaps,
-    list_candidates,
-    permute_outcomes,
-    search_depth_first,
-)
 from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.findings import GroupDescriptions, QueriedRuleSet, list_findings, parse_rule_sets
 from evenhand.subgroups.gaps import PermutationNull
@@ -199,6 +192,14 @@ def _examine(
         number = len(tested.chosen)
         notes = _describe_stop(statistics.stopped, statistics.permutations, config.permutations, "permutations")
         return ExaminedFamily(tested, statistics, number, int(statistics.found[:number].sum()), notes)
+    from evenhand.subgroups.deep.depth_first import (  # imports numba
+        DepthFirstConfig,
+        largest_permuted_gaps,
+        list_candidates,
+        permute_outcomes,
+        search_depth_first,
+    )
+
     progress("preparing (compiling once on this machine takes a few seconds)", 0.0)
     outcomes = permute_outcomes(table, config.permutations, rng)
     settings = DepthFirstConfig(
