@@ -1,7 +1,7 @@
 """Energy shields beside the other kinds: what each costs, and how often a run is unfair.
 
     python benchmarks/energy_shields.py                   two minutes on one core
-    python benchmarks/energy_shields.py --picture FILE    and the picture of docs/explanation/energy-shields.md
+    python benchmarks/energy_shields.py --picture FILE    and the picture of docs/explanation/shields.md#energy-shields
 
 Two streams: Adult's women and men with a model that recommends 7.5 % and 25.2 %, and groups of 30 and 70 % in which 35
 and 60 % are recommended. A hundred decisions, a bias of at most 0.1 at the end. The first table is exact. The others
