@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import bounds, smears, status
 
-from evenhand.certification.bounds.interval.kernel import decide_boxes
-from evenhand.certification.bounds.interval.layout import kernel_layout_of
+from evenhand.certification.bounds.interval.propagation import SymbolicBounder
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
 from evenhand.certification.query.question import Query, query_of
 from evenhand.models.additive.network import network_from_dense
@@ -18,10 +17,7 @@ from support import scaled
 
 
 def decided(query: Query, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    outcome, attribute = np.empty(len(lo), dtype=np.int8), np.empty(len(lo), dtype=np.int32)
-    final = np.zeros(len(lo), dtype=np.bool_)
-    decide_boxes(lo.astype(np.int32), hi.astype(np.int32), final, kernel_layout_of(query), outcome, attribute)
-    return outcome, attribute
+    return SymbolicBounder(query).decide(lo, hi, np.zeros(len(lo), dtype=np.bool_))[:2]
 
 
 def random_boxes(query: Query, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -243,10 +243,8 @@ def _prove_network(
     if config.method == "linear" and not (enumerated or scored or query.constant) and reason is None:
         device = compilation.device_for(query, config.device)
         bounder = choose_bounder(query, device, threads)
-    elif not (enumerated or scored or query.constant):
-        if narrow:
-            raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
-        compilation.require("interval")
+    elif not (enumerated or scored or query.constant) and narrow:
+        raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     used = "enumeration" if enumerated else "interval" if not (bounder or scored or query.constant) else config.method
     if recorder is not None:

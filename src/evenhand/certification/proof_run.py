@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 DEFAULT_BOXES = 1_000_000
 """Where the linear method stops if nothing else says so: it would go on for ever."""
 COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
-Prover: TypeAlias = Literal["linear", "arrays", "trees", "interval"]
+Prover: TypeAlias = Literal["linear", "arrays", "trees"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
-COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20, "interval": 10}
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20}
 """Approximate processor seconds to compile a prover."""
 MIN_BOXES = 64
 """Minimum number of boxes of any effort."""
@@ -285,10 +285,6 @@ def _has_kernels(prover: Prover) -> bool:
         from evenhand.certification.bounds.arrays import events
 
         return kernels.is_compiled(events._decide_boxes, events._prove_boxes)
-    if prover == "interval":
-        from evenhand.certification.bounds.interval import kernel
-
-        return kernels.is_compiled(kernel.decide_boxes)
     from evenhand.certification.bounds.compiled import expansion
 
     return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)

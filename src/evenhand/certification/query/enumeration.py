@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.question import MAX_CLASSES, Query, Question
-from evenhand.core.typing import Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_POINTS = 2**21
 MAX_SECONDS = 20.0
@@ -88,16 +88,21 @@ def point_masses(query: Question) -> Floats:
 
 def _possible_labels(query: Query, points: Integers) -> Integers:
     """Compute the sets of possible labels, as bits, under each assignment, shape (assignments, n)."""
-    everything = (1 << len(query.classes)) - 1
-    possible = np.empty((len(query.biases), len(points)), dtype=np.int64)
-    for p, (units, reach) in enumerate(_margins(query, points)):
-        labels = np.full(len(points), everything, dtype=np.int64)
-        # A margin beyond its reach rules out one label of its pair.
-        for m, (a, b) in enumerate(query.pairs):
-            labels = np.where(units[:, m] > reach[:, m], labels & ~(1 << int(a)), labels)
-            labels = np.where(units[:, m] < -reach[:, m], labels & ~(1 << int(b)), labels)
-        possible[p] = labels
-    return possible
+    return np.stack([possible_labels(query, units > reach, units < -reach) for units, reach in _margins(query, points)])
+
+
+def possible_labels(query: Query, above: Booleans, below: Booleans) -> Integers:
+    """Compute the sets of possible labels, as bits, shape (n,), from the margins that are surely above or below zero.
+
+    Args:
+        query: Question.
+        above, below: Masks of margins, shape (n, margins).
+    """
+    labels = np.full(len(above), (1 << len(query.classes)) - 1, dtype=np.int64)
+    # A margin above zero rules out the first label of its pair, one below zero the second.
+    for m, (a, b) in enumerate(query.pairs):
+        labels &= np.where(above[:, m], ~(1 << int(a)), -1) & np.where(below[:, m], ~(1 << int(b)), -1)
+    return labels
 
 
 def _margins(query: Query, points: Integers) -> Iterator[tuple[Floats, Floats]]:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from evenhand.certification.bounds.interval.layout import KernelLayout, kernel_layout_of
+from evenhand.certification.bounds.interval.propagation import SymbolicBounder
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
+from evenhand.certification.query.enumeration import classify_points
 from evenhand.certification.query.proved_mass import REGION_DEPTH, ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.core.interrupts import InterruptCounter
-from evenhand.core.typing import Booleans, Integers
+from evenhand.core.typing import Booleans
 
 MAX_DEPTH = 20
 """Splits after which a box stays undecided."""
@@ -70,7 +72,7 @@ def refine_by_intervals(
     deep = False
     try:
         # Noted, Ctrl-C leaves no step half done.
-        with ThreadPoolExecutor(jobs) as pool, InterruptCounter() as interrupts:
+        with ThreadPoolExecutor(jobs) as pool, InterruptCounter() as interrupts, threadpool_limits(1):
             while stack:
                 stop = "interrupt" if interrupts.count else limits.limit_reached(tally.boxes, tally.undecided)
                 if stop is not None:
@@ -156,106 +158,70 @@ BoxDecider: TypeAlias = Callable[[Boxes, ThreadPoolExecutor], tuple[NDArray[np.i
 
 
 def _make_decider(query: Query, jobs: int) -> BoxDecider:
-    from evenhand.certification.bounds.interval import kernel
-
-    layout = kernel_layout_of(query)
-    ask = _decide_within_tolerance(query, layout) if query.relaxed else _decide_plain(layout)
+    """Build a function that decides boxes on the threads of a pool, and selects the attributes to split."""
+    bounder = SymbolicBounder(query)
 
     def decide(boxes: Boxes, pool: ThreadPoolExecutor) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
-        status, attribute = np.empty(len(boxes), dtype=np.int8), np.empty(len(boxes), dtype=np.int32)
         final = boxes.depth >= MAX_DEPTH
-        piece = -(-len(boxes) // (jobs * kernel.LANES)) * kernel.LANES
-        lo, hi = np.ascontiguousarray(boxes.lo), np.ascontiguousarray(boxes.hi)
+        piece = -(-len(boxes) // jobs)
 
-        def part(begin: int) -> None:
+        def part(begin: int) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
             cut = slice(begin, begin + piece)
-            ask(lo[cut], hi[cut], final[cut], status[cut], attribute[cut])
+            if query.relaxed:
+                return _decide_within_tolerance(query, bounder, boxes.lo[cut], boxes.hi[cut], final[cut])
+            return bounder.decide(boxes.lo[cut], boxes.hi[cut], final[cut])[:2]
 
-        list(pool.map(part, range(0, len(boxes), piece)))
-        return status, attribute
+        status, attribute = zip(*pool.map(part, range(0, len(boxes), piece)), strict=True)
+        return np.concatenate(status), np.concatenate(attribute)
 
     return decide
 
 
-DecideBoxes: TypeAlias = Callable[[NDArray[Any], NDArray[Any], Booleans, NDArray[np.int8], NDArray[np.int32]], None]
-
-
-def _decide_plain(layout: KernelLayout) -> DecideBoxes:
-    """Decide boxes as the kernel does."""
-    from evenhand.certification.bounds.interval import kernel
-
-    def ask(
-        lo: NDArray[Any],
-        hi: NDArray[Any],
-        final: Booleans,
-        status: NDArray[np.int8],
-        attribute: NDArray[np.int32],
-    ) -> None:
-        kernel.decide_boxes(lo, hi, final, layout, status, attribute)
-
-    return ask
-
-
-def _decide_within_tolerance(query: Query, layout: KernelLayout) -> DecideBoxes:
+def _decide_within_tolerance(
+    query: Query,
+    bounder: SymbolicBounder,
+    low: NDArray[np.integer],
+    high: NDArray[np.integer],
+    final: Booleans,
+) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
     """Decide boxes of people who are compared with others within a tolerance.
 
     Everybody in a box is treated fairly if that holds for the box widened by the tolerance. Everybody is treated
     unfairly if two copies of the box, each moved by no more than the tolerance and held inside the domain, surely get
     different labels: each person in the box has one counterpart in each copy.
     """
-    from evenhand.certification.bounds.interval import kernel
-
-    last, tolerance = (query.counts - 1).astype(np.int32), query.tolerance.astype(np.int32)
-    moves = [np.zeros_like(tolerance)]
+    last, tolerance = query.counts - 1, query.tolerance
+    wide = np.maximum(low - tolerance, 0), np.minimum(high + tolerance, last)
+    status, attribute, _ = bounder.decide(*wide, final)
+    rest = np.flatnonzero(status != FAIR)
+    choices = [attribute[rest]]
+    attribute[:] = -1
+    if not len(rest):
+        return status, attribute
+    low, high, final = low[rest], high[rest], final[rest]
+    # Only the box itself, which comes first, is asked where to split it.
+    _, choice, labels = bounder.decide(low, high, final)
+    copies = [labels]
     for i in np.flatnonzero(tolerance):
-        for way in (1, -1):
-            move = np.zeros_like(tolerance)
-            move[i] = way * tolerance[i]
-            moves.append(move)
-
-    def ask(
-        lo: NDArray[Any],
-        hi: NDArray[Any],
-        final: Booleans,
-        status: NDArray[np.int8],
-        attribute: NDArray[np.int32],
-    ) -> None:
-        kernel.decide_boxes(
-            np.maximum(lo - tolerance, 0), np.minimum(hi + tolerance, last), final, layout, status, attribute
-        )
-        rest = np.flatnonzero(status != FAIR)
-        lo, hi, final = lo[rest], hi[rest], final[rest]
-        found = np.empty((len(moves), len(rest), kernel.MAX_WITNESSES), dtype=np.int64)
-        choices = [attribute[rest]]
-        for number, move in enumerate(moves):
-            outcome, choice = np.empty(len(rest), dtype=np.int8), np.empty(len(rest), dtype=np.int32)
-            moved = (np.clip(end + move, 0, last) for end in (lo, hi))
-            # Only the box itself is asked where to split it.
-            kernel.decide_boxes(*moved, final | (number > 0), layout, outcome, choice, found[number])
-            choices = [choice, *choices] if number == 0 else choices
-        status[rest] = np.where(_disjoint_sets(found, (1 << layout.classes) - 1), UNFAIR, UNDECIDED)
-        widest = np.argmax(hi - lo, axis=1).astype(np.int32) if len(query.cells) else np.zeros(0, dtype=np.int32)
-        attribute[:] = -1
-        attribute[rest] = np.where(final, -1, _splittable_attribute(lo, hi, [*choices, widest]))
-
-    return ask
+        for step in (tolerance[i], -tolerance[i]):
+            move = np.where(np.arange(len(tolerance)) == i, step, 0)
+            moved_low, moved_high = (np.clip(end + move, 0, last) for end in (low, high))
+            copies.append(bounder.decide(moved_low, moved_high, np.ones_like(final))[2])
+    unfair = classify_points(np.concatenate(copies)) == UNFAIR
+    status[rest] = np.where(unfair, UNFAIR, UNDECIDED)
+    choices = [choice, *choices, np.argmax(high - low, axis=1).astype(np.int32)]
+    attribute[rest] = np.where(final, -1, _splittable_attribute(low, high, choices))
+    return status, attribute
 
 
-def _disjoint_sets(sets: Integers, everything: int) -> Booleans:
-    """Whether two of the sets of labels seen for a box have none in common, from shape (copies, boxes, sets)."""
-    columns = [column for copy in sets for column in copy.T if (column != everything).any()]
-    apart = np.zeros(sets.shape[1], dtype=np.bool_)
-    for one, other in itertools.combinations(columns, 2):
-        apart |= one & other == 0
-    return apart
-
-
-def _splittable_attribute(lo: NDArray[Any], hi: NDArray[Any], choices: list[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """The first choice of an attribute along which each box has several cells, -1 without any."""
-    chosen = np.full(len(lo), -1, dtype=np.int32)
-    rows = np.arange(len(lo))
+def _splittable_attribute(
+    low: NDArray[np.integer], high: NDArray[np.integer], choices: list[NDArray[np.int32]]
+) -> NDArray[np.int32]:
+    """Select for each box the first choice of an attribute with several cells, -1 if there is none."""
+    chosen = np.full(len(low), -1, dtype=np.int32)
+    rows = np.arange(len(low))
     for choice in choices:
         fits = (chosen < 0) & (choice >= 0)
-        fits &= lo[rows, choice] < hi[rows, choice]
+        fits &= low[rows, choice] < high[rows, choice]
         chosen[fits] = choice[fits]
     return chosen
