@@ -136,6 +136,7 @@ PROTECTED = {
     "not stated, in capitals": (mixed("f", "m", "NOT STATED"), "'NOT STATED' among its values", "categorical"),
     "age with a word": (mixed(*range(20, 50), "unknown"), "'unknown' among numbers", "integer"),
     "age with a word, as words": ([*(str(20 + i % 40) for i in range(N - 1)), "unknown"], "among numbers", "integer"),
+    "77 is an ordinary age": ([*range(50, 80), *[-999] * 3], [-999]),
     "fractions": (np.linspace(18, 67.5, N), "protected number with fractions", "ordinal"),
     "dates": (pd.date_range("1970-01-01", periods=N), "holds dates or times.*protected: convert it to a number", None),
     "an identifier": ([f"P-{i:05d}" for i in EACH], "60 different values.*protected: group its values", None),
@@ -402,6 +403,7 @@ SENTINELS = {
     "99 among ages": ([*range(18, 70), 99, 99, 99], [99]),
     "9 after a scale of 4": ([1, 2, 3, 4, 9], [9]),
     "two codes": ([*range(18, 70), -9, -9, -9, 999, 999, 999], [-9, 999]),
+    "77 is an ordinary age": ([*range(50, 80), *[-999] * 3], [-999]),
     "fractions": ([*np.linspace(0.1, 2.5, 40), *[-99.0] * 5], [-99]),
     "in range": ([1, 5, 9, 13, 9], None),
     "once": ([*range(18, 70), 99], None),
@@ -409,6 +411,15 @@ SENTINELS = {
     "99 at the end of a wide scale": ([*range(0, 100, 3), 99, 99], None),
     "most rows": ([20, 30, 40, 50, *[-1] * 12], None),
 }
+
+
+@pytest.mark.parametrize("code", [-999, 999, -9, 99999])
+@pytest.mark.parametrize("rows", [1, 10])
+def test_a_code_among_the_ages_that_define_groups_is_never_an_age(code, rows):
+    ages = [20 + i % 60 for i in range(398)]
+    frame = pd.DataFrame({"age": [*ages, *[code] * rows], "hired": [i % 2 for i in range(398 + rows)]})
+    with pytest.raises(EvenhandError, match=f"'age' has {code} in {rows} row"):
+        evenhand.audit_predictions(y_pred=frame["hired"], sensitive_features=frame[["age"]])
 
 
 @pytest.mark.parametrize("name", SENTINELS)
@@ -421,7 +432,7 @@ def test_numbers_that_stand_for_unknown_are_proposed_with_the_evidence(name):
     assert schema["extra"].unknown == (None if marks is None else tuple(marks))
     if marks is not None:
         (proposal,) = evenhand.schema.propose_columns(frame, target="hired", protected=["sex"])
-        assert "in several rows, far from all its other numbers" in str(proposal)
+        assert " rows, far from all its other numbers" in str(proposal)
         assert schema["extra"].lower == min(value for value in values if value not in marks)
         assert encode(schema, frame).count_unknown()["extra"] == int(frame["extra"].isin(marks).sum())
         asked = check_cells(schema, frame)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from evenhand.core.text import format_count
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Value, guess_format
 from evenhand.schema.outcome import INFERRED, OutcomeColumn, OutcomeRole, infer_target
@@ -57,7 +58,7 @@ STRAY_WORDS, STRAY_SHARE = 3, 0.2
 """Maximum number of distinct strings in a numeric column, and maximum share of rows, to read them as "unknown"."""
 
 REPEATED, MOST_UNKNOWN = 3, 0.5
-"""Minimum number and maximum share of rows with a code for it to be read as "unknown"."""
+"""Minimum number and maximum share of rows with a code for it to be read as "unknown" in a column without groups."""
 
 LEAST_OTHERS = 3
 """Minimum number of distinct other numbers for a number to be recognised as an outlying code."""
@@ -332,37 +333,41 @@ class _ColumnReview:
                 return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
             entry = {"kind": "real", "lower": low, "upper": high}
         column = self._check_entry(entry, numbers)
-        codes = [] if column[1] is not None else self._outlying_codes(numbers)
+        codes, rows = ([], 0) if column[1] is not None else self._outlying_codes(numbers)
         others = [value for value in numbers if value not in codes]
         changed = self._enter_numbers(others) if codes else None
         if changed is None:
             return column
         listed = list_values([int(code) for code in codes])
         return self._propose(
-            f"has {listed} in several rows, far from all its other numbers ({min(others):g} to {max(others):g})",
+            f"has {listed} in {format_count(rows, 'row', 'rows')}, far from all its other numbers "
+            f"({min(others):g} to {max(others):g})",
             changed | {"unknown": codes},
             f"unknown: {listed}, if that is a code for an unknown value",
             required=self.groups,
             entry=column[0],
         )
 
-    def _outlying_codes(self, numbers: Sequence[float]) -> list[float]:
-        """Find codes for "unknown" among numbers: far from all other numbers, and in several rows.
+    def _outlying_codes(self, numbers: Sequence[float]) -> tuple[list[float], int]:
+        """Find codes for "unknown" among numbers, far from all other numbers, and count their rows.
 
-        A negative code need not be far from numbers that are not negative.
+        A number within or close to the range of the others is one of them, such as the age 77. A negative code need not
+        be far from numbers that are not negative. In a column that defines groups, a code may occur once.
         """
-        codes = unknown_codes(numbers)
-        others = np.sort([value for value in numbers if value not in codes])
-        if not codes or len(others) < (2 if self.groups else LEAST_OTHERS):
-            return []
-        low, high = float(others[0]), float(others[-1])
-        distance = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
-        for code in codes:
-            isolated = code - high >= distance or low - code >= distance or (code < 0 <= low)
-            rows = count_people(self.coded.codes == self.coded.values.index(code), self.coded.counts)
-            if not isolated or rows < REPEATED or rows > MOST_UNKNOWN * self.present:
-                return []  # A code that is an ordinary number makes the others less plausible.
-        return codes
+        codes, nearby = unknown_codes(numbers), [math.nan]
+        while codes and nearby:
+            others = np.sort([value for value in numbers if value not in codes])
+            if len(others) < (2 if self.groups else LEAST_OTHERS):
+                return [], 0
+            low, high = float(others[0]), float(others[-1])
+            distance = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
+            nearby = [code for code in codes if low - distance < code < high + distance and not code < 0 <= low]
+            codes = [code for code in codes if code not in nearby]
+        rows = [count_people(self.coded.codes == self.coded.values.index(code), self.coded.counts) for code in codes]
+        least = 1 if self.groups else REPEATED
+        if not codes or min(rows) < least or sum(rows) > MOST_UNKNOWN * self.present:
+            return [], 0
+        return codes, sum(rows)
 
     def _enter_numbers(self, numbers: Sequence[float]) -> Entry:
         """Build the entry of a numeric column.
