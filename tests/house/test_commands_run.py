@@ -340,12 +340,6 @@ def write_ll144(folder, rng):
     pd.DataFrame(table).to_csv(folder / "decisions.csv", index=False)
 
 
-def write_label_words(folder, rng):
-    """Write a function that answers in words, as the guide to texts calls it."""
-    code = 'def toxicity(texts):\n    return ["toxic" if "Muslim" in text else "fine" for text in texts]\n'
-    (folder / "scoring.py").write_text(code)
-
-
 def write_german(folder, rng):
     """Write a model of the data set German Credit."""
     import skops.io
@@ -359,7 +353,6 @@ BEFORE = {
     "audit-numbers.md": write_numbers,
     "certify-a-model.md": write_hiring,
     "check-a-certificate.md": write_hiring,
-    "find-unfair-subgroups-of-texts.md": write_label_words,
     "publish-a-local-law-144-audit.md": write_ll144,
     "describe-your-people.md": write_german,
     "write-a-dossier.md": write_applicants,
