@@ -136,7 +136,6 @@ PROTECTED = {
     "not stated, in capitals": (mixed("f", "m", "NOT STATED"), "'NOT STATED' among its values", "categorical"),
     "age with a word": (mixed(*range(20, 50), "unknown"), "'unknown' among numbers", "integer"),
     "age with a word, as words": ([*(str(20 + i % 40) for i in range(N - 1)), "unknown"], "among numbers", "integer"),
-    "77 is an ordinary age": ([*range(50, 80), *[-999] * 3], [-999]),
     "fractions": (np.linspace(18, 67.5, N), "protected number with fractions", "ordinal"),
     "dates": (pd.date_range("1970-01-01", periods=N), "holds dates or times.*protected: convert it to a number", None),
     "an identifier": ([f"P-{i:05d}" for i in EACH], "60 different values.*protected: group its values", None),
