@@ -92,7 +92,7 @@ def test_screen_page_and_every_sequence(evenhand, table, tmp_path):
     ran = evenhand(
         *("genai", "assess", table, "--group-column", "sex", "--group-column", "age", "--sequence-column", "run"),
         *("--condition-column", "asked=leader", "--values", "age=y,o", "--repeated", "age=4,3"),
-        *("--repeated", "sex+age=9", "--html", page, "--json", tmp_path / "s.json"),
+        *("--repeated", "sex+age=9", "--verbose", "--html", page, "--json", tmp_path / "s.json"),
     )
     assert ran.code == 0, ran.err
     assert "1, 6 items" in ran.out

@@ -126,6 +126,7 @@ def test_neutral_prompts_of_a_table(evenhand, config, table, how, verdict):
         "gender=label",
         "--inherent",
         how,
+        "--verbose",
     )
     assert f"gender by prompt, {how}" in shown.out
     assert "a poor man" in shown.out

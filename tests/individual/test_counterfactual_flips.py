@@ -197,7 +197,7 @@ def test_the_screen_has_the_plausible_rate_first_and_the_published_beside_it(as_
         assert answer.number.text == "33.3 %"
         assert answer.explanation[0].startswith("observed 1 of 3, 95 % interval")
         assert answer.notes[:3] == (
-            "plausible counterparts: 3 of 4 (1 record breaks a rule)",
+            "plausible counterparts: 3 of 4",
             "as published, only the attribute changes: 75.0 %",
             "66.7 % of these flips need a person who breaks a rule",
         )

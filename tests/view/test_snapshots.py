@@ -61,7 +61,7 @@ def snapshot(snapshot):
 def test_text(name, snapshot):
     shown = WITHOUT_CHARTS[name]().document() if name in WITHOUT_CHARTS else document(name)
     shown = replace(shown, made="")  # by which version, and how long it took
-    console = Console(file=io.StringIO(), width=100)
+    console = Console(file=io.StringIO(), width=80)
     view.show_document(shown, console=console)
     screen = console.file.getvalue().rstrip("\n")
     text = re.sub(r"^- \*\*(Time|Versions)\*\*.*\n", "", view.render_markdown(shown), flags=re.M)

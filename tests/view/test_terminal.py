@@ -8,17 +8,18 @@ from pathlib import Path
 
 import examples
 import pytest
+from pictured import PICTURED, document
 from rich.cells import cell_len
 from rich.console import Console
 from test_html import replaced
 
 from evenhand import view
-from evenhand.core.document import Metric
+from evenhand.core.document import Document, Metric, ReportedNumber, Text
 
 
-def screen(audit, width: int = 80, written=(), **how) -> str:
+def screen(audit, width: int = 80, written=(), *, verbose: bool = True, **how) -> str:
     console = Console(file=io.StringIO(), width=width, **how)
-    view.show_document(audit.document(), written=written, console=console)
+    view.show_document(audit.document(), written=written, verbose=verbose, console=console)
     return console.file.getvalue()
 
 
@@ -27,13 +28,49 @@ def audit(request):
     return getattr(examples, request.param)()
 
 
+@pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_it_fits_and_has_nothing_but_text(audit, width):
-    for line in screen(audit, width).splitlines():
+def test_it_fits_and_has_nothing_but_text(audit, width, verbose):
+    for line in screen(audit, width, verbose=verbose).splitlines():
         assert cell_len(line) <= width
         assert line == line.rstrip()
         assert "\x1b" not in line
         assert not line.strip().startswith("%")  # a number keeps its unit
+
+
+@pytest.mark.parametrize("name", PICTURED)
+def test_a_short_screen_has_at_most_40_lines(name):
+    console = Console(file=io.StringIO(), width=80)
+    written = [Path("/folder/report.html"), Path("/folder/report.json")]
+    view.show_document(document(name), written=written, console=console)
+    assert len(console.file.getvalue().splitlines()) <= 40
+
+
+def test_a_short_screen_has_every_number_with_its_interval_and_kind():
+    audit = examples.full()
+    lines = [flat(line) for line in screen(audit, verbose=False).splitlines()]
+    metrics = [block for block in audit.document().blocks if isinstance(block, Metric)]
+    for metric in metrics:
+        row = flat(f"{metric.name} {metric.number.text} {metric.number.ends} {metric.number.kind}")
+        assert sum(line.endswith(row) for line in lines) == sum(
+            (other.name, other.number) == (metric.name, metric.number) for other in metrics
+        )
+
+
+def test_a_short_screen_names_what_numbers_leave_out():
+    """The counts of small groups, of skipped parts, and of people whom a number leaves out."""
+    metric = Metric("rate", ReportedNumber("1 %", 0.01, "observed"), left_out="left out: 3 people of unknown sex")
+    unknown = Metric("gap", ReportedNumber("-", kind="unknown", basis="there is one group only"), about="sex")
+    document = Document("Rates", blocks=(metric, unknown, *(Text(f"line {i}") for i in range(60))))
+    console = Console(file=io.StringIO(), width=80)
+    view.show_document(document, console=console)
+    shown = console.file.getvalue()
+    assert "left out: 3 people of unknown sex (rate)" in shown
+    assert "unknown: there is one group only (gap by sex)" in shown
+    assert "line 59" not in shown
+    shown = flat(screen(examples.full(), verbose=False))
+    assert "1 group of fewer than 30 people, 21 people in all" in shown
+    assert "Not run: certification for race x sex" in shown
 
 
 def flat(text: str) -> str:

@@ -111,6 +111,7 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same 
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
 ]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Explain all numbers, instead of at most 40 lines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 HomeOption = Annotated[
     Path | None, typer.Option("--data-home", help="Folder that holds data sets you fetched yourself.")
@@ -350,6 +351,7 @@ class OutputOptions:
 
     json: JsonOption = None
     quiet: QuietOption = False
+    verbose: VerboseOption = False
 
     @property
     def silent(self) -> bool:
@@ -374,7 +376,7 @@ class OutputOptions:
         from evenhand import view
 
         if not self.silent:
-            view.show_document(document(), written=written)
+            view.show_document(document(), written=written, verbose=self.verbose)
 
     def finish(
         self,

@@ -103,6 +103,7 @@ class Metric:
         about: Subject of the metric, such as a protected attribute. Consecutive metrics with the same subject share one
             title.
         next_step: Recommended action.
+        left_out: People that the number leaves out, such as ``left out: 3 people of unknown sex``.
     """
 
     name: str
@@ -110,15 +111,16 @@ class Metric:
     notes: tuple[str, ...] = ()
     about: str = ""
     next_step: str = ""
+    left_out: str = ""
 
     @property
     def explanation(self) -> tuple[str, ...]:
         """Explanation of the number: source, basis and interval, followed by the notes."""
         basis = ", ".join(part for part in (self.number.basis, self.number.interval) if part)
+        parts = [part for part in (basis, *self.notes, self.left_out) if part]
         if self.number.kind is None:
-            return tuple(part for part in (basis, *self.notes) if part)
+            return tuple(parts)
         kind = self.number.kind if self.number.value is not None or self.number.kind != "unknown" else "unknown:"
-        parts = [basis, *self.notes] if basis else list(self.notes)
         return (f"{kind} {parts[0]}", *parts[1:]) if parts else (str(self.number.kind),)
 
 
@@ -245,10 +247,17 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Remark. The tone ``caution`` marks a warning."""
+    """Remark.
+
+    Attributes:
+        text: Remark.
+        tone: ``caution`` marks a warning.
+        short: Short form for terminals. Default: the text.
+    """
 
     text: str
     tone: Literal["info", "caution"] = "info"
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,6 @@ def change_answers(result: ChangeResult) -> list[Metric]:
             f"of {SIMULATED}: {show_quantity(sampled.rate, 'rate').text} change {beyond}, estimated",
             *repeat_notes(data.repeats),
         ]
-        if data.without:
-            notes.append(f"{data.without:,} people have no plausible counterpart and are not compared")
         answers.append(
             Metric(
                 f"number changes {beyond}",
@@ -69,6 +67,7 @@ def change_answers(result: ChangeResult) -> list[Metric]:
                 next_step="read the most affected people under Individuals"
                 if data.largest > result.tolerance
                 else "no person in the data; only a proof can exclude it for others",
+                left_out=f"left out: {data.without:,} people without a plausible counterpart" if data.without else "",
             )
         )
     return answers

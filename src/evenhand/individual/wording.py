@@ -162,7 +162,7 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...]) -> Metric
         step = "read the pairs under Individuals"
     else:
         step = "no flips in these queries: search for people, or prove that there are none"
-    unknown = format_count(first.unknown, "person", "people")
+    left_out = [*_describe_excluded(first)]
     basis = None
     if isinstance(headline.rate, Estimated):
         basis = f"{format_basis(headline.rate)} of {_population(first)}"
@@ -175,11 +175,21 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...]) -> Metric
             *rate_notes(first),
             *_describe_published(first),
             *(_describe_rate(rate) for rate in more),
-            *((f"left out: {unknown} of unknown {' or '.join(protected)}",) if first.unknown else ()),
         ),
         about=join_names(protected),
         next_step=step,
+        left_out=f"left out: {'; '.join(left_out)}" if left_out else "",
     )
+
+
+def _describe_excluded(rate: FlipRate) -> Iterator[str]:
+    """Yield the numbers of people who are not compared, with the reasons."""
+    if rate.counterfactual is not None and rate.counterfactual.breaking:
+        yield format_count(rate.counterfactual.breaking, "record that breaks a rule", "records that break a rule")
+    if rate.counterfactual is not None and rate.counterfactual.without:
+        yield f"{format_count(rate.counterfactual.without, 'person', 'people')} without a counterpart"
+    if rate.unknown:
+        yield f"{format_count(rate.unknown, 'person', 'people')} of unknown {' or '.join(rate.protected)}"
 
 
 def _describe_published(rate: FlipRate) -> Iterator[str]:
@@ -187,11 +197,7 @@ def _describe_published(rate: FlipRate) -> Iterator[str]:
     counterfactual = rate.counterfactual
     if counterfactual is None:
         return
-    breaking = format_count(counterfactual.breaking, "record breaks a rule", "records break a rule")
-    without = f"{counterfactual.without:,} without a counterpart"
-    counts = (breaking, counterfactual.breaking), (without, counterfactual.without)
-    excluded = ", ".join(text for text, n in counts if n)
-    yield f"plausible counterparts: {counterfactual.n:,} of {rate.n:,}{f' ({excluded})' if excluded else ''}"
+    yield f"plausible counterparts: {counterfactual.n:,} of {rate.n:,}"
     if isinstance(rate.rate, Unknown):
         return
     yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"

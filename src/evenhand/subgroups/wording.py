@@ -398,9 +398,7 @@ def worst_answer(result: SubgroupResult) -> Metric:
     basis = f"on {result.people:,} people"
     answer = ReportedNumber(gap, numbers[0], "observed", *numbers[1:], f"{low} to {high}", result.confidence, basis)
     notes = [finding_sentence(result, worst).rstrip("."), f"adjusted interval, simultaneous over {tested}"]
-    if result.unknown:
-        notes.append(describe_unknown(result))
     step = "the Subgroups section lists the other affected groups; look closer with evenhand subgroups"
     if not worst.found:
         step = f"{reason_unclear(result, worst)}; see the Subgroups section"
-    return Metric(name, answer, tuple(notes), about, step)
+    return Metric(name, answer, tuple(notes), about, step, describe_unknown(result) if result.unknown else "")

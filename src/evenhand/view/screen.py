@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,6 +26,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_level
 
 BESIDE = 72
 """Columns from which explanations stand beside their numbers; below, they stand under them."""
@@ -30,7 +35,24 @@ ROOM = 20
 """Columns that the last column of a table needs at least."""
 
 UNLIMITED = 1_000_000
-"""The width of text that its display wraps."""
+"""Width of text that is wrapped where it is displayed."""
+
+SHORT = 40
+"""Maximum number of lines of a short screen."""
+
+NOTE_LENGTH, NOTES = 140, 8
+"""Maximum number of characters of a note, and of lines of all notes, on a short screen."""
+
+SHORT_NOTE = 32
+"""Maximum number of characters of a note in the table of a short screen."""
+
+FEW_ROWS = 3
+"""Rows below which a table is not shown on a short screen."""
+
+NARROW_COLUMN = 10
+"""Columns that wrapped words of a table need at least."""
+
+GLUE = "\N{NO-BREAK SPACE}"
 
 
 class ScreenLine(NamedTuple):
@@ -48,6 +70,23 @@ class ScreenLine(NamedTuple):
     style: str = ""
     lead_style: str = ""
     whole: bool = False
+
+    def wrap(self, width: int) -> list[str]:
+        """Wrap the text between words, never between a number and its unit. Words that are too long stay whole."""
+        from rich.cells import cell_len
+
+        if self.whole:
+            return [self.text]
+        # Never narrower than a word or two, or a long lead would leave no room at all.
+        room = max(width - cell_len(self.lead), ROOM)
+        lines = [""]
+        for word in self.text.replace(" %", f"{GLUE}%").split(" "):
+            longer = f"{lines[-1]} {word}" if lines[-1] else word
+            if lines[-1] and cell_len(longer) > room:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+        return [line.replace(GLUE, " ") for line in lines]
 
 
 def summarize(document: Document) -> str:
@@ -74,6 +113,148 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
             yield ScreenLine()
         yield from _lay_out_blocks(kind, tuple(blocks), width, widest or width)
         before = kind
+
+
+def lay_out_short(document: Document, width: int, *, widest: int | None = None, room: int = SHORT) -> list[ScreenLine]:
+    """Lay a document out in few lines: findings, one table of the numbers, and short cautions.
+
+    A document that fits is laid out in full. Other blocks are shown as far as they fit.
+
+    Args:
+        document: Document.
+        width: Columns of the screen that sentences use.
+        widest: Columns of the screen that tables use. Default: ``width``.
+        room: Maximum number of lines.
+    """
+    full = list(lay_out(document, width, widest=widest))
+    height = _height(full, width)
+    if height <= room:
+        return full
+    blocks = list(document.on_screen())
+    metrics = list(_name_subjects(blocks))
+    findings = [block for block in blocks if isinstance(block, Text) and block.role == "finding"]
+    lines = [ScreenLine(document.title, style="bold"), *map(ScreenLine, document.opening_lines)]
+    notes = _fit([[line] for line in _short_notes(blocks, metrics)], NOTES, width)
+    end = [*notes, ScreenLine("--verbose shows all lines.")]
+    table = _metric_table(metrics, width) if metrics else []
+    sentences = [[line] for block in findings for line in _block_lines(block, width, width)]
+
+    def left() -> int:
+        return room - 1 - _height([*lines, *end], width)
+
+    for parts, reserved in ((sentences, min(len(table) + 1, left() // 2)), (table, 0)):
+        shown = _fit(parts, left() - reserved, width)
+        lines += [ScreenLine(), *shown] if shown else []
+    kind: type | None = None
+    for block in blocks:
+        if block in findings or isinstance(block, Heading | Metric | Note):
+            continue
+        shown = _fit_block(block, left(), width, widest or width)
+        lines += [ScreenLine()] if shown and (type(block) is not kind or isinstance(block, Pair | Table)) else []
+        lines += shown
+        kind = type(block) if shown else kind
+    return [*lines, *end]
+
+
+def _height(lines: Iterable[ScreenLine], width: int) -> int:
+    return sum(len(line.wrap(width)) for line in lines)
+
+
+def _fit(parts: Sequence[Sequence[ScreenLine]], room: int, width: int) -> list[ScreenLine]:
+    """Return the first parts that fit into the room, then the number of the others. Nothing if only few fit."""
+    lines: list[ScreenLine] = []
+    for i, part in enumerate(parts):
+        if _height([*lines, *part], width) + (i < len(parts) - 1) > room:
+            return [*lines, ScreenLine(f"and {len(parts) - i:,} more", lead="  ")] if i > 1 else []
+        lines += part
+    return lines
+
+
+def _fit_block(block: Block, room: int, width: int, widest: int) -> list[ScreenLine]:
+    """Return the lines of a block, of a table with as many rows as fit. Nothing if they do not fit."""
+    lines = list(_block_lines(block, width, widest))
+    shown = len(block.rows) if isinstance(block, Table) else 0
+    while _height(lines, width) > room and shown > FEW_ROWS and isinstance(block, Table):
+        shown -= 1
+        lines = list(_block_lines(replace(block, listed=min(shown, block.listed or shown)), width, widest))
+    return lines if _height(lines, width) <= room else []
+
+
+def _short_notes(blocks: Sequence[Block], metrics: Sequence[Metric]) -> Iterator[ScreenLine]:
+    """Yield the notes in short, cautions first, and then what the numbers leave out."""
+    notes = [block for block in blocks if isinstance(block, Note)]
+    for note in sorted(notes, key=lambda note: note.tone != "caution"):
+        text = note.short or note.text
+        if len(text) > NOTE_LENGTH:
+            text = textwrap.shorten(re.split(r"(?<=\.) ", text)[0], NOTE_LENGTH, placeholder=" ...")
+        yield ScreenLine(text, "note: " if note.tone == "info" else "CAUTION: ")
+    left_out: dict[tuple[str, str], list[str]] = {}
+    for metric in metrics:
+        reason = f"unknown: {metric.number.basis}" if metric.number.kind == "unknown" else metric.left_out
+        if reason:
+            left_out.setdefault((reason, metric.name), []).append(metric.about)
+    for (reason, name), subjects in left_out.items():
+        by = f" by {', '.join(subjects)}" if any(subjects) else ""
+        yield ScreenLine(f"{reason} ({name}{by})", "note: ")
+
+
+def _name_subjects(blocks: Iterable[Block]) -> Iterator[Metric]:
+    """Yield the metrics. Those without a subject are about the heading above; those of equal names have their basis."""
+    heading = ""
+    metrics = []
+    for block in blocks:
+        if isinstance(block, Heading):
+            heading = block.text
+        elif isinstance(block, Metric):
+            metrics.append(replace(block, about=block.about or heading))
+    names = Counter((metric.about, metric.name) for metric in metrics)
+    for metric in metrics:
+        unique = names[metric.about, metric.name] == 1 or not metric.number.basis
+        yield metric if unique else replace(metric, name=f"{metric.name} {metric.number.basis}")
+
+
+def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine]]:
+    """Lay metrics out as a table, one list of lines for its head and for each metric.
+
+    The subject is beside the first metric of its group. Words that are too long for a column are wrapped.
+    """
+    levels = {metric.number.confidence for metric in metrics if metric.number.confidence is not None}
+    interval = f"{format_level(min(levels))} interval" if len(levels) == 1 else "interval"
+    numbers = [metric.number for metric in metrics]
+    # Where no number has an interval, short notes, such as verdicts, are more important.
+    beside = [number.ends for number in numbers]
+    if not any(beside):
+        beside = [next((note for note in metric.notes[:1] if len(note) <= SHORT_NOTE), "") for metric in metrics]
+        interval = "note" if any(beside) else ""
+    head = ("", "question", "number", interval, "kind")
+    rows = [
+        (metric.about, metric.name, number.text, note, number.kind or "")
+        for metric, number, note in zip(metrics, numbers, beside, strict=True)
+    ]
+    about, name, *sizes = (max(map(len, column)) for column in zip(head, *rows, strict=True))
+    room = width - 2 - sum(size + 2 for size in sizes) - 2
+    if room < 2 * NARROW_COLUMN:
+        return [[ScreenLine(", ".join(filter(None, (*row[:2], f"{row[2]} {row[3]}", row[4]))), "  ")] for row in rows]
+    about = min(about, max(NARROW_COLUMN, room - name))
+    name = min(name, max(NARROW_COLUMN, room - about))
+
+    def line(subject: str, question: str, number: str = "", ends: str = "", kind: str = "") -> ScreenLine:
+        cells = [f"{subject:<{about}}"] if about else []
+        cells += [f"{question:<{name}}", f"{number:>{sizes[0]}}", f"{ends:<{sizes[1]}}", kind]
+        return ScreenLine(lead=f"  {'  '.join(cells)}".rstrip())
+
+    parts = [[line(*head)._replace(lead_style="bold")]]
+    for subject, group in groupby(rows, lambda row: row[0]):
+        subjects = iter(textwrap.wrap(subject, about) if subject else ())
+        for _, question, *figures in group:
+            parts.append(
+                [
+                    line(next(subjects, ""), words, *(() if i else figures))
+                    for i, words in enumerate(textwrap.wrap(question, name))
+                ]
+            )
+        parts[-1] += [line(words, "") for words in subjects]
+    return parts
 
 
 def _lay_out_blocks(kind: type[Block], blocks: tuple[Block, ...], width: int, widest: int) -> Iterator[ScreenLine]:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from evenhand.core.text import strip_unprintable
 from evenhand.core.typing import Progress
 from evenhand.view.notebook import show_in_notebook
-from evenhand.view.screen import lay_out
+from evenhand.view.screen import SHORT, ScreenLine, lay_out, lay_out_short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,59 +22,51 @@ if TYPE_CHECKING:
 LONGEST = 110
 """Columns used at most: longer lines are hard to read."""
 
-GLUE = "\N{NO-BREAK SPACE}"
+
+def _print_line(console: Console, line: ScreenLine, width: int) -> None:
+    """Print a line, wrapped, with a hanging indent of the width of its lead."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    line = line._replace(lead=_printable(line.lead), text=_printable(line.text))
+    for i, part in enumerate(line.wrap(width)):
+        lead = (line.lead, line.lead_style) if i == 0 else (" " * cell_len(line.lead), "")
+        shown = Text.assemble(lead, (part, line.style))
+        console.print(shown, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
-class Screen:
-    """Lines of text with a hanging indent, wrapped between words and never between a number and its unit.
-
-    Args:
-        console: where to print.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.width = min(console.width, LONGEST)
-        self.widest = console.width
-
-    def line(
-        self, text: str = "", *, lead: str = "", style: str = "", lead_style: str = "", whole: bool = False
-    ) -> None:
-        """Print a text; ``lead`` stands before its first line and indents the others by its width.
-
-        A ``whole`` text stays on one line, so that it can be copied.
-        """
-        from rich.cells import cell_len
-        from rich.text import Text
-
-        lead, text = (strip_unprintable(part).replace("\n", " ").replace("\t", " ") for part in (lead, text))
-        indent = cell_len(lead)
-        # Never narrower than a word or two, or a long name would leave no room at all.
-        room = max(self.width - indent, 20)
-        for i, part in enumerate([text] if whole else _wrap_text(text, room)):
-            first = (lead, lead_style) if i == 0 else (" " * indent, "")
-            shown = Text.assemble(first, (part, style))
-            self._console.print(shown, soft_wrap=True, markup=False, highlight=False, emoji=False)
+def _printable(text: str) -> str:
+    return strip_unprintable(text).replace("\n", " ").replace("\t", " ")
 
 
-def show_document(document: Document, *, written: Sequence[Path] = (), console: Console | None = None) -> None:
-    """Print the screen of a document: its findings, and where the files are.
+def show_document(
+    document: Document, *, written: Sequence[Path] = (), verbose: bool = False, console: Console | None = None
+) -> None:
+    """Print the screen of a document: its findings, and the paths of the written files.
 
     Args:
-        document: what to show; sections that are details and folded parts are for pages.
-        written: files that were written.
-        console: where to print; by default standard output, without colours when that is not a terminal.
+        document: Document.
+        written: Written files.
+        verbose: Whether all numbers are explained. Otherwise at most 40 lines are printed.
+        console: Console. Default: standard output, without colours if it is not a terminal.
     """
     from rich.console import Console
 
-    screen = Screen(console or Console())
-    for line in lay_out(document, screen.width, widest=screen.widest):
-        screen.line(line.text, lead=line.lead, style=line.style, lead_style=line.lead_style, whole=line.whole)
-    list_entries(screen, "written", [str(path) for path in written], whole=True)
+    console = console or Console()
+    width = min(console.width, LONGEST)
+    files = [ScreenLine()] if written else []
+    files += [ScreenLine(str(path), lead=f"{'' if i else 'written':<9}", whole=True) for i, path in enumerate(written)]
     page = next((path for path in written if path.suffix == ".html"), None)
     if page is not None:
         place = shlex.quote(page.resolve().as_uri())
-        screen.line(f"{Path(sys.executable).name} -m webbrowser {place}", lead="read it  ", whole=True)
+        command = f"{Path(sys.executable).name} -m webbrowser {place}"
+        files.append(ScreenLine(command, lead="read it  ", whole=True))
+    if verbose:
+        lines = list(lay_out(document, width, widest=console.width))
+    else:
+        lines = lay_out_short(document, width, widest=console.width, room=SHORT - len(files))
+    for line in (*lines, *files):
+        _print_line(console, line, width)
 
 
 def in_notebook() -> bool:
@@ -152,25 +144,3 @@ def _name_compilation(out: IO[str]) -> Progress:
 
 def _ignore_progress(what: str, share: float) -> None:
     """Progress that is not shown."""
-
-
-def list_entries(screen: Screen, name: str, entries: Sequence[str], *, whole: bool = False) -> None:
-    """Print entries below each other, the name before the first; ``whole`` keeps each on one line."""
-    if entries:
-        screen.line()
-    for i, entry in enumerate(entries):
-        screen.line(entry, lead=f"{name if i == 0 else '':<9}", whole=whole)
-
-
-def _wrap_text(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many columns; a word longer than that stays whole, so that it can be copied."""
-    from rich.cells import cell_len
-
-    lines = [""]
-    for word in text.replace(" %", f"{GLUE}%").split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if lines[-1] and cell_len(longer) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return [line.replace(GLUE, " ") for line in lines]

@@ -198,8 +198,7 @@ def audit(
         )
     paths = view.write_report(result, folder, dossier=dossier) if folder is not None else ()
     output.emit(result)
-    if not output.silent:
-        view.show_document(result.document(), written=paths)
+    output.show(result.document, paths)
     gating.leave(result, gates, model or f"example {example}")
 
 

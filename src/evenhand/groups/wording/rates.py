@@ -25,7 +25,6 @@ from evenhand.groups.wording.tables import (
     CHANCE,
     calibration_table,
     confidence_levels,
-    describe_left_out,
     describe_not_assessable,
     gap_answer,
     gap_table,
@@ -258,7 +257,6 @@ def _answer_gap(breakdown: Breakdown, result: GroupMetrics) -> Metric:
         # With selective labels, error rates cannot explain different selection rates.
         truth = breakdown.gap("equal_opportunity_difference") is not None and not find_caution(result.label_coverage)
         next_step = _next_step(difference, ratio, truth=truth)
-    notes += [describe_left_out(breakdown.unknown, breakdown.by)] if breakdown.unknown else []
     name = "demographic parity difference"
     return gap_answer(name, difference, breakdown, notes, next_step, result.min_group_size)
 

@@ -138,10 +138,16 @@ def small_group_notes(breakdowns: Sequence[Breakdown], too_few: str) -> Iterator
         too_few: Description of a small group.
     """
     for breakdown in breakdowns:
-        small = [_describe_small(group) for group in breakdown.groups if group.small]
+        small = [group for group in breakdown.groups if group.small]
         if small:
-            text = f"Not assessable by {join_names(breakdown.by)}: {too_few}, in no gap: {list_some(small)}"
-            yield Note(text, "caution")
+            by = join_names(breakdown.by)
+            groups = list_some([_describe_small(group) for group in small])
+            people = format_count(sum(group.size for group in small), "person", "people")
+            yield Note(
+                f"Not assessable by {by}: {too_few}, in no gap: {groups}",
+                "caution",
+                f"Not assessable by {by}: {format_count(len(small), 'group', 'groups')} of {too_few}, {people} in all.",
+            )
 
 
 def _describe_small(group: Group) -> str:
@@ -334,10 +340,11 @@ def gap_answer(
 ) -> Metric:
     """Build the metric of the main gap by the given attributes."""
     by = join_names(breakdown.by)
+    left_out = describe_left_out(breakdown.unknown, breakdown.by) if breakdown.unknown else ""
     if gap is not None and not isinstance(gap.value, Unknown):
         parts = (*notes, describe_not_assessable(gap))
         shown = tuple(part for part in parts if part)
-        return Metric(name, show_quantity(gap.value, gap.name), shown, about=by, next_step=next_step)
+        return Metric(name, show_quantity(gap.value, gap.name), shown, by, next_step, left_out)
     reason = "there is one group only"
     if gap is not None and isinstance(gap.value, Unknown):
         reason = gap.value.reason
