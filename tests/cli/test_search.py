@@ -28,7 +28,8 @@ def test_json_is_what_scripts_read(evenhand, case):
 def test_screen_table_page_and_tests(evenhand, case, tmp_path):
     table, page, tests = tmp_path / "pairs.csv", tmp_path / "search.html", tmp_path / "test_again.py"
     ran = evenhand(
-        "search", *case.arguments, *FAST, "--verbose", "--show-people", "--out", table, "--html", page, "--save-tests", tests
+        *("search", *case.arguments, *FAST, "--verbose", "--show-people"),
+        *("--out", table, "--html", page, "--save-tests", tests),
     )
     assert ran.code == 0, ran.err
     assert ran.out.startswith("Search of model.npz on people.csv\nWhose decision changes when only sex changes?")
