@@ -98,8 +98,13 @@ class AccessError(_CodedError, PermissionError):
     """Raised when the service denies a request.
 
     Args:
-        code: Error code: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow``.
+        code: Error code: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow`` or ``late``.
+
+    Attributes:
+        retry_after: Seconds to wait before a retry of a request over a limit.
     """
+
+    retry_after: float = 1.0
 
 
 class TrustError(EvenhandError, PermissionError):

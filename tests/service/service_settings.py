@@ -5,10 +5,28 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-IDLE = SimpleNamespace(
-    ledger=SimpleNamespace(tracing=None), metrics=SimpleNamespace(count_response=lambda method, route, status: None)
-)
-"""Context of a service as far as `RequestEnvelope` needs one."""
+from evenhand.service.auth.keys import Caller
+from evenhand.service.auth.limits import FailureThrottle
+from evenhand.service.settings import ServiceConfig
+
+
+class FakeKeys:
+    """Keys of callers, each of which is the name of its holder."""
+
+    async def caller(self, key: str) -> Caller:
+        return Caller(key, frozenset({"decide"}), key)
+
+
+def idle_context(*, settings: ServiceConfig | None = None, keys: Any = None) -> SimpleNamespace:
+    """Build the context of a service as far as `RequestEnvelope` needs one."""
+    return SimpleNamespace(
+        ledger=SimpleNamespace(tracing=None),
+        metrics=SimpleNamespace(count_response=lambda method, route, status: None),
+        settings=settings or ServiceConfig(),
+        keys=keys or FakeKeys(),
+        failures=FailureThrottle(),
+    )
+
 
 PLAN: dict[str, Any] = {
     "property": "demographic_parity",

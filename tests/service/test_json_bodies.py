@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.json_bodies import parse_json_body
 
 VALUES = st.recursive(
@@ -39,7 +39,7 @@ def test_valid_json_is_read_and_everything_else_is_refused(value: object, escape
     if _is_valid(value):
         assert parse_json_body(body) == value
         return
-    with pytest.raises(ServiceHTTPException) as caught:
+    with pytest.raises(HttpError) as caught:
         parse_json_body(body)
     assert (caught.value.status_code, caught.value.code) == (400, "json")
 
@@ -64,7 +64,7 @@ INVALID = {
 
 @pytest.mark.parametrize("body", INVALID.values(), ids=INVALID)
 def test_kinds_of_invalid_json(body: bytes) -> None:
-    with pytest.raises(ServiceHTTPException) as caught:
+    with pytest.raises(HttpError) as caught:
         parse_json_body(body)
     assert caught.value.status_code == 400
 

@@ -11,13 +11,13 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
-from service_settings import IDLE
+from service_settings import idle_context
 from starlette.testclient import TestClient
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
 from evenhand.service.api.envelope import RequestEnvelope
-from evenhand.service.auth.keys import Caller, hash_key
+from evenhand.service.auth.keys import hash_key
 from evenhand.service.auth.logging import logger, structured_logging
 from genai_upstream import Upstream
 
@@ -43,11 +43,22 @@ def lines():
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
+ANN = (b"authorization", b"Bearer ann")
+"""Header of a caller with a key."""
+
+
 class Line:
-    def __init__(self, path="/x", query=b""):
+    def __init__(self, path="/login", query=b"", headers=()):
         self.sent = []
-        app = SimpleNamespace(state=SimpleNamespace(context=IDLE))
-        self.scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": [], "app": app}
+        app = SimpleNamespace(state=SimpleNamespace(context=idle_context()))
+        self.scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "query_string": query,
+            "headers": [*headers],
+            "app": app,
+        }
 
     async def receive(self):
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -64,7 +75,7 @@ def fails(error):
 
 
 def test_a_fault_is_told_without_its_words_and_answered_without_them(lines):
-    line = Line("/v1/x", b"key=" + UPSTREAM_KEY.encode())
+    line = Line("/v1/x", b"key=" + UPSTREAM_KEY.encode(), [ANN])
     asyncio.run(RequestEnvelope(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send))
     assert line.sent[0]["status"] == 500
     assert json.loads(line.sent[1]["body"])["error"]["code"] == "fault"
@@ -95,7 +106,7 @@ def test_errors_of_other_threads_and_libraries_are_told_without_their_words(line
 
 
 def test_every_line_is_one_line_of_json_whatever_is_in_it(lines):
-    line = Line("/v1/\r\n\u2028\x00\udcff" + '"}{')
+    line = Line("/v1/\r\n\u2028\x00\udcff" + '"}{', headers=[ANN])
     asyncio.run(RequestEnvelope(fails(StoreError("x")))(line.scope, line.receive, line.send))
     logger.error("two\nlines")
     assert [one["event"] for one in lines()] == ["request", "two"]
@@ -114,9 +125,6 @@ def test_requests_are_told_where_that_is_wanted():
         assert len(stream.getvalue().splitlines()) == requests
 
 
-ANN = Caller("ann", frozenset({"read"}), "ann")
-
-
 def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
     class Steady:
         now = 0.0
@@ -133,11 +141,11 @@ def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
 
     async def run():
         monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
-        app = RequestEnvelope(refuse, steady)
+        app = RequestEnvelope(refuse, steady=steady)
 
-        async def ask(status, address, caller=None):
-            line = Line()
-            about = {"status": status, "client": (address, 1), "evenhand.caller": caller}
+        async def ask(status, address, *headers):
+            line = Line("/v1/x" if headers else "/login", headers=headers)
+            about = {"status": status, "client": (address, 1)}
             await app({**line.scope, **about}, line.receive, line.send)
 
         for number in range(100):

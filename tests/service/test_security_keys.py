@@ -8,17 +8,17 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from service_settings import GUARD, PLAN
+from service_settings import GUARD, PLAN, idle_context
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from evenhand.cli.main import app as command
 from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
 from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
+from evenhand.service.api.envelope import RequestEnvelope
 from evenhand.service.auth import keys as module
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
-from evenhand.service.auth.limits import FAILURES_AT_ONCE
-from evenhand.service.auth.middleware import AuthMiddleware
+from evenhand.service.auth.limits import MAX_FAILURES
 from evenhand.service.state_machines import KEY_STREAM, KeyMachine
 from evenhand.service.store.database import read_entries_after
 
@@ -323,8 +323,8 @@ def test_who_has_no_valid_key_is_held_up_and_holds_nobody_up(client, reader, mon
             return client.post("/login", data={"key": "wrong"})
         return client.get("/v1/shields", headers=bad if number % 3 else {})
 
-    said = [ask(number) for number in range(FAILURES_AT_ONCE + 6)]
-    assert [one.status_code for one in said] == [401] * FAILURES_AT_ONCE + [429] * 6
+    said = [ask(number) for number in range(MAX_FAILURES + 6)]
+    assert [one.status_code for one in said] == [401] * MAX_FAILURES + [429] * 6
     assert said[-1].headers.get("retry-after") is None, "a page for people"
     assert said[-2].headers["retry-after"] == "1"
     assert said[-2].json()["error"]["code"] == "rate"
@@ -362,9 +362,11 @@ def test_a_stream_of_events_ends_with_its_key(database, clock):
                     steady.now += module.FRESH_SECONDS
                 await send({"type": "http.response.body", "body": b"%d" % k, "more_body": True})
 
-        state = SimpleNamespace(
-            context=SimpleNamespace(settings=ServiceConfig(), keys=KeyCache(database, clock=clock, steady=steady))
-        )
+        state = SimpleNamespace(context=idle_context(keys=KeyCache(database, clock=clock, steady=steady)))
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
         scope = {
             "type": "http",
             "method": "GET",
@@ -377,7 +379,7 @@ def test_a_stream_of_events_ends_with_its_key(database, clock):
         async def send(message):
             sent.append(message)
 
-        asyncio.run(AuthMiddleware(events)(scope, None, send))
+        asyncio.run(RequestEnvelope(events)(scope, receive, send))
     assert [one["body"] for one in sent[1:]] == [b"0", b"1", b"2", b""]
     assert [one["more_body"] for one in sent[1:]] == [True, True, True, False]
 

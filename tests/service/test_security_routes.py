@@ -9,8 +9,8 @@ from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
 from evenhand.service import ServiceConfig, create_app
+from evenhand.service.auth.access import ASSETS, PICTURES, PUBLIC_PATHS, is_public
 from evenhand.service.auth.keys import SCOPES, Caller, KeyCache, RequiredScope
-from evenhand.service.auth.middleware import ASSETS, PICTURES, PUBLIC_PATHS, is_public
 
 NOBODY = Caller("nobody", frozenset())
 

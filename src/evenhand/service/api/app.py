@@ -25,8 +25,6 @@ from evenhand.service.api.routes import (
     shields,
     streams,
 )
-from evenhand.service.auth.limits import LimitsMiddleware
-from evenhand.service.auth.middleware import AuthMiddleware
 from evenhand.service.settings import ServiceConfig
 
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -63,10 +61,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
         responses=error_handlers.DOCUMENTED_ERRORS,
         telemetry=NO_TELEMETRY,
     )
-    # What is added last comes first.
-    app.add_middleware(LimitsMiddleware, limits=settings.limits)
-    app.add_middleware(AuthMiddleware)
-    app.add_middleware(RequestEnvelope)
+    app.add_middleware(RequestEnvelope, limits=settings.limits)
     error_handlers.install_handlers(app)
     # First, as most requests are for them.
     shields.add_decision_routes(app)

@@ -1,32 +1,44 @@
-"""Middleware for request IDs, traces, metrics, the request log and security headers."""
+"""Middleware of every request: authentication, limits, traces, metrics, the request log and security headers."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
-from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, cookie_parser
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.auth.keys import Caller
-from evenhand.service.auth.limits import PROBES, address_of
+from evenhand.service.auth.access import (
+    PROBES,
+    SAFE_METHODS,
+    address_of,
+    check_host_name,
+    is_own_page,
+    is_public,
+    presented_key,
+)
+from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, Caller, missing_key_error
+from evenhand.service.auth.limits import TokenBuckets
 from evenhand.service.auth.logging import RefusalSummary, logger
 from evenhand.service.metrics import COUNTED_METHODS
+from evenhand.service.settings import LimitsConfig
 
 if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
 
-RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
-
 SECURITY_HEADERS = {
-    # Scripts, styles and pictures of the service's own, and nothing else; no page may frame ours.
+    # Only scripts, styles and pictures of the service itself. No page may frame its pages.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -36,101 +48,324 @@ SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Unless a route says otherwise."""
+"""Default headers. Routes may override them."""
 
 _SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 STREAM_ROUTES = ("/v1/shields/", "/v1/streams/", "/v1/dashboard/streams/", "/v1/monitors/", "/monitors/")
 """Prefixes of routes that contain the name of a stream or monitor."""
 
+MAX_EVENT_STREAMS = 16
+"""Maximum number of open event streams of one caller."""
+
+MAX_HELD_BYTES = 256 << 20
+"""Maximum size of all request bodies in memory."""
+
+MAX_ANONYMOUS_BYTES = 10_000
+"""Maximum size of a request without a key."""
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 
 class _HeadSentError(OSError):
-    """Raised where a response would go on after its head."""
+    """Raised when a response to HEAD continues after its head."""
 
 
 class RequestEnvelope:
-    """Traces, counts and logs requests, answers faults, and gives every response its security headers.
+    """Middleware that runs every request as an `_Exchange`.
 
     HEAD is answered wherever GET is, by the head of that response.
 
     Args:
-        app: The application inside.
-        steady: Seconds of a monotonic clock.
+        app: Inner application.
+        limits: Limits of each caller.
+        steady: Monotonic clock in seconds.
     """
 
-    def __init__(self, app: ASGIApp, steady: Callable[[], float] = time.perf_counter) -> None:
-        self._app, self._steady = app, steady
-        self._refusals = RefusalSummary(steady)
+    def __init__(
+        self, app: ASGIApp, limits: LimitsConfig | None = None, steady: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.app, self.limits, self.steady = app, limits or LimitsConfig(), steady
+        per_second = self.limits.requests_per_second
+        self.rate = None if per_second is None else TokenBuckets(per_second, steady)
+        self.refusals = RefusalSummary(steady)
+        self.in_flight: Counter[str] = Counter()
+        self.event_streams: Counter[str] = Counter()
+        self.held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            self._refusals.flush()
-            return
-        context: ServiceContext = scope["app"].state.context
-        method, begun, status = scope["method"], self._steady(), 0
-        id, tracing = _request_id(scope), context.ledger.tracing
-        is_head = method == "HEAD"
-        inner = {**scope, "method": "GET"} if is_head else scope
+        if scope["type"] == "http":
+            await _Exchange(self, scope, receive, send).run()
+        elif scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            self.refusals.flush()
 
-        async def send_secured(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                route = getattr(inner.get("route"), "path", "none")
-                context.metrics.count_response(method if method in COUNTED_METHODS else "other", route, status)
-                await send({**message, "headers": _secure_headers(message.get("headers", ()), id)})
-                if is_head:
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-            elif not is_head:
-                await send(message)
-            elif message.get("more_body", False):
-                # Some responses never end.
-                raise _HeadSentError
 
-        is_traced = tracing is not None and scope["path"] not in PROBES
-        with _trace(tracing, scope, id) if is_traced else nullcontext() as record_outcome:
-            fault: Exception | None = None
+class _Exchange:
+    """One request and its response.
+
+    The request is read completely before the application sees it, so a slow request delays no other. Event streams
+    have no time limit and are counted separately.
+
+    Attributes:
+        status: Status of the response. 0 before its head is sent.
+        timeout: Time limit of the response. None before the request is admitted.
+        counter: Counter that the request is counted in. None if it is not counted.
+        refusal: Error that prevents an event stream.
+    """
+
+    def __init__(self, envelope: RequestEnvelope, scope: Scope, receive: Receive, send: Send) -> None:
+        self.envelope, self.receive, self.forward = envelope, receive, send
+        self.begun = envelope.steady()
+        self.context: ServiceContext = scope["app"].state.context
+        self.method: str = scope["method"]
+        self.is_head = self.method == "HEAD"
+        self.scope = {**scope, "method": "GET"} if self.is_head else scope
+        self.headers = Headers(scope=scope)
+        self.id = _request_id(scope)
+        self.key: str | None = None
+        self.caller: Caller | None = None
+        self.status = 0
+        self.timeout: asyncio.Timeout | None = None
+        self.counter: Counter[str] | None = None
+        self.held_bytes = 0
+        self.is_event_stream = self.has_ended = False
+        self.refusal: AccessError | None = None
+
+    async def run(self) -> None:
+        """Answer the request, trace it and log it."""
+        tracing = self.context.ledger.tracing
+        is_traced = tracing is not None and self.scope["path"] not in PROBES
+        fault: Exception | None = None
+        with _trace(tracing, self.scope, self.id) if is_traced else nullcontext() as record_outcome:
             try:
-                with suppress(_HeadSentError, ClientDisconnect) if is_head else nullcontext():
-                    await self._app(inner, receive, send_secured)
+                await self._respond()
             except Exception as error:
-                fault = error
-                if not status:
+                if not (self.is_head and isinstance(error, _HeadSentError | ClientDisconnect)):
+                    fault = error
+                if fault is not None and not self.status:
                     body = error_handlers.error_body(
                         "a fault in Evenhand itself",
                         kind="server_error",
                         code="fault",
-                        hint="the service's log says where",
+                        hint="see the log of the service",
                     )
-                    await JSONResponse(body, 500)(inner, receive, send_secured)
+                    await self._answer(JSONResponse(body, 500))
             finally:
+                self._release()
                 if record_outcome is not None:
-                    record_outcome(500 if fault else status, *_route_and_stream(inner))
-            self._log(inner, method, id, 500 if fault else status, begun, fault)
+                    record_outcome(500 if fault else self.status, *_route_and_stream(self.scope))
+        self._log(fault)
 
-    def _log(
-        self, scope: Scope, method: str, id: str, status: int, begun: float, fault: Exception | None = None
-    ) -> None:
+    async def _respond(self) -> None:
+        envelope, limits = self.envelope, self.envelope.limits
+        try:
+            self.caller = self.scope["evenhand.caller"] = await self._authenticate()
+            if self.scope["path"] in PROBES:
+                await envelope.app(self.scope, self.receive, self.send)
+                return
+            self._admit()
+            async with asyncio.timeout(limits.request_seconds) as self.timeout:
+                body = await self._read_body()
+                await envelope.app(self.scope, _replay_body(body, self.receive), self.send)
+        except Exception as error:
+            refusal = self.refusal or error
+            if self.timeout is not None and self.timeout.expired() and isinstance(error, TimeoutError):
+                refusal = AccessError(
+                    f"no response within {limits.request_seconds:g} seconds; the request may have been carried out",
+                    code="late",
+                    hint="ask again, with the same id where there is one",
+                )
+            # The caller must not take half a response for a whole one.
+            if self.status or not isinstance(refusal, EvenhandError):
+                raise
+            await self._answer(self._refusal_response(refusal))
+
+    async def send(self, message: Message) -> None:
+        """Forward a message of the response."""
+        if message["type"] == "http.response.start":
+            headers = _secure_headers(message.get("headers", ()), self.id)
+            self.is_event_stream = any(
+                name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers
+            )
+            if self.is_event_stream and self.counter is not None:
+                self._count_event_stream()
+            self.status = message["status"]
+            route = getattr(self.scope.get("route"), "path", "none")
+            method = self.method if self.method in COUNTED_METHODS else "other"
+            self.context.metrics.count_response(method, route, self.status)
+            await self.forward({**message, "headers": headers})
+            if self.is_head:
+                await self.forward({"type": "http.response.body", "body": b"", "more_body": False})
+        elif self.is_head:
+            if message.get("more_body", False):
+                # Some responses never end.
+                raise _HeadSentError
+        elif not self.has_ended:
+            if self.is_event_stream and self.key and self.caller and not await self._is_key_valid(self.key):
+                # The server then tells the source of the events that there is no listener.
+                self.has_ended = True
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await self.forward(message)
+
+    async def _answer(self, response: Response) -> None:
+        await response(self.scope, self.receive, self.send)
+
+    async def _authenticate(self) -> Caller | None:
+        """Return the caller. None if the path is public.
+
+        Routes check the scopes of the caller. A service without keys accepts requests for the name of its own machine,
+        but none from web pages of other sites, nor from sites whose name was made to point to this machine.
+
+        Raises:
+            AccessError: The key is missing or invalid, or the page of another site sent the request.
+            StoreError: The key cannot be checked.
+        """
+        service = self.context.settings.service
+        if not service.keys:
+            check_host_name(self.headers)
+            self._check_origin(service.public_url)
+            return ANONYMOUS_CALLER
+        self.key = presented_key(self.headers)
+        if self.key is None and (cookie := cookie_parser(self.headers.get("cookie", "")).get(COOKIE)) is not None:
+            self.key = cookie
+            self._check_origin(service.public_url)
+        if is_public(self.scope["path"]):
+            return None
+        if not self.key:
+            raise missing_key_error()
+        return await self.context.keys.caller(self.key)
+
+    def _check_origin(self, public_url: str | None) -> None:
+        """Refuse requests without a key in a header that the page of another site may have sent."""
+        if self.scope["method"] not in SAFE_METHODS and not is_own_page(self.headers, public_url):
+            raise AccessError("another site's page sent this", code="origin", hint="send the key in a header")
+
+    async def _is_key_valid(self, key: str) -> bool:
+        try:
+            await self.context.keys.caller(key)
+        except EvenhandError:
+            return False
+        return True
+
+    @property
+    def _caller_name(self) -> str:
+        """Name that the request is counted under. Callers without a key are distinguished by their address."""
+        return self.caller.key if self.caller is not None and self.caller.key else f"@{address_of(self.scope)}"
+
+    def _admit(self) -> None:
+        """Count the request.
+
+        Raises:
+            AccessError: The caller sends too many requests.
+        """
+        envelope, name = self.envelope, self._caller_name
+        wait = 0.0 if envelope.rate is None else envelope.rate.seconds_until_allowed(name)
+        if wait:
+            error = AccessError(
+                f"there is a limit of {envelope.limits.requests_per_second:g} requests per second",
+                code="rate",
+                hint=f"ask again in {wait:.1f} seconds",
+            )
+            error.retry_after = wait
+            raise error
+        if envelope.in_flight[name] >= envelope.limits.in_flight:
+            raise AccessError(
+                f"{envelope.limits.in_flight} requests are under way already", code="busy", hint="wait for the answers"
+            )
+        self._count_in(envelope.in_flight)
+
+    def _count_in(self, counter: Counter[str]) -> None:
+        self.counter = counter
+        counter[self._caller_name] += 1
+
+    def _count_event_stream(self) -> None:
+        """Count the response as an event stream, which has no time limit."""
+        if self.envelope.event_streams[self._caller_name] >= MAX_EVENT_STREAMS:
+            self.refusal = AccessError(
+                f"{MAX_EVENT_STREAMS} event streams are open already", code="busy", hint="close some"
+            )
+            raise self.refusal
+        self._release()
+        self._count_in(self.envelope.event_streams)
+        if self.timeout is not None:
+            self.timeout.reschedule(None)
+
+    def _release(self) -> None:
+        """Stop counting the request and its body."""
+        self.envelope.held_bytes -= self.held_bytes
+        self.held_bytes = 0
+        if self.counter is not None:
+            name = self._caller_name
+            self.counter[name] -= 1
+            if not self.counter[name]:
+                del self.counter[name]
+        self.counter = None
+
+    async def _read_body(self) -> bytes:
+        """Read the body of the request.
+
+        Raises:
+            AccessError: The body is too large or too slow.
+        """
+        limits = self.envelope.limits
+        max_bytes = limits.body_bytes if self.caller else MAX_ANONYMOUS_BYTES
+        too_large = AccessError(f"a request has at most {max_bytes} bytes", code="size", hint="ask for less at once")
+        claimed = self.headers.get("content-length", "")
+        # The claimed size may refuse a request early; the body is counted all the same. 18 digits keep int() cheap.
+        if claimed.isdecimal() and (len(claimed) > 18 or int(claimed) > max_bytes):
+            raise too_large
+        parts: list[bytes] = []
+        has_more = True
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                while has_more:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise AccessError("the caller hung up", code="slow")
+                    part = message.get("body", b"")
+                    has_more = message.get("more_body", False)
+                    if self.held_bytes + len(part) > max_bytes:
+                        raise too_large
+                    if self.envelope.held_bytes + len(part) > MAX_HELD_BYTES:
+                        raise AccessError("too many large requests are under way", code="busy", hint="ask again later")
+                    self.envelope.held_bytes += len(part)
+                    self.held_bytes += len(part)
+                    parts.append(part)
+        except TimeoutError:
+            raise AccessError(f"the request took longer than {limits.body_seconds:g} seconds", code="slow") from None
+        return b"".join(parts)
+
+    def _refusal_response(self, error: EvenhandError) -> Response:
+        """Build the response to a request that is not let in. Pages are redirected to the login."""
+        if isinstance(error, AccessError) and error.code == "key":
+            if self.scope["method"] == "GET" and "text/html" in self.headers.get("accept", ""):
+                return RedirectResponse("/login", 303)
+            error = self.context.failures.refusal(error, address_of(self.scope))
+        response = error_handlers.error_response(error)
+        if isinstance(error, AccessError) and error.code in ("size", "slow", "busy"):
+            # The rest of the request is not read.
+            response.headers["connection"] = "close"
+        return response
+
+    def _log(self, fault: Exception | None) -> None:
+        status, caller = 500 if fault else self.status, self.caller
         level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
-        caller: Caller | None = scope.get("evenhand.caller")
-        # Anyone can send these without end; where every request is logged, they are too.
-        summarized = (caller is None or status == 429) and level == logging.WARNING
-        each = not summarized or logger.isEnabledFor(logging.INFO)
-        if not each and not self._refusals.is_first(status, address_of(scope)):
+        # Anyone can send unlimited requests of this kind. If every request is logged, they are logged, too.
+        is_summarized = (caller is None or status == 429) and level == logging.WARNING
+        is_logged = not is_summarized or logger.isEnabledFor(logging.INFO)
+        if not is_logged and not self.envelope.refusals.is_first(status, address_of(self.scope)):
             return
         about = {
-            "request": id,
-            "method": method,
-            # Without what follows the path: some write keys there.
-            "path": scope["path"],
+            "request": self.id,
+            "method": self.method,
+            # Without the query, which may contain keys.
+            "path": self.scope["path"],
             "status": status,
-            "seconds": round(self._steady() - begun, 6),
+            "seconds": round(self.envelope.steady() - self.begun, 6),
             "key": caller.key if caller is not None else "",
         }
         logger.log(level, "request", exc_info=fault, extra={"about": about})
@@ -142,13 +377,30 @@ def _request_id(scope: Scope) -> str:
     return header.decode() if _REQUEST_ID.fullmatch(header) else f"{random.getrandbits(64):016x}"
 
 
-def _secure_headers(headers: RawHeaders, id: str) -> list[tuple[bytes, bytes]]:
+def _secure_headers(headers: Iterable[tuple[bytes, bytes]], id: str) -> list[tuple[bytes, bytes]]:
     """Return headers with harmless values, the ID of the request, and the security headers that are missing."""
     secured = [(name, escape_header_value(value)) for name, value in headers if name != b"x-request-id"]
     names = {name for name, _ in secured}
     secured += [header for header in _SECURITY_HEADERS if header[0] not in names]
     secured.append((b"x-request-id", id.encode()))
     return secured
+
+
+def escape_header_value(value: bytes) -> bytes:
+    """Percent-encode bytes of a header value that are not printable ASCII."""
+    if value.isascii() and value.decode("ascii").isprintable():
+        return value
+    return b"".join(bytes([byte]) if 32 <= byte < 127 else b"%%%02X" % byte for byte in value)
+
+
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Build a receive function that yields a body, and then the remaining messages."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_next() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_next
 
 
 def _trace(tracing: Any, scope: Scope, id: str) -> Any:
@@ -167,10 +419,3 @@ def _route_and_stream(scope: Scope) -> tuple[str | None, str | None]:
     if route is None or not route.startswith(STREAM_ROUTES):
         return route, None
     return route, scope.get("path_params", {}).get("name")
-
-
-def escape_header_value(value: bytes) -> bytes:
-    """Percent-encode bytes of a header value that are not printable ASCII."""
-    if value.isascii() and value.decode("ascii").isprintable():
-        return value
-    return b"".join(bytes([byte]) if 32 <= byte < 127 else b"%%%02X" % byte for byte in value)

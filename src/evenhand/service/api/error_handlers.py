@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: one body for all of them, which clients of OpenAI's interface understand."""
+"""Error responses, with the body that clients of OpenAI's interface expect."""
 
 from __future__ import annotations
 
@@ -18,24 +18,31 @@ from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchErro
 
 logger = logging.getLogger("evenhand.service")
 
-CONFLICT_CODES = ("repeated", "horizon", "contradiction", "expired")
-"""Codes of decisions that a client cannot mend by asking differently."""
-
-ABSENT_CODES = ("stream", "unknown-id")
-"""Codes of not-found errors."""
-
-ACCESS_STATUSES = {
+STATUSES = {
     "key": 401,
     "scope": 403,
     "origin": 403,
+    "stream": 404,
+    "unknown-id": 404,
+    "slow": 408,
+    "repeated": 409,
+    "horizon": 409,
+    "contradiction": 409,
+    "expired": 409,
+    "size": 413,
     "rate": 429,
     "busy": 429,
-    "size": 413,
-    "slow": 408,
+    "budget": 429,
+    "replaced": 503,
     "late": 504,
 }
-"""HTTP statuses of access errors, by code."""
+"""HTTP statuses by error code. Other errors have a status by their class."""
 
+RELAYED_STATUSES = (400, 409, 413, 422, 429)
+"""Statuses of other services that concern the request of the caller, not the call of the service by Evenhand."""
+
+EVENT_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Headers of event streams. nginx would otherwise hold back events to fill its buffer."""
 
 ERROR_EXAMPLE: dict[str, Any] = {
     "error": {
@@ -48,16 +55,16 @@ ERROR_EXAMPLE: dict[str, Any] = {
 
 
 class ErrorBody(BaseModel):
-    """What was wrong."""
+    """Description of an error."""
 
     message: str
     type: str
     code: str | None
-    hint: Annotated[str | None, Field(description="What to do about it.")]
+    hint: Annotated[str | None, Field(description="Instruction for the caller.")]
 
 
 class ErrorAnswer(BaseModel):
-    """Every answer that is an error has this body."""
+    """Body of every error response."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [ERROR_EXAMPLE]})
 
@@ -65,29 +72,28 @@ class ErrorAnswer(BaseModel):
 
 
 DOCUMENTED_ERRORS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorAnswer, "description": "The request makes no sense, or is not allowed; nothing was done."},
+    "4XX": {"model": ErrorAnswer, "description": "The request is invalid or not allowed; nothing was changed."},
     "5XX": {"model": ErrorAnswer, "description": "The service, its store or a generator failed."},
 }
-"""Of every route."""
+"""Error responses of every route."""
 
 
-class ServiceHTTPException(HTTPException):
+class HttpError(HTTPException):
     """Error response with a code and a hint.
 
     Args:
-        status: of HTTP.
-        message: one sentence.
-        code: one word for programs.
-        hint: what the reader can do about it.
-        headers: of the answer.
+        status: HTTP status.
+        message: Description of the error in one sentence.
+        code: Error code for programs.
+        hint: Instruction for the caller.
+        headers: Headers of the response.
     """
 
     def __init__(
         self, status: int, message: str, *, code: str, hint: str | None = None, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(status, message, headers)
-        self.code = code
-        self.hint = hint
+        self.code, self.hint = code, hint
 
 
 def error_body(message: str, *, kind: str, code: str | None, hint: str | None = None) -> dict[str, Any]:
@@ -95,61 +101,59 @@ def error_body(message: str, *, kind: str, code: str | None, hint: str | None = 
     return {"error": {"message": message, "type": kind, "code": code, "hint": hint}}
 
 
-def http_status(error: EvenhandError) -> int:
+def http_status(error: BaseException) -> int:
     """Return the HTTP status of an error."""
-    if isinstance(error, AccessError):
-        return ACCESS_STATUSES[error.code]
-    if isinstance(error, DecisionError):
-        if error.code in ("budget", "replaced"):
-            return 429 if error.code == "budget" else 503
-        return 404 if error.code in ABSENT_CODES else 409 if error.code in CONFLICT_CODES else 422
-    if isinstance(error, StoreError):
-        return 503
-    return 502 if isinstance(error, FetchError) else 422
+    if isinstance(error, HTTPException):
+        return error.status_code
+    if isinstance(error, AccessError | DecisionError):
+        return STATUSES.get(error.code, 422)
+    if isinstance(error, StoreError | FetchError):
+        return 503 if isinstance(error, StoreError) else 502
+    return 422 if isinstance(error, EvenhandError) else 500
 
 
-def describe_error(error: EvenhandError) -> dict[str, Any]:
-    """Build the body of the response to an error of Evenhand."""
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """Build the body of the response to an error."""
     kind = "invalid_request_error" if http_status(error) < 500 else "server_error"
+    if isinstance(error, HTTPException):
+        code = error.code if isinstance(error, HttpError) else str(error.status_code)
+        return error_body(str(error.detail), kind=kind, code=code, hint=getattr(error, "hint", None))
+    if not isinstance(error, EvenhandError):
+        return error_body("the service failed", kind=kind, code=None)
     code = error.code if isinstance(error, DecisionError | AccessError) else type(error).__name__
     message = f"{error.location}: {error.message}" if error.location else error.message
     if isinstance(error, StoreError) and error.location:
-        # Where the store is, and what it said, is nothing for callers: some of them need no key.
+        # The address and the messages of the store are not for callers, some of whom need no key.
         logger.warning("the store: %s", error.message)
         message = "the store cannot be used now; the service's own log says why"
     return error_body(message, kind=kind, code=code, hint=error.hint)
 
 
 def error_response(error: EvenhandError) -> JSONResponse:
-    """Return an error as an answer."""
+    """Build the response to an error."""
     status = http_status(error)
-    headers = {"www-authenticate": "Bearer"} if status == 401 else {"retry-after": "1"} if status == 429 else None
+    headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+    if status == 429:
+        headers = {"retry-after": str(math.ceil(error.retry_after if isinstance(error, AccessError) else 1))}
     if isinstance(error, DecisionError) and error.code == "budget":
-        # Spending is counted by the hour: before the next one, asking again is of no use.
+        # Spending is counted by the hour, so a retry before the next hour is useless.
         headers = {"retry-after": str(3600 - int(time.time()) % 3600), "x-should-retry": "false"}
     return JSONResponse(describe_error(error), status, headers)
 
 
-EVENT_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-"""Headers of event streams. nginx would otherwise hold back events to fill its buffer."""
-
-RELAYED_STATUSES = (400, 409, 413, 422, 429)
-"""Statuses of other services that are about the request of the caller, and not about how Evenhand calls the service."""
-
-
-def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> ServiceHTTPException | None:
+def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> HttpError | None:
     """Return the error of another service as an error of this one, or None if it is not about the caller's request.
 
     Status, code, message and Retry-After are kept, so that clients can react as if they called the service directly.
 
     Args:
-        error: The error of the other service.
-        headers: More headers of the response.
+        error: Error of the other service.
+        headers: Further headers of the response.
     """
     if not isinstance(error, FetchError) or error.status is None or error.status not in RELAYED_STATUSES:
         return None
     reason = f": {error.reason}" if error.reason else ""
-    return ServiceHTTPException(
+    return HttpError(
         error.status,
         f"the service behind the guards refused this with status {error.status}{reason}",
         code=error.code or "refused",
@@ -159,45 +163,31 @@ def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> Servic
 
 
 def retry_after_header(error: Exception | None) -> dict[str, str]:
-    """Return the header Retry-After with the seconds that another service asked for, if it did."""
+    """Return the header Retry-After with the seconds that another service requested, if it did."""
     seconds = error.retry_after if isinstance(error, FetchError) else None
     return {"retry-after": str(math.ceil(seconds))} if seconds else {}
-
-
-def describe_any_error(error: BaseException) -> dict[str, Any]:
-    """Return the body of the response to an error."""
-    if isinstance(error, EvenhandError):
-        return describe_error(error)
-    if not isinstance(error, HTTPException):
-        return error_body("the service failed", kind="server_error", code=None)
-    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    code = str(error.status_code)
-    hint: str | None = None
-    if isinstance(error, ServiceHTTPException):
-        code, hint = error.code, error.hint
-    return error_body(str(error.detail), kind=kind, code=code, hint=hint)
 
 
 def install_handlers(app: FastAPI) -> None:
     """Register the handlers of these errors with the application."""
 
     @app.exception_handler(EvenhandError)
-    async def _ours(_request: Request, error: EvenhandError) -> JSONResponse:
+    async def _handle_error(_request: Request, error: EvenhandError) -> JSONResponse:
         return error_response(error)
 
     @app.exception_handler(RequestValidationError)
-    async def _unreadable(_request: Request, error: RequestValidationError) -> JSONResponse:
+    async def _handle_validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse(_describe_validation_error(error), 422)
 
     @app.exception_handler(HTTPException)
-    async def _plain(_request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse(describe_any_error(error), error.status_code, headers=error.headers)
+    async def _handle_http_exception(_request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(describe_error(error), error.status_code, headers=error.headers)
 
 
 def _describe_validation_error(error: RequestValidationError) -> dict[str, Any]:
     """Describe the first fault of an invalid request, without quoting the request."""
     faults = error.errors()
-    # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
+    # A misspelt entry causes two faults: an unknown entry and a missing entry. The first is more helpful.
     fault = next((candidate for candidate in faults if candidate["type"] == "extra_forbidden"), faults[0])
     entry = ".".join(map(str, fault["loc"][1:]))
     problem = {"extra_forbidden": "there is no such entry", "missing": "this is missing"}.get(

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.store.chain import unique_names
 
 _SURROGATE = re.compile(r"\\u[dD][89A-Fa-f]")
@@ -24,7 +24,7 @@ def parse_json_body(body: bytes) -> Any:
     pairs, and encodings other than UTF-8. None of these could be logged or sent to other services.
 
     Raises:
-        ServiceHTTPException: The body is not valid JSON.
+        HttpError: The body is not valid JSON.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -43,9 +43,7 @@ def parse_json_body(body: bytes) -> Any:
         problem = str(error) if isinstance(error, _NumberError) else "an integer has too many digits"
     else:
         return value
-    raise ServiceHTTPException(
-        400, f"the body is not valid JSON: {problem}", code="json", hint="send JSON as RFC 8259 defines it"
-    )
+    raise HttpError(400, f"the body is not valid JSON: {problem}", code="json", hint="send JSON as RFC 8259 defines it")
 
 
 class _NumberError(ValueError):
@@ -69,7 +67,7 @@ class JsonRequest(Request):
         """Parse the body.
 
         Raises:
-            ServiceHTTPException: The body is not valid JSON.
+            HttpError: The body is not valid JSON.
         """
         return parse_json_body(await self.body())
 
@@ -77,14 +75,14 @@ class JsonRequest(Request):
         """Check that a body is sent as JSON.
 
         Raises:
-            ServiceHTTPException: The content type is missing or is not JSON.
+            HttpError: The content type is missing or is not JSON.
         """
         content_type = self.headers.get("content-type", "")
         kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
         is_json = kind == "application" and (subtype == "json" or subtype.endswith("+json"))
         if not is_json and await self.body():
             received = repr(content_type[:100]) if content_type else "no Content-Type"
-            raise ServiceHTTPException(
+            raise HttpError(
                 415,
                 f"expected the Content-Type application/json, got {received}",
                 code="content_type",

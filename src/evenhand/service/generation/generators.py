@@ -13,7 +13,7 @@ from evenhand.genai.backends.local_diffusion import LocalDiffusion
 from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
 from evenhand.genai.backends.studio import Studio
 from evenhand.models.language.services import ContentRefusedError
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import HttpError
 
 OutputKind: TypeAlias = Literal["image", "text", "either", "nothing"]
 
@@ -87,7 +87,7 @@ def known_options(given: Mapping[str, Any], known: Collection[str]) -> dict[str,
     options = {name: value for name, value in given.items() if value is not None}
     for name in options:
         if name not in known:
-            raise ServiceHTTPException(
+            raise HttpError(
                 400,
                 f"{name[:100]!r} is not handed on to the model",
                 code="unknown_parameter",
@@ -118,7 +118,7 @@ class ConversationGenerator:
         ignored: Options that the generator does not support.
 
     Raises:
-        ServiceHTTPException: There is no text of the user to answer.
+        HttpError: There is no text of the user to answer.
     """
 
     def __init__(self, generator: Generator, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ class ConversationGenerator:
         self._user = last_user_messages([message.get("role") for message in self._messages])
         self.prompt = join_texts([_content_text(self._messages[k].get("content")) for k in self._user])
         if not self.prompt.strip():
-            raise ServiceHTTPException(
+            raise HttpError(
                 400,
                 "the last user message has no text, which the guard needs",
                 code="messages",

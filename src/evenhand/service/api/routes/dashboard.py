@@ -23,7 +23,7 @@ from sqlalchemy import Connection, select
 from evenhand import __version__
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import RequestContext, ServiceContext
-from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, ServiceHTTPException
+from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, HttpError
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
@@ -62,7 +62,7 @@ async def get_dashboard() -> HTMLResponse:
 async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
     """A style, a script or a drawing of the pages."""
     if name not in _asset_names():
-        raise ServiceHTTPException(404, "there is no such file", code="404")
+        raise HttpError(404, "there is no such file", code="404")
     tag = f'"{hashlib.sha256(read_asset(name)).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if tag in if_none_match:
@@ -189,7 +189,7 @@ async def get_delivered_picture(name: str, number: int, context: RequestContext)
 
     kept = await run_in_threadpool(context.pictures.find_delivered, name, number)
     if kept is None or kept.media_type not in PICTURE_TYPES:
-        raise ServiceHTTPException(404, "there is no such picture", code="picture")
+        raise HttpError(404, "there is no such picture", code="picture")
     headers = {
         "cache-control": "private, max-age=86400, immutable",
         "content-security-policy": "default-src 'none'; sandbox",

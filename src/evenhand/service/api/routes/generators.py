@@ -21,8 +21,8 @@ from evenhand.genai.enforcement.supply import PartFailure
 from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import (
     EVENT_STREAM_HEADERS,
-    ServiceHTTPException,
-    describe_any_error,
+    HttpError,
+    describe_error,
     relayed_error,
     retry_after_header,
 )
@@ -58,7 +58,7 @@ def find_guard(context: ServiceContext, caller: Caller, model: str | None, makes
     if model is None:
         if len(able) == 1:
             return able[0]
-        raise ServiceHTTPException(
+        raise HttpError(
             400, "the request names no model", code="model", hint=f"one of: {', '.join(_quote_models(able)) or '-'}"
         )
     for guard in context.guards.values():
@@ -68,13 +68,13 @@ def find_guard(context: ServiceContext, caller: Caller, model: str | None, makes
             if guard in able:
                 return guard
             where = ROUTES_BY_OUTPUT.get(guard.makes)
-            raise ServiceHTTPException(
+            raise HttpError(
                 400,
                 f"the model {model!r} does not make this",
                 code="model",
                 hint=f"ask {where}" if where else "it is there for a gateway's guardrail alone",
             )
-    raise ServiceHTTPException(
+    raise HttpError(
         404,
         f"there is no model {model[:100]!r}",
         code="model_not_found",
@@ -88,7 +88,7 @@ async def answer_request(
     """Return the items or the refusal of the model, and the number of missing items.
 
     Raises:
-        ServiceHTTPException: There is no item at all.
+        HttpError: There is no item at all.
         EvenhandError: The request was not carried out.
     """
     outcomes = [outcome async for outcome in guard.serve(request, seconds)]
@@ -164,9 +164,7 @@ def disclosure_body(answer: GuardedAnswer, number: int | None) -> dict[str, Any]
     }
 
 
-def missing_item_error(
-    answers: Sequence[GuardedAnswer], numbers: Sequence[int | None], *, what: str
-) -> ServiceHTTPException:
+def missing_item_error(answers: Sequence[GuardedAnswer], numbers: Sequence[int | None], *, what: str) -> HttpError:
     """Return the error of a request without any item, from the last answer."""
     headers = disclosure_headers(answers, numbers)
     # The guard has retried as often as it may.
@@ -175,11 +173,9 @@ def missing_item_error(
     failure = worst.failures[-1] if worst.failures else PartFailure("generator")
     if worst.refusal is not None:
         refusal = worst.refusal
-        return ServiceHTTPException(
-            refusal.status, refusal.message, code=refusal.code, hint=refusal.hint, headers=final
-        )
+        return HttpError(refusal.status, refusal.message, code=refusal.code, hint=refusal.hint, headers=final)
     if worst.budget is not None:
-        return ServiceHTTPException(
+        return HttpError(
             429,
             f"there is no {what}: {worst.budget.message}",
             code="budget",
@@ -189,7 +185,7 @@ def missing_item_error(
     if failure.part == "generator" and (relayed := relayed_error(failure.error, headers)) is not None:
         return relayed
     if failure.timed_out and failure.part in ("guard", "generator"):
-        return ServiceHTTPException(
+        return HttpError(
             504,
             f"there is no {what}: {public_reason(worst)}",
             code="timeout",
@@ -197,7 +193,7 @@ def missing_item_error(
             headers=headers,
         )
     entries = ", ".join(str(number) for number in numbers if number is not None)
-    return ServiceHTTPException(
+    return HttpError(
         503 if failure.part in ("judge", "store") else 502,
         f"there is no {what}: {public_reason(worst) or 'none was made'}",
         code=f"{failure.part}_failed",
@@ -269,7 +265,7 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
     """Return an answer that sends each picture as an event once it is decided.
 
     Raises:
-        ServiceHTTPException: there is none at all; then nothing was sent.
+        HttpError: there is none at all; then nothing was sent.
     """
     missing: list[Served] = []
     async for first in found:
@@ -292,7 +288,7 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
                     missing.append(outcome)
             if missing:
                 error = unanswered_error(missing, what="picture")
-                yield _event("error", {"type": "error", "missing": len(missing), **describe_any_error(error)})
+                yield _event("error", {"type": "error", "missing": len(missing), **describe_error(error)})
         finally:
             # A caller who has gone waits for nothing more.
             await found.aclose()
@@ -317,14 +313,14 @@ def _picture_base(request: Request, context: ServiceContext) -> str:
     """Return the URL that addresses of pictures start with.
 
     Raises:
-        ServiceHTTPException: it is not known under which address callers reach the service.
+        HttpError: it is not known under which address callers reach the service.
     """
     service = context.settings.service
     # Without keys only the machine itself is served: what it asked under is an address that it reaches.
     direct = not service.keys and "x-forwarded-for" not in request.headers
     public = service.public_url or (str(request.base_url).rstrip("/") if direct else None)
     if public is None:
-        raise ServiceHTTPException(
+        raise HttpError(
             400,
             "pictures are not answered by address: the service does not know its own",
             code="response_format",
@@ -341,7 +337,7 @@ async def get_picture(
     """A picture that was answered by its address, which is all that is needed to get it."""
     picture = await run_in_threadpool(context.pictures.find, id)
     if picture is None:
-        raise ServiceHTTPException(404, "there is no such picture, or its time is over", code="picture")
+        raise HttpError(404, "there is no such picture, or its time is over", code="picture")
     # Some pictures can hold scripts; none is run.
     safe = {
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
@@ -356,7 +352,7 @@ def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
     item = one.answer.item
     assert item is not None
     if item.kind != "image":
-        raise ServiceHTTPException(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
+        raise HttpError(400, "this model makes texts", code="model", hint="ask /v1/chat/completions")
     fields: dict[str, Any] = {"evenhand": disclosure_body(one.answer, one.number)}
     # The service's own rewriting is what was drawn; ours is what it was asked for.
     if one.answer.changed or item.revised_prompt not in ("", one.answer.prompt):
@@ -427,11 +423,11 @@ async def complete_chat(payload: ChatRequest, context: RequestContext, caller: G
 def _check_request(payload: ChatRequest, given: dict[str, Any]) -> None:
     for name, why in REFUSED_OPTIONS.items():
         if name in given:
-            raise ServiceHTTPException(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
+            raise HttpError(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
     if payload.n not in (None, 1):
-        raise ServiceHTTPException(400, "every answer is a request of its own", code="n", hint=f"ask {payload.n} times")
+        raise HttpError(400, "every answer is a request of its own", code="n", hint=f"ask {payload.n} times")
     if payload.modalities not in (None, ["text"]):
-        raise ServiceHTTPException(400, "answers are texts", code="modalities", hint="leave modalities out")
+        raise HttpError(400, "answers are texts", code="modalities", hint="leave modalities out")
 
 
 async def answer_conversation(
@@ -445,7 +441,7 @@ async def answer_conversation(
     """Answer a conversation, and return the answer, the generator that was asked, and the headers of the response.
 
     Raises:
-        ServiceHTTPException: An option is unknown, or there is no text.
+        HttpError: An option is unknown, or there is no text.
         EvenhandError: The request was not carried out.
     """
     options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
@@ -454,7 +450,7 @@ async def answer_conversation(
     (served,), _missing = await answer_request(guard, request, context.settings.limits.upstream_seconds, what="answer")
     item = served.answer.item
     if item is not None and item.kind != "text":
-        raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
+        raise HttpError(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
     headers = disclosure_headers([served.answer], [served.number])
     if talk.ignored:
         headers["x-evenhand-ignored"] = ", ".join(talk.ignored)
@@ -527,7 +523,7 @@ async def get_model(name: str, context: RequestContext, caller: GeneratingCaller
     for model in _describe_models(context, caller):
         if model["id"] == name:
             return model
-    raise ServiceHTTPException(404, f"there is no model {name[:100]!r}", code="model_not_found", hint="see /v1/models")
+    raise HttpError(404, f"there is no model {name[:100]!r}", code="model_not_found", hint="see /v1/models")
 
 
 def _describe_models(context: ServiceContext, caller: Caller) -> list[dict[str, Any]]:

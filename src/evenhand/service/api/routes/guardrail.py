@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.backends.openai_service import detect_media_type
 from evenhand.service.api.context import RequestContext, ServiceContext
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.generators import join_texts, last_user_messages, replace_texts
@@ -68,7 +68,7 @@ async def check_guardrail(
         raise limited_key_error(caller)
     call = payload.litellm_call_id
     if call is None:
-        raise ServiceHTTPException(
+        raise HttpError(
             400,
             "the request has no litellm_call_id, which matches what is asked and what comes",
             code="litellm_call_id",
@@ -86,7 +86,7 @@ async def check_guardrail(
 
     verdict = await guard.limiter.finish(ask_guardrail, context.settings.limits.upstream_seconds)
     if verdict is None:
-        raise ServiceHTTPException(504, "the guard did not answer in time", code="timeout", hint="ask again later")
+        raise HttpError(504, "the guard did not answer in time", code="timeout", hint="ask again later")
     response.headers["x-evenhand-guarded"] = "false" if verdict.status == "unguarded" else "true"
     response.headers["x-evenhand-status"] = verdict.status
     changed = verdict.action == "GUARDRAIL_INTERVENED"
@@ -109,7 +109,7 @@ def _find_guardrail(payload: GuardrailRequest, context: ServiceContext) -> Serve
     else:
         matches = [guard for guard in guards if payload.model in guard.models] or guards
     if len(matches) != 1:
-        raise ServiceHTTPException(
+        raise HttpError(
             404 if name is not None else 400,
             f"there is no guard {str(name)[:100]!r}" if name is not None else "the request does not say which guard",
             code="guard",
@@ -143,7 +143,7 @@ def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
     answers = [text for text in texts if text.strip()]
     images = payload.images or []
     if len(answers) + len(images) > 1:
-        raise ServiceHTTPException(
+        raise HttpError(
             400,
             f"{len(answers) + len(images)} items came of one request, and every item counts",
             code="items",
@@ -160,7 +160,7 @@ def _returned_item(payload: GuardrailRequest, texts: list[str]) -> Item | None:
         data = b""
     kind = detect_media_type(data)
     if kind is None:
-        raise ServiceHTTPException(
+        raise HttpError(
             400,
             "the picture is neither PNG, JPEG, WebP nor GIF in base64",
             code="items",

@@ -15,12 +15,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evenhand.errors import AccessError, EvenhandError, FetchError
 from evenhand.service.api.context import RequestContext, ServiceContext
-from evenhand.service.api.error_handlers import ACCESS_STATUSES
+from evenhand.service.api.error_handlers import http_status
 from evenhand.service.api.routes.dashboard import page_response, read_asset
+from evenhand.service.auth.access import address_of, is_own_page
 from evenhand.service.auth.keys import COOKIE, key_id
-from evenhand.service.auth.limits import address_of
 from evenhand.service.auth.logging import logger
-from evenhand.service.auth.middleware import is_own_page
 from evenhand.service.auth.oidc import LOGIN_SECONDS, PendingLogin, close_session, open_session
 
 router = APIRouter(include_in_schema=False)
@@ -145,7 +144,7 @@ def _login_cookie(request: Request, context: ServiceContext) -> str:
 
 def _refusal_page(context: ServiceContext, error: AccessError) -> HTMLResponse:
     """Return the page for a login that was refused."""
-    return _login_response(context, f"{error.message[:1].upper()}{error.message[1:]}.", ACCESS_STATUSES[error.code])
+    return _login_response(context, f"{error.message[:1].upper()}{error.message[1:]}.", http_status(error))
 
 
 def _provider_failed(context: ServiceContext, error: EvenhandError) -> HTMLResponse:

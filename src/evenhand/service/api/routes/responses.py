@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.service.api.context import RequestContext
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import HttpError
 from evenhand.service.api.routes.generators import (
     GeneratingCaller,
     answer_conversation,
@@ -62,9 +62,9 @@ async def create_response(payload: ResponsesRequest, context: RequestContext, ca
     given = {name: value for name, value in (payload.model_extra or {}).items() if value}
     for name, why in REFUSED_ENTRIES.items():
         if name in given:
-            raise ServiceHTTPException(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
+            raise HttpError(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
     if payload.stream:
-        raise ServiceHTTPException(
+        raise HttpError(
             400,
             "responses are not streamed: the whole text is looked at first",
             code="stream",
@@ -82,7 +82,7 @@ def _converted_options(payload: ResponsesRequest) -> dict[str, Any]:
     text = payload.text or {}
     form = text.get("format") or {}
     if not isinstance(form, dict):
-        raise ServiceHTTPException(
+        raise HttpError(
             400,
             f"expected an object as text.format, got {str(form)[:100]!r}",
             code="text",
@@ -102,7 +102,7 @@ def _messages(payload: ResponsesRequest) -> list[dict[str, Any]]:
     """Return the messages of a conversation.
 
     Raises:
-        ServiceHTTPException: the input has something else than messages of texts and pictures.
+        HttpError: the input has something else than messages of texts and pictures.
     """
     before = [{"role": "system", "content": payload.instructions}] if payload.instructions else []
     if isinstance(payload.input, str):
@@ -130,8 +130,8 @@ def _part(part: Any) -> dict[str, Any]:
     raise _unknown_input(f"a part of type {str(kind)[:100]!r}")
 
 
-def _unknown_input(what: str) -> ServiceHTTPException:
-    return ServiceHTTPException(
+def _unknown_input(what: str) -> HttpError:
+    return HttpError(
         400,
         f"expected messages of texts and pictures in input, got {what}",
         code="input",
