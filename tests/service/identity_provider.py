@@ -90,6 +90,7 @@ class IdentityServer:
                     "authorization_endpoint": f"{self.url}/authorize",
                     "token_endpoint": f"{self.url}/token",
                     "jwks_uri": f"{self.url}/keys",
+                    "id_token_signing_alg_values_supported": ["RS256", "ES256", "HS256", "none"],
                 },
             )
         if parts.path == "/keys":

@@ -109,6 +109,7 @@ class _Exchange:
     have no time limit and are counted separately.
 
     Attributes:
+        name: Name that the request is counted under.
         status: Status of the response. 0 before its head is sent.
         timeout: Time limit of the response. None before the request is admitted.
         counter: Counter that the request is counted in. None if it is not counted.
@@ -125,6 +126,7 @@ class _Exchange:
         self.headers = Headers(scope=scope)
         self.id = _request_id(scope)
         self.key: str | None = None
+        self.name = ""
         self.caller: Caller | None = None
         self.status = 0
         self.timeout: asyncio.Timeout | None = None
@@ -186,9 +188,7 @@ class _Exchange:
         """Forward a message of the response."""
         if message["type"] == "http.response.start":
             headers = _secure_headers(message.get("headers", ()), self.id)
-            self.is_event_stream = any(
-                name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers
-            )
+            self.is_event_stream = dict(headers).get(b"content-type", b"").startswith(b"text/event-stream")
             if self.is_event_stream and self.counter is not None:
                 self._count_event_stream()
             self.status = message["status"]
@@ -249,18 +249,16 @@ class _Exchange:
             return False
         return True
 
-    @property
-    def _caller_name(self) -> str:
-        """Name that the request is counted under. Callers without a key are distinguished by their address."""
-        return self.caller.key if self.caller is not None and self.caller.key else f"@{address_of(self.scope)}"
-
     def _admit(self) -> None:
         """Count the request.
 
         Raises:
             AccessError: The caller sends too many requests.
         """
-        envelope, name = self.envelope, self._caller_name
+        envelope = self.envelope
+        # Callers without a key are distinguished by their address.
+        key = "" if self.caller is None else self.caller.key
+        name = self.name = key or f"@{address_of(self.scope)}"
         wait = 0.0 if envelope.rate is None else envelope.rate.seconds_until_allowed(name)
         if wait:
             error = AccessError(
@@ -278,11 +276,11 @@ class _Exchange:
 
     def _count_in(self, counter: Counter[str]) -> None:
         self.counter = counter
-        counter[self._caller_name] += 1
+        counter[self.name] += 1
 
     def _count_event_stream(self) -> None:
         """Count the response as an event stream, which has no time limit."""
-        if self.envelope.event_streams[self._caller_name] >= MAX_EVENT_STREAMS:
+        if self.envelope.event_streams[self.name] >= MAX_EVENT_STREAMS:
             self.refusal = AccessError(
                 f"{MAX_EVENT_STREAMS} event streams are open already", code="busy", hint="close some"
             )
@@ -297,10 +295,9 @@ class _Exchange:
         self.envelope.held_bytes -= self.held_bytes
         self.held_bytes = 0
         if self.counter is not None:
-            name = self._caller_name
-            self.counter[name] -= 1
-            if not self.counter[name]:
-                del self.counter[name]
+            self.counter[self.name] -= 1
+            if not self.counter[self.name]:
+                del self.counter[self.name]
         self.counter = None
 
     async def _read_body(self) -> bytes:
@@ -311,11 +308,10 @@ class _Exchange:
         """
         limits = self.envelope.limits
         max_bytes = limits.body_bytes if self.caller else MAX_ANONYMOUS_BYTES
-        too_large = AccessError(f"a request has at most {max_bytes} bytes", code="size", hint="ask for less at once")
         claimed = self.headers.get("content-length", "")
         # The claimed size may refuse a request early; the body is counted all the same. 18 digits keep int() cheap.
         if claimed.isdecimal() and (len(claimed) > 18 or int(claimed) > max_bytes):
-            raise too_large
+            raise _too_large_error(max_bytes)
         parts: list[bytes] = []
         has_more = True
         try:
@@ -327,7 +323,7 @@ class _Exchange:
                     part = message.get("body", b"")
                     has_more = message.get("more_body", False)
                     if self.held_bytes + len(part) > max_bytes:
-                        raise too_large
+                        raise _too_large_error(max_bytes)
                     if self.envelope.held_bytes + len(part) > MAX_HELD_BYTES:
                         raise AccessError("too many large requests are under way", code="busy", hint="ask again later")
                     self.envelope.held_bytes += len(part)
@@ -369,6 +365,10 @@ class _Exchange:
             "key": caller.key if caller is not None else "",
         }
         logger.log(level, "request", exc_info=fault, extra={"about": about})
+
+
+def _too_large_error(max_bytes: int) -> AccessError:
+    return AccessError(f"a request has at most {max_bytes} bytes", code="size", hint="ask for less at once")
 
 
 def _request_id(scope: Scope) -> str:

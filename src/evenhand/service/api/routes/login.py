@@ -20,7 +20,7 @@ from evenhand.service.api.routes.dashboard import page_response, read_asset
 from evenhand.service.auth.access import address_of, is_own_page
 from evenhand.service.auth.keys import COOKIE, key_id
 from evenhand.service.auth.logging import logger
-from evenhand.service.auth.oidc import LOGIN_SECONDS, PendingLogin, close_session, open_session
+from evenhand.service.auth.oidc import LOGIN_SECONDS, close_session, open_session
 
 router = APIRouter(include_in_schema=False)
 
@@ -67,16 +67,15 @@ async def begin_login(request: Request, context: RequestContext) -> Response:
     """Send the browser to the identity provider."""
     if context.logins is None:
         return _login_response(context, "People log in here with a key.", 404)
-    login = PendingLogin.begin()
     try:
-        url = await run_in_threadpool(context.logins.authorization_url, login)
+        url, cookie = await context.logins.begin(request)
     except FetchError as error:
         return _provider_failed(context, error)
     answer = RedirectResponse(url, 303)
     # Lax: the browser comes back from another site.
     answer.set_cookie(
         _login_cookie(request, context),
-        login.cookie(),
+        cookie,
         max_age=LOGIN_SECONDS,
         path="/",
         httponly=True,
@@ -93,10 +92,9 @@ async def end_login(request: Request, context: RequestContext) -> Response:
         return _login_response(context, "People log in here with a key.", 404)
     logins, name = context.logins, _login_cookie(request, context)
     try:
-        login = PendingLogin.parse(request.cookies.get(name, ""))
-        who = await run_in_threadpool(logins.identify, login, dict(request.query_params))
+        identity = await logins.identify(request, request.cookies.get(name, ""))
         seconds = 3600 * logins.config.session_hours
-        key = await run_in_threadpool(open_session, context.ledger, who, seconds, time.time())
+        key = await run_in_threadpool(open_session, context.ledger, identity, seconds, time.time())
         # From here on it is known to this replica.
         await context.keys.read_again()
     except AccessError as error:
@@ -106,7 +104,7 @@ async def end_login(request: Request, context: RequestContext) -> Response:
     except EvenhandError as error:
         answer = _provider_failed(context, error)
     else:
-        logger.warning("logged in", extra={"about": {"name": who.name, "role": who.role, "key": key_id(key)}})
+        logger.warning("logged in", extra={"about": {"name": identity.name, "role": identity.role, "key": key_id(key)}})
         # A page, and no redirect: from another site's page a browser would go on without a strict cookie.
         answer = page_response(read_asset("welcome.html").decode())
         answer.set_cookie(
