@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/rows.py [ROWS ...] [--folder FOLDER] [--keep] [--dossier selection|score]
 
 Decisions of made-up people, eight columns, are written as Parquet files of ten million rows each, every file of other
-random numbers, into a temporary folder (1 GB for a hundred million rows). Then ``evenhand audit FOLDER --decision ...``
+random numbers, into a temporary folder (1 GB for a hundred million rows). Then ``evenhand audit-decisions FOLDER --decision ...``
 runs as a process of its own; or ``evenhand dossier FOLDER``, of decisions or of scores.
 """
 
@@ -74,7 +74,7 @@ def name_command(folder, dossier):
     if dossier is None:
         protected = [part for name in WORDS for part in ("--protected", name)]
         columns = ["--decision", "selected", "--target", "repaid", *protected]
-        return ["audit", str(folder), *columns, "--json", "-"]
+        return ["audit-decisions", str(folder), *columns, "--json", "-"]
     config = folder.parent / "dossier.yaml"
     config.write_text(DOSSIER.format(column="selected" if dossier == "selection" else "score", kind=dossier))
     return ["dossier", str(folder), "--config", str(config), "--for", "ll144", "--for", "disparity", "--json", "-"]

@@ -74,7 +74,7 @@ def test_grades_and_the_order_of_a_schema():
 
 def test_gates_and_files(run, tmp_path, capsys):
     PEOPLE.to_csv(tmp_path / "p.csv", index=False)
-    told = ("audit", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--target", "true")
+    told = ("audit-decisions", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--target", "true")
     told = (*told, "--json", tmp_path / "r.json", "--out", tmp_path / "report")
     grades = (*told, "--order", "poor < fair < very good")
     assert run(*grades, "--fail-on", "cut_difference.sex['very good'].low > 0") == 1
@@ -105,7 +105,7 @@ def test_gates_and_files(run, tmp_path, capsys):
 )
 def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):
     PEOPLE.to_csv(tmp_path / "p.csv", index=False)
-    told = ("audit", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--out", tmp_path / "r")
+    told = ("audit-decisions", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--out", tmp_path / "r")
     assert run(*told, *options) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "r").exists()

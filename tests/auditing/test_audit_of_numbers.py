@@ -119,7 +119,7 @@ def test_a_real_data_set():
 
 def test_gates_and_files(run, tmp_path, capsys):
     PEOPLE.assign(premium=PREMIUM).to_csv(tmp_path / "p.csv", index=False)
-    told = ("audit", tmp_path / "p.csv", "--decision", "premium", "--protected", "sex", "--target", "claim")
+    told = ("audit-decisions", tmp_path / "p.csv", "--decision", "premium", "--protected", "sex", "--target", "claim")
     told = (*told, "--unit", "EUR", "--json", tmp_path / "r.json", "--out", tmp_path / "report")
     assert run(*told, "--fail-on", "residual_difference.sex.low > 20") == 1
     assert run(*told, "--fail-on", "residual_difference.sex > 40 or mean_difference > 600", "--quiet") == 0
@@ -146,7 +146,7 @@ def test_gates_and_files(run, tmp_path, capsys):
 )
 def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):
     PEOPLE.assign(premium=PREMIUM, sex2=SEX).to_csv(tmp_path / "p.csv", index=False)
-    assert run("audit", tmp_path / "p.csv", "--protected", "sex", "--out", tmp_path / "r", *options) == 2
+    assert run("audit-decisions", tmp_path / "p.csv", "--protected", "sex", "--out", tmp_path / "r", *options) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "r").exists()
 

@@ -22,7 +22,18 @@ def folder(tmp_path, monkeypatch):
 
 def run(*arguments):
     return CliRunner().invoke(
-        app, ["audit", "people.csv", "--decision", "hired", "--favourable", "yes", "--protected", "sex", *arguments]
+        app,
+        [
+            "audit-decisions",
+            "people.csv",
+            "--decision",
+            "hired",
+            "--favourable",
+            "yes",
+            "--protected",
+            "sex",
+            *arguments,
+        ],
     )
 
 

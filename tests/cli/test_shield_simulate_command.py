@@ -54,7 +54,7 @@ def test_people_and_a_model(evenhand, config, case, tmp_path):
         *case.arguments,
         "--config",
         config(),
-        "--group",
+        "--protected",
         "sex",
         "--runs",
         "300",
@@ -93,7 +93,7 @@ def test_confidence_is_the_cost_where_several_are_expected(evenhand, config, cas
         f"groups:\n  f: {each}\n  m: {each}\n"
     )
     ran = evenhand(
-        "shield", "simulate", *case.arguments, "--config", path, "--group", "sex", "--runs", 200, "--json", "-"
+        "shield", "simulate", *case.arguments, "--config", path, "--protected", "sex", "--runs", 200, "--json", "-"
     )
     assert ran.code == 0, ran.err
     assert ran.json["fair_share"] == 1
@@ -105,7 +105,7 @@ def test_periods_and_adversaries(evenhand, config):
     found = evenhand("shield", "simulate", "--config", path, "--runs", 50, "--periods", 4, "--json", "-").json
     assert (found["periods"], found["horizon"]) == (4, 30)
     assert "at least 10 of each group" in found["assumption"]
-    ran = evenhand("shield", "simulate", "--config", config(), "--order", "greedy", "--runs", 50)
+    ran = evenhand("shield", "simulate", "--config", config(), "--arrivals", "greedy", "--runs", 50)
     assert "fair after the shield    100 %" in ran.out
     ran = evenhand("shield", "simulate", "--config", config("equal_opportunity"), "--runs", 50, "--quiet")
     assert (ran.code, ran.out) == (0, "")
@@ -114,15 +114,14 @@ def test_periods_and_adversaries(evenhand, config):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["model.npz"], "a model needs people"),
-        (["MODEL", "DATA"], "MODEL DATA --group NAME go together"),
-        (["--group", "sex"], "MODEL DATA --group NAME go together"),
-        (["--order", "sideways"], "there is no order 'sideways'"),
+        (["model.npz"], "got MODEL alone"),
+        (["MODEL", "DATA"], "name one attribute: --protected NAME"),
+        (["--arrivals", "sideways"], "there is no order 'sideways'"),
         (["--periods", "3"], "ends at its horizon"),
         (["--html", "no/where.html"], "there is no folder"),
-        (["MODEL", "DATA", "--group", "region"], "'region' has no value 'f'"),
-        (["MODEL", "DATA", "--group", "grade"], "grade"),
-        (["MODEL", "DATA", "--group", "sexx"], "sexx"),
+        (["MODEL", "DATA", "--protected", "region"], "'region' has no value 'f'"),
+        (["MODEL", "DATA", "--protected", "grade"], "grade"),
+        (["MODEL", "DATA", "--protected", "sexx"], "sexx"),
     ],
 )
 def test_bad_input_is_one_message_and_code_2(evenhand, config, case, tmp_path, monkeypatch, arguments, said):
@@ -160,9 +159,9 @@ def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
         "simulate",
         "--config",
         config(),
-        "--kind",
+        "--shield-kind",
         "energy",
-        "--kind",
+        "--shield-kind",
         "finite",
         "--runs",
         "30",
@@ -174,8 +173,10 @@ def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
     assert ran.code == 0, ran.err
     assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite"]
     assert "<svg" in page.read_text()
-    alone = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--runs", "30", "--json", "-")
+    alone = evenhand(
+        "shield", "simulate", "--config", config(), "--shield-kind", "energy", "--runs", "30", "--json", "-"
+    )
     assert (alone.json["kind"], alone.json["shield"], alone.json["periods"]) == ("shield-simulation", "energy", 10)
-    wrong = evenhand("shield", "simulate", "--config", config(), "--kind", "energetic")
+    wrong = evenhand("shield", "simulate", "--config", config(), "--shield-kind", "energetic")
     assert wrong.code == 2
     assert "one of finite" in wrong.err

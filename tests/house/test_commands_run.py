@@ -66,8 +66,8 @@ def test_what_is_not_typed_is_shown_somewhere(what, why):
 
 
 QUICKER = [  # which command, what is put in place of what
-    (r"evenhand audit (?!.*--(rank|decision|score))", r"$", " --max-boxes 100 --time-limit 1"),
-    (r"evenhand audit", r" --time-limit \d+(?=.*--time-limit)", ""),
+    (r"evenhand audit ", r"$", " --max-boxes 100 --time-limit 1"),
+    (r"evenhand audit ", r" --time-limit \d+(?=.*--time-limit)", ""),
     (r"evenhand audit", r"sklearn\.metrics:f1_score", "mymodule:cost"),
     (r"evenhand certify ", r"$", " --max-boxes 50"),
     (r"evenhand certify", r"--time-limit \d+", "--time-limit 60"),
@@ -363,7 +363,7 @@ TYPED_BEFORE = {
     "train-fairly.md": (
         "evenhand search model.joblib people.csv --schema people.yaml --trust --show-people --json search.json"
     ),
-    "write-a-dossier.md": "evenhand audit decisions.csv --decision selected --protected sex",
+    "write-a-dossier.md": "evenhand audit-decisions decisions.csv --decision selected --protected sex",
 }
 """A command whose result the page takes for granted."""
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
     DataSource,
     OutputOptions,
     ProtectedOption,
     SeedOption,
-    SourceOptions,
+    ModelOptions,
 )
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CertificateSource(SourceOptions):
+class CertificateSource(ModelOptions):
     """The question that a certificate should answer."""
 
     schema: Annotated[
@@ -94,7 +94,6 @@ class CertificateSource(SourceOptions):
         )
 
 
-@grouped
 def check_certificate(
     file: Annotated[
         Path,
@@ -208,7 +207,7 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
 
 
 @dataclass(frozen=True)
-class DomainOptions(SourceOptions):
+class DomainOptions(ModelOptions):
     """For whom a certificate holds."""
 
     schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (YAML).")] = None
@@ -256,9 +255,8 @@ class DomainOptions(SourceOptions):
         return people.schema, people
 
 
-@grouped
 def certify(
-    context: typer.Context,
+    settings: Settings,
     model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
     domain: DomainOptions,
     output: OutputOptions,
@@ -272,7 +270,7 @@ def certify(
     from evenhand import models, view
     from evenhand.population.mixture import choose_population
 
-    config = SETTINGS.read(context, seed=domain.seed)
+    config = SETTINGS.read(settings, seed=domain.seed)
     described, people = domain.describe()
     like = people.frame if people is not None else None
     untyped = people is not None and people.untyped

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import grouped
 from evenhand.cli.options import (
     DataArgument,
     HomeOption,
-    OutcomeOptions,
+    IgnoreOption,
     OutputOptions,
-    ProtectedOption,
+    RoleOptions,
     TableOptions,
 )
 from evenhand.core.files import write_atomically
@@ -25,13 +24,12 @@ if TYPE_CHECKING:
     from evenhand.schema.people import People
 
 
-@grouped
 def schema(
     data: DataArgument,
-    roles: OutcomeOptions,
+    roles: RoleOptions,
     output: OutputOptions,
     table: TableOptions,
-    protected: ProtectedOption = None,
+    ignore: IgnoreOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the YAML here instead of printing it.")] = None,
 ) -> None:
     """Infer what each column is, and propose who can exist, as a schema file (YAML) that a person can edit."""
@@ -46,21 +44,21 @@ def schema(
     source = table.read_table(data)
     remarks: dict[str, str] = {}
     if source.schema is not None and roles.target is None:
-        described = source.schema.with_protected(protected) if protected else source.schema
+        described = source.schema.with_protected(roles.protected) if roles.protected else source.schema
     elif roles.target is None:
         raise OptionError("what is decided about these people?", hint="name the column: --target NAME")
     else:
         described = infer_schema(
             source.frame,
             target=roles.target,
-            protected=protected or (),
+            protected=roles.protected or (),
             favourable=roles.favourable,
             unfavourable=roles.unfavourable or (),
-            ignore=roles.ignore or (),
+            ignore=ignore or (),
             outcome=roles.outcome,
             accept_proposals=roles.accept_proposals,
         )
-        found = propose_columns(source.frame, target=roles.target, protected=protected or (), ignore=roles.ignore or ())
+        found = propose_columns(source.frame, target=roles.target, protected=roles.protected or (), ignore=ignore or ())
         remarks = {one.column: one.problem if roles.accept_proposals else str(one) for one in found}
     # Labels do not matter here, not even those that are missing.
     frame = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
@@ -99,7 +97,6 @@ def _describe_reading(people: People) -> dict[str, list[str]]:
 # ``evenhand datasets [NAME]``: which data sets are known by name, and all about one of them.
 
 
-@grouped
 def datasets(
     output: OutputOptions,
     name: Annotated[str | None, typer.Argument(help="A data set's name; without one, all are listed.")] = None,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from evenhand.cli.factory import grouped
 from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_places, choose_folder, open_data
 from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, EvenhandError, OptionError
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@grouped
 def dossier(
     output: OutputOptions,
     table: TableOptions,

@@ -1,4 +1,4 @@
-"""Options of commands: from the configuration of an analysis, and from groups that several commands share."""
+"""Commands made from functions: options of data classes and of configurations, in titled groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from evenhand.errors import OptionError
 
@@ -21,36 +32,46 @@ if TYPE_CHECKING:
     from evenhand.core.config import Config
 
 ConfigT = TypeVar("ConfigT", bound="Config")
-GIVEN = "evenhand.settings"
-"""Where a command finds what was given of its settings, by option."""
+Settings: TypeAlias = Mapping[str, Any]
+"""Options of a command that set fields of its configurations, without those that were left out."""
 
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-SHARED = (
-    "target",
-    "protected",
-    "favourable",
-    "schema",
-    "ignore",
-    "accept_proposals",
-    "trust",
-    "seed",
-    "data_home",
-    "json",
-    "quiet",
-)
-"""Options that stand last in the help of a command: those that many have."""
+
+TITLES = {
+    "Data": "target favourable_target protected favourable unfavourable kind order unit ignore accept_proposals schema "
+    "data population query relevance text_column text terms weight membership test sheet encoding data_home",
+    "Decision": "example decision score rank rank_by threshold low_is_good output trust",
+    "Analysis": "",
+    "Limits": "time_limit budget money max_boxes target_undecided at_once in_flight workers yes seed",
+    "Output": "out html markdown certificate save_tests dossier answers resume fail_on allow_unassessable sarif junit "
+    "github show_people no_people verbose json quiet help",
+}
+"""Titles of the groups of options in the help of a command, with the options in their order.
+
+Options that are not listed are part of the analysis.
+"""
+
+PLACES = {name: (title, place) for title, names in TITLES.items() for place, name in enumerate(names.split())}
+"""Title and position of each listed option."""
+
+OPTION_NAMES, SETTINGS = "evenhand.options", "evenhand.settings"
+"""Keys of the options of the running command, and of its settings, in the metadata of its context."""
+
+FEW_OPTIONS = 8
+"""Number of options up to which a command lists them without titles."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigOptions(Generic[ConfigT]):
-    """Options for the fields of a configuration, which is imported when a command is run or asked for help.
+    """Options for the fields of a configuration, which is imported when a command is run or shows its help.
 
     Attributes:
-        config: package and class, ``evenhand.subgroups:SubgroupConfig``.
-        about: what the analysis is about, and hint: what to do about an option that is not, for messages.
-        without: fields that have no option.
-        renamed: field -> option, where it is called otherwise.
-        parsed: option -> what makes the field's value of what is given.
+        config: Package and class, such as ``evenhand.subgroups:SubgroupConfig``.
+        about: Subject of the analysis, for messages.
+        hint: Instruction about an option that does not apply, for messages.
+        without: Fields that have no option.
+        renamed: Option of each field whose option has another name.
+        parsed: Function that converts the value of an option to that of the field, by option.
     """
 
     config: str
@@ -63,73 +84,185 @@ class ConfigOptions(Generic[ConfigT]):
     def load(self) -> type[ConfigT]:
         """Import the class of the configuration."""
         package, _, name = self.config.partition(":")
-        found: type[ConfigT] = getattr(importlib.import_module(package), name)
-        return found
+        config: type[ConfigT] = getattr(importlib.import_module(package), name)
+        return config
 
     def options(self) -> dict[str, str]:
-        """Return the name of each option, as in Python, and its field."""
+        """Return the field of each option, by the name of the option in Python."""
         names = (name for name in self.load().model_fields if name not in self.without)
         return {self.renamed.get(name, name): name for name in names}
 
-    def read(self, context: typer.Context, **others: Any) -> ConfigT:
-        """Return the configuration that the options describe.
+    def read(self, settings: Settings, **others: Any) -> ConfigT:
+        """Build the configuration that the options describe.
 
         Args:
-            context: of the command.
-            others: settings that come from elsewhere; None where they are not given.
+            settings: Options of the command.
+            others: Fields that do not come from these options; None if they are not set.
 
         Raises:
-            OptionError: an option is of another analysis, or a value is outside its range.
+            OptionError: An option does not apply to this analysis, or a value is outside its range.
         """
-        own, given = self.options(), context.meta[GIVEN]
-        for option in given:
-            if option not in own:
-                raise OptionError(f"{flag(option)} is not about {self.about}", hint=self.hint)
-        settings = {
-            own[option]: self.parsed[option](value) if option in self.parsed else value
-            for option, value in given.items()
+        options = self.options()
+        for option in settings:
+            if option not in options:
+                raise OptionError(f"{flag(option)} does not apply to {self.about}", hint=self.hint)
+        fields = {
+            options[option]: self.parsed[option](value) if option in self.parsed else value
+            for option, value in settings.items()
         }
-        settings |= {name: value for name, value in others.items() if value is not None}
+        fields |= {name: value for name, value in others.items() if value is not None}
         try:
-            return self.load()(**settings)
+            return self.load()(**fields)
         except OptionError as error:
-            named = {**own, **{name: name for name in others}}
-            option = next((option for option, name in named.items() if name == error.location), None)
-            error.location = error.location if option is None else flag(option)
+            names = {**{name: option for option, name in options.items()}, **{name: name for name in others}}
+            if error.location in names:
+                error.location = flag(names[error.location])
             raise
 
 
 def flag(option: str) -> str:
-    """Return an option as it is typed; one that is a word of Python ends in ``_`` there."""
+    """Return an option as it is typed. The ``_`` at the end of a Python keyword is dropped."""
     return f"--{option.rstrip('_').replace('_', '-')}"
 
 
-def with_settings(*sources: ConfigOptions[Any]) -> type[TyperCommand]:
-    """Return a kind of command that has the options of these configurations, each once, before those it shares."""
+class TitledCommand(TyperCommand):
+    """Command whose help lists its options in titled groups.
 
-    class ConfiguredCommand(TyperCommand):
-        added: tuple[str, ...] | None = None
+    Attributes:
+        sources: Configurations whose fields are options too.
+    """
 
-        def get_params(self, ctx: Any) -> Any:
-            if self.added is None:
-                options = _make_options(sources)
-                self.added = tuple(str(option.name) for option in options)
-                at = next((i for i, one in enumerate(self.params) if one.name in SHARED), len(self.params))
-                self.params[at:at] = options
-            return super().get_params(ctx)
+    sources: tuple[ConfigOptions[Any], ...] = ()
+    added: tuple[str, ...] | None = None
 
-        def invoke(self, ctx: Any) -> Any:
-            given = {name: ctx.params.pop(name) for name in self.added or ()}
-            ctx.meta[GIVEN] = {
-                name: value for name, value in given.items() if value is not None and value is not False and value != ()
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, with those of the configurations."""
+        if self.added is None:
+            options = _make_options(self.sources)
+            self.added = tuple(str(option.name) for option in options)
+            self.params = sorted([*self.params, *options], key=_position)
+        return super().get_params(ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. The options of the configurations are passed as one mapping."""
+        ctx.meta[OPTION_NAMES] = [name for parameter in self.get_params(ctx) for name in parameter.opts]
+        if self.sources:
+            settings = {name: ctx.params.pop(name) for name in self.added or ()}
+            ctx.meta[SETTINGS] = {
+                name: value
+                for name, value in settings.items()
+                if value is not None and value is not False and value != ()
             }
-            return super().invoke(ctx)
+        return super().invoke(ctx)
 
-    return ConfiguredCommand
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of all parameters, in titled groups."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        parameters = self.get_params(ctx)
+        for parameter in parameters:
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(_title(parameter), []).append(record)
+        options = sum(map(len, groups.values())) - len(groups.get("Arguments", ()))
+        if options <= FEW_OPTIONS:
+            flat = [record for title, records in groups.items() if title != "Arguments" for record in records]
+            groups = {"Arguments": groups.get("Arguments", []), "Options": flat}
+        for title in ("Arguments", "Options", *TITLES):
+            if groups.get(title):
+                with formatter.section(title):
+                    formatter.write_dl(groups[title])
+
+
+def _title(parameter: Any) -> str:
+    return "Arguments" if parameter.param_type_name == "argument" else PLACES.get(parameter.name, ("Analysis", 0))[0]
+
+
+def _position(parameter: Any) -> tuple[int, int]:
+    """Return the position of a parameter in the help: of its title, and below the title."""
+    if parameter.param_type_name == "argument":
+        return -1, 0
+    title, place = PLACES.get(parameter.name, ("Analysis", 0))
+    return list(TITLES).index(title), place
+
+
+class TitledCommands(TyperGroup):
+    """Group whose help lists its commands in titled groups, each with its first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the first sentence of the help of each command."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            records = groups.setdefault(command.rich_help_panel or "Commands", [])
+            records.append((name, str(command.help).partition(".")[0] + "."))
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def add_command(
+    app: typer.Typer,
+    function: Callable[..., None],
+    *sources: ConfigOptions[Any],
+    name: str | None = None,
+    title: str | None = None,
+) -> None:
+    """Add a function to the commands of an application.
+
+    Args:
+        app: Application or group.
+        function: Function of the command. A parameter whose type is a data class takes the options of its fields; the
+            parameter ``settings`` takes those of the configurations.
+        sources: Configurations whose fields are options.
+        name: Name of the command. Default: the name of the function.
+        title: Title in the help of the application.
+    """
+    cls = type("ConfiguredCommand", (TitledCommand,), {"sources": sources})
+    name = name or function.__name__.replace("_", "-")
+    app.command(name, cls=cls, rich_help_panel=title)(_flatten(function))
+
+
+def command_group(app: typer.Typer, name: str, about: str, *, title: str) -> typer.Typer:
+    """Add a group of commands to an application, and return it."""
+    group = typer.Typer(name=name, cls=TitledCommands, help=about, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, rich_help_panel=title)
+    return group
+
+
+def _flatten(function: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter whose type is a data class by parameters for the fields of the class."""
+    signature = inspect.signature(function, eval_str=True)
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if dataclasses.is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation
+            hints = get_type_hints(parameter.annotation, include_extras=True)
+            parameters += [
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+                )
+                for field in dataclasses.fields(parameter.annotation)
+            ]
+        else:
+            annotation = typer.Context if parameter.name == "settings" else parameter.annotation
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation))
+
+    @functools.wraps(function)
+    def flattened(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
+        if "settings" in values:
+            values["settings"] = values["settings"].meta[SETTINGS]
+        function(**values)
+
+    flattened.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by Typer
+    flattened.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return flattened
 
 
 def _make_options(sources: tuple[ConfigOptions[Any], ...]) -> list[Any]:
-    """Return what Click needs to know about each option of these configurations."""
+    """Build the options of some configurations, each name once."""
     parameters: dict[str, inspect.Parameter] = {}
     for source in sources:
         config = source.load()
@@ -139,17 +272,17 @@ def _make_options(sources: tuple[ConfigOptions[Any], ...]) -> list[Any]:
                     option, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotate(config, name, option)
                 )
 
-    def collect(**given: Any) -> None: ...
+    def collect(**settings: Any) -> None: ...
 
-    collect.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]  # Typer reads it
-    collect.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    collect.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]  # read by Typer
+    collect.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     app = typer.Typer(add_completion=False)
     app.command(add_help_option=False)(collect)
     return list(typer.main.get_command(app).params)
 
 
 def _annotate(config: type[Config], name: str, option: str) -> Any:
-    """Return the type of an option with its help: text, choices, default and range."""
+    """Return the type of an option, with its help: text, choices, default and range."""
     from evenhand.core.config import field_limits, field_unit
 
     field = config.model_fields[name]
@@ -167,7 +300,7 @@ def _annotate(config: type[Config], name: str, option: str) -> Any:
     note = f"  [{'; '.join(notes)}]" if notes else ""
     unit = field_unit(field).upper() or None
     return Annotated[
-        list[kind] | None if repeated else kind | None,  # type: ignore[valid-type]  # known at run time alone
+        list[kind] | None if repeated else kind | None,  # type: ignore[valid-type]  # the type is not static
         typer.Option(flag(option), help=text + note, metavar=unit, show_default=False),
     ]
 
@@ -181,47 +314,18 @@ def _field_choices(field: FieldInfo) -> tuple[str, ...]:
 
 
 def _format_range(limits: Mapping[str, float]) -> str:
-    """Return a range as Click writes it: ``x>=1``, or ``0<=x<1``."""
+    """Format a range as Click does: ``x>=1``, or ``0<=x<1``."""
     if len(limits) == 1:
         ((sign, limit),) = limits.items()
         return f"x{SIGNS[sign]}{limit:g}"
-    (low, least), (high, most) = limits.items()
-    return f"{least:g}{SIGNS[low].replace('>', '<')}x{SIGNS[high]}{most:g}"
+    (low, minimum), (high, maximum) = limits.items()
+    return f"{minimum:g}{SIGNS[low].replace('>', '<')}x{SIGNS[high]}{maximum:g}"
 
 
 def _option_type(annotation: Any) -> tuple[Any, bool]:
-    """Return what one value of a field is on the command line, and whether the option may be repeated."""
+    """Return the type of one value of a field, and whether its option may be repeated."""
     parts = get_args(annotation) or (annotation,)
     for part in (annotation, *parts):
         if get_origin(part) is tuple or get_origin(part) is Mapping or part is Mapping:
             return str, True
     return next((kind for kind in (bool, int, float, Path) if kind in (annotation, *parts)), str), False
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of each group that it takes, after its own: a group is a data class of options."""
-    signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: one.annotation for name, one in signature.parameters.items() if dataclasses.is_dataclass(one.annotation)
-    }
-    own = [one for name, one in signature.parameters.items() if name not in groups]
-    flat = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-    shared: list[inspect.Parameter] = []
-    for group in groups.values():
-        hints = get_type_hints(group, include_extras=True)
-        shared += [
-            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
-            for one in dataclasses.fields(group)
-        ]
-
-    flat += sorted(shared, key=lambda one: SHARED.index(one.name) if one.name in SHARED else -1)
-
-    @functools.wraps(command)
-    def flattened(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{one.name: given.pop(one.name) for one in dataclasses.fields(group)})
-        command(**given)
-
-    flattened.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]  # Typer reads it
-    flattened.__annotations__ = {one.name: one.annotation for one in flat}
-    return flattened

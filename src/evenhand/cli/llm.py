@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.audits import GateOptions
-from evenhand.cli.factory import ConfigOptions, grouped, with_settings
+from evenhand.cli.audits.gates import GateOptions
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
     DataArgument,
     FindingsOptions,
@@ -63,9 +63,8 @@ class AskOptions:
         require_agreement(message, "; this needs your agreement", hint)
 
 
-@grouped
 def audit(
-    context: typer.Context,
+    settings: Settings,
     file: FileArgument,
     data: DataArgument,
     table: TableOptions,
@@ -77,7 +76,7 @@ def audit(
     """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
     from evenhand import llm, view
 
-    gates, config = gating.read(), SETTINGS.read(context)
+    gates, config = gating.read(), SETTINGS.read(settings)
     output.check_places(answers=run.answers, **gating.places)
     rows.check()
     source = table.read_table(data, words=True)
@@ -104,24 +103,22 @@ def audit(
     gating.leave(result, gates, str(file))
 
 
-@grouped
 def cost(
-    context: typer.Context, file: FileArgument, data: DataArgument, table: TableOptions, output: OutputOptions
+    settings: Settings, file: FileArgument, data: DataArgument, table: TableOptions, output: OutputOptions
 ) -> None:
     """Forecast what an audit asks at most: calls, tokens, money. Nothing is asked."""
     from evenhand import llm
 
     output.check_places()
-    config = SETTINGS.read(context)
+    config = SETTINGS.read(settings)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     result = llm.forecast_language_model(file, people, config, data_name=name)
     output.finish(result, result.document)
 
 
-@grouped
 def compare(
-    context: typer.Context,
+    settings: Settings,
     before: FileArgument,
     after: FileArgument,
     data: DataArgument,
@@ -133,7 +130,7 @@ def compare(
     """Ask two models, or two prompts, the same questions: did the gaps, the favourable rates and the price change?"""
     from evenhand import llm, view
 
-    gates, config = gating.read(), COMPARED.read(context, findings=0)
+    gates, config = gating.read(), COMPARED.read(settings, findings=0)
     for gate in gates:
         gate.check_language(None)
     output.check_places(answers=run.answers, **gating.places)
@@ -148,20 +145,3 @@ def compare(
     output.emit(result)
     output.show(result.document, written)
     gating.leave(result, gates, str(after))
-
-
-app = typer.Typer(
-    name="llm",
-    help="Language models that decide about people: gaps between groups, beyond their own noise.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def _llm_group() -> None: ...
-
-
-app.command("audit", cls=with_settings(SETTINGS))(audit)
-app.command("cost", cls=with_settings(SETTINGS))(cost)
-app.command("compare", cls=with_settings(COMPARED))(compare)

@@ -14,24 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
 
 from evenhand import __version__
-from evenhand.cli import (
-    certify,
-    data,
-    dossier,
-    genai,
-    llm,
-    mitigate,
-    monitor,
-    search,
-    service,
-    shield,
-    subgroups,
-)
-from evenhand.cli.audits import audit, compare, rankings
-from evenhand.cli.factory import with_settings
+from evenhand.cli import certify, data, dossier, llm, mitigate, monitor, search, service, shield, subgroups
+from evenhand.cli.audits import audit, compare, decisions, rankings
+from evenhand.cli.factory import OPTION_NAMES, TitledCommands, add_command, command_group
+from evenhand.cli.genai import assess, commands
 from evenhand.cli.options import name_options
 from evenhand.core.interrupts import INTERRUPTED, StopSignals
 from evenhand.errors import EvenhandError, GuessedEncodingWarning, KernelCacheWarning, OptionError, TableWarning
@@ -39,23 +27,29 @@ from evenhand.errors import EvenhandError, GuessedEncodingWarning, KernelCacheWa
 FAULT = 70
 
 
-class InterruptibleCommands(TyperGroup):
-    """The commands; Ctrl-C before there is any result is told before Typer makes a bare exit code of it."""
+class Commands(TitledCommands):
+    """All commands. Errors name the options of the command; an interrupt before any result becomes a message."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was given."""
+        """Run a command."""
         try:
             return super().invoke(ctx)
+        except EvenhandError as error:
+            options = ctx.meta.get(OPTION_NAMES)
+            error.message = name_options(error.message, options)
+            error.location = error.location and name_options(error.location, options)
+            error.hint = error.hint and name_options(error.hint, options)
+            raise
         except KeyboardInterrupt as interrupt:
-            raise typer.Exit(_interrupted_early(interrupt)) from None
+            _print_error("; ".join(["interrupted before any result", *getattr(interrupt, "__notes__", [])]))
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = typer.Typer(
     name="evenhand",
-    cls=InterruptibleCommands,
-    help="Keeps automated decisions even-handed: tests, certifies, mitigates and enforces fairness of any model.",
+    cls=Commands,
+    help="Test, certify, mitigate and enforce the fairness of automated decisions.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -79,27 +73,53 @@ def _root_options(
         raise OptionError("the current folder is no longer there", hint="change to a folder that exists") from None
 
 
-app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS, rankings.RANKINGS))(audit.audit)
-app.command("compare", cls=with_settings(compare.SETTINGS))(compare.compare)
-app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
-app.command("check-certificate")(certify.check_certificate)
-app.command("search", cls=with_settings(search.ROWS, search.TEXTS))(search.search)
-app.command("subgroups", cls=with_settings(subgroups.ROWS, subgroups.NUMBERS, subgroups.TEXTS))(subgroups.subgroups)
-app.command("mitigate", cls=with_settings(mitigate.SETTINGS, mitigate.ALTERNATIVES, mitigate.REFUTATION))(
-    mitigate.mitigate
+TEST, PROVE, IMPROVE, ENFORCE, DATA = (
+    "Test a model or decisions",
+    "Prove",
+    "Improve and document",
+    "Enforce at run time",
+    "Describe data",
 )
-app.command("dossier")(dossier.dossier)
-app.command("card")(dossier.card)
-app.command("monitor")(monitor.monitor)
-app.add_typer(shield.app)
-app.add_typer(genai.app)
-app.add_typer(llm.app)
-app.add_typer(service.app)
-app.add_typer(service.store_app)
-app.command("serve")(service.serve)
-app.command("replay")(service.replay)
-app.command("schema")(data.schema)
-app.command("datasets")(data.datasets)
+
+add_command(app, audit.audit, audit.SETTINGS, title=TEST)
+add_command(app, decisions.audit_decisions, decisions.SETTINGS, title=TEST)
+add_command(app, rankings.audit_rankings, rankings.SETTINGS, title=TEST)
+add_command(app, compare.compare, compare.SETTINGS, title=TEST)
+add_command(app, search.search, search.ROWS, search.TEXTS, title=TEST)
+add_command(app, subgroups.subgroups, subgroups.ROWS, subgroups.NUMBERS, subgroups.TEXTS, title=TEST)
+language_models = command_group(app, "llm", "Audit language models that decide about people.", title=TEST)
+add_command(language_models, llm.audit, llm.SETTINGS)
+add_command(language_models, llm.cost, llm.SETTINGS)
+add_command(language_models, llm.compare, llm.COMPARED)
+add_command(app, certify.certify, certify.SETTINGS, title=PROVE)
+add_command(app, certify.check_certificate, title=PROVE)
+add_command(app, mitigate.mitigate, mitigate.SETTINGS, mitigate.ALTERNATIVES, mitigate.REFUTATION, title=IMPROVE)
+add_command(app, dossier.dossier, title=IMPROVE)
+add_command(app, dossier.card, title=IMPROVE)
+shields = command_group(app, "shield", "Build and replay shields that keep groups even.", title=ENFORCE)
+add_command(shields, shield.synthesize)
+add_command(shields, shield.simulate)
+add_command(shields, shield.inspect)
+add_command(shields, shield.replay)
+generators = command_group(app, "genai", "Assess and guard generative models.", title=ENFORCE)
+add_command(generators, assess.assess, assess.SETTINGS)
+add_command(generators, commands.check)
+add_command(generators, commands.confusion, commands.CONFUSION)
+add_command(generators, commands.generate)
+add_command(generators, commands.simulate)
+add_command(app, monitor.monitor, title=ENFORCE)
+add_command(app, service.serve, title=ENFORCE)
+add_command(app, service.replay, title=ENFORCE)
+keys = command_group(app, "keys", "Manage the keys of the service.", title=ENFORCE)
+add_command(keys, service.add)
+add_command(keys, service.rotate)
+add_command(keys, service.revoke)
+add_command(keys, service.list_keys, name="list")
+store = command_group(app, "store", "Back up and restore the store of the service.", title=ENFORCE)
+add_command(store, service.backup)
+add_command(store, service.restore)
+add_command(app, data.schema, title=DATA)
+add_command(app, data.datasets, title=DATA)
 
 
 def main() -> None:
@@ -118,35 +138,25 @@ def main() -> None:
 
 
 def _run() -> object:
-    """Run the command; what it leaves with, which is an exit code if it is a number."""
-    code: object
+    """Run the command, and return its exit code, if it sets one."""
     try:
-        code = app(standalone_mode=False)
+        return app(standalone_mode=False)
     except EvenhandError as error:
-        _print_error(name_options(f"error: {error}"))
-        code = error.exit_code
-    except KeyboardInterrupt as interrupt:
-        code = _interrupted_early(interrupt)
+        _print_error(f"error: {error}")
+        return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except typer.Abort:
-        code = INTERRUPTED
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
     except typer.Exit as leave:
-        code = leave.exit_code
+        return leave.exit_code
     except Exception as error:
-        code = _exit_code(error)
-    return code
-
-
-def _interrupted_early(interrupt: KeyboardInterrupt) -> int:
-    notes = getattr(interrupt, "__notes__", [])
-    _print_error("; ".join(["interrupted before there was any result", *notes]))
-    return INTERRUPTED
+        return _exit_code(error)
 
 
 def _exit_code(error: Exception) -> int:
-    """A wrong option gets Click's message and exit code 2; anything else is our fault and says so."""
+    """Print an error of usage, with exit code 2. Any other error is a fault of Evenhand."""
     show = getattr(error, "show", None)
     if callable(show):
         from pydantic import ValidationError
@@ -156,15 +166,34 @@ def _exit_code(error: Exception) -> int:
         if isinstance(error.__cause__, ValidationError):
             # Typer repeats the message of pydantic, which lacks the value.
             error.message = translate_error(error.__cause__).message  # type: ignore[attr-defined]
+        names = _find_commands(getattr(error, "option_name", None))
+        if names:
+            error.possibilities = None  # type: ignore[attr-defined]  # similar options would distract from the command
         show()
+        if names:
+            _print_error(f"  -> use {' or '.join(names)}")
         return int(getattr(error, "exit_code", 2))
     if os.environ.get("EVENHAND_TRACEBACK"):
         raise error
     _print_error(
         f"error: a fault in Evenhand itself: {type(error).__name__}: {error}\n"
-        "  -> please report it; EVENHAND_TRACEBACK=1 shows where it happened"
+        "  -> report it; EVENHAND_TRACEBACK=1 shows where it happened"
     )
     return FAULT
+
+
+def _find_commands(option: str | None) -> list[str]:
+    """Return the commands that an unknown option may belong to, or that have its name: at most three."""
+    if option is None:
+        return []
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
+    named = [name for name in commands if f"--{name}" == option]
+    options = {
+        name: [flag for parameter in command.get_params(typer.Context(command)) for flag in parameter.opts]
+        for name, command in commands.items()
+    }
+    names = named or [name for name, flags in options.items() if option in flags]
+    return [f"evenhand {name}" for name in names] if len(names) <= 3 else []
 
 
 def _show_warning(
@@ -175,7 +204,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as a note, in place of where in the code it was raised."""
+    """Print a warning as a note, without its place in the code."""
     _print_error(name_options(f"note: {message}"))
 
 

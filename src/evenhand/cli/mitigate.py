@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
     ConsentOptions,
     DataOptions,
@@ -49,9 +49,8 @@ REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
 )
 
 
-@grouped
 def mitigate(
-    context: typer.Context,
+    settings: Settings,
     model: Annotated[
         str, typer.Argument(help="Model file, http(s) URL or module:function; may be left out with --refute.")
     ],
@@ -101,12 +100,12 @@ def mitigate(
         if features is None:
             raise OptionError("a refutation needs features", location="--refute", hint="--features FILE.yaml")
         try:
-            config = REFUTATION.read(context, seed=people.seed, family=refute)
+            refutation = REFUTATION.read(settings, seed=people.seed, family=refute)
         except OptionError as error:
             error.location = "--refute" if error.location == "--family" else error.location
             raise
         given = None if data is None else model
-        _refute_alternatives(config, given, data or model, features, people, output, consent, out)
+        _refute_alternatives(refutation, given, data or model, features, people, output, consent, out)
         return
     if features is not None:
         raise OptionError("only a refutation has features", location="--features", hint="add --refute linear")
@@ -115,34 +114,34 @@ def mitigate(
     if out is None:
         raise OptionError("expected a file for the new model", location="--out", hint="such as --out new.joblib")
     if against is not None:
-        searched = ALTERNATIVES.read(context, seed=people.seed, against=against)
+        searched = ALTERNATIVES.read(settings, seed=people.seed, against=against)
         _check_outputs([model, data, test, people.schema], _outputs(out, output))
         _search_alternatives(searched, model, data, test, people, output, consent, out)
         return
-    settings = SETTINGS.read(context, seed=people.seed)
+    config = SETTINGS.read(settings, seed=people.seed)
     _check_outputs(
-        [model, data, test, people.schema, *map(str, settings.findings)],
+        [model, data, test, people.schema, *map(str, config.findings)],
         _outputs(out, output),
     )
-    _check_methods(settings)
-    if settings.strength is not None:
-        _check_strength(settings.methods)
-    with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
+    _check_methods(config)
+    if config.strength is not None:
+        _check_strength(config.methods)
+    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         subject, kept, kept_name = _read_people(model, data, test, people, progress)
         if kept is not None:
             subject, kept = put_in_one_table(subject, kept)
-        forecast = forecast_queries(subject.people, settings, test=kept)
-    subject.ledger.budget = consent.approve(model, settings.budget, forecast)
-    with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
+        forecast = forecast_queries(subject.people, config, test=kept)
+    subject.ledger.budget = consent.approve(model, config.budget, forecast)
+    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
-            done = mitigation.mitigate(subject, settings, test=kept, test_name=kept_name, out=out, progress=progress)
+            done = mitigation.mitigate(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
         except KeyboardInterrupt:
             typer.echo("interrupted before there was any model", err=True)
             raise typer.Exit(INTERRUPTED) from None
     written = [*done.save(out), *output.write_page(done.result.document)]
     output.emit(done.result)
     output.show(done.result.document, written)
-    timed_out = settings.time_limit is not None and done.result.seconds >= settings.time_limit
+    timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
     if done.result.interrupted and not timed_out:
         raise typer.Exit(INTERRUPTED)
 
@@ -196,7 +195,7 @@ def _refute_alternatives(
         source = people.read(data)
         if model is None:
             found = mitigation.refute_alternatives(
-                people.encode(source, people.protected),
+                people.encode(source),
                 config,
                 features=features,
                 data_name=source.name,
@@ -208,7 +207,7 @@ def _refute_alternatives(
             found = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
     files: list[Path] = []
     if out is not None and found.witness is not None:
-        described = people.encode(source, people.protected).schema
+        described = people.encode(source).schema
         files += mitigation.save_witness(found, described, out)
     files += output.write_page(found.document)
     output.emit(found)

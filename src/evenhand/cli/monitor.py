@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.factory import grouped
 from evenhand.cli.options import PageOptions
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED, InterruptCounter
@@ -280,7 +279,6 @@ class MonitorRun:
             raise typer.Exit(UNWATCHED)
 
 
-@grouped
 def monitor(
     data: Annotated[
         str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from evenhand.datasets.identity.lists import IdentityCategory
     from evenhand.models.subject import Subject
     from evenhand.schema.outcome import OutcomeRole, TargetKind
-    from evenhand.schema.people import ColumnRoles, People, SampleRoles
+    from evenhand.schema.people import People, SampleRoles
     from evenhand.schema.schema import Schema
 
 ResultT = TypeVar("ResultT", bound="Result")
 
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
-"""How errors name what a caller may set, such as `time_limit=SECONDS`."""
+"""Form in which errors name a parameter, such as `time_limit=SECONDS`."""
 
 OPTIONS = {
     "calls": "budget",
     "constraints": "constraint",
-    "family": "refute",
     "findings": "from",
     "methods": "method",
     "metrics": "metric",
@@ -47,17 +46,29 @@ OPTIONS = {
     "y_score": "score",
     "y_true": "target",
 }
-"""Options that are not called like the parameter of the library."""
+"""Options whose name differs from that of the parameter of the library."""
+
+SCHEMA_OPTIONS = ("accept_proposals", "ignore", "kind", "order", "unfavourable", "unit")
+"""Options of ``evenhand schema``, for what a schema file can state."""
 
 
-def name_options(text: str) -> str:
-    """Return a message with the command line's options in place of the library's parameters."""
+def name_options(text: str, options: Collection[str] | None = None) -> str:
+    """Replace the parameters of the library in a message by the options of a command.
 
-    def option(found: re.Match[str]) -> str:
-        name, value = OPTIONS.get(found[1], found[1]).replace("_", "-"), found[2].replace("True", "")
-        return f"--{name} {value}".rstrip()
+    Args:
+        text: Message.
+        options: Options of the command, such as ``--target``. None for all options.
+    """
 
-    return PARAMETER.sub(option, text)
+    def replace_parameter(match: re.Match[str]) -> str:
+        parameter, value = match[1], match[2]
+        option = f"--{OPTIONS.get(parameter, parameter).replace('_', '-')}"
+        typed = f"{option} {'' if value == 'True' else value}".rstrip()
+        if options is None or option in options:
+            return typed
+        return f"`evenhand schema` {typed}" if parameter in SCHEMA_OPTIONS else f"{parameter}={value} in Python"
+
+    return PARAMETER.sub(replace_parameter, text)
 
 
 TargetOption = Annotated[str | None, typer.Option("--target", help="Column of the true label, or number.")]
@@ -197,42 +208,35 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class SourceOptions(TableOptions):
-    """How DATA and a model are read."""
+    """Reading of DATA with a schema."""
 
     schema: SchemaOption = None
-    trust: TrustOption = False
-    output: OutputKindOption = None
 
     def read(self, data: str) -> DataSource:
-        """Read DATA with the schema that is given or comes with it."""
+        """Read DATA with its own schema, or that of ``--schema``."""
         return self.read_table(data, schema=self.schema)
 
 
 @dataclass(frozen=True)
-class RoleOptions:
-    """What is said about the columns of DATA."""
+class ModelOptions(SourceOptions):
+    """Reading of DATA and a model."""
 
-    target: TargetOption = None
-    favourable: FavourableOption = None
-    unfavourable: UnfavourableOption = None
-    ignore: IgnoreOption = None
-    accept_proposals: AcceptOption = False
-
-    @property
-    def outcome(self) -> OutcomeRole:
-        """Description of the outcome."""
-        from evenhand.schema.outcome import OutcomeRole
-
-        return OutcomeRole()
+    trust: TrustOption = False
+    output: OutputKindOption = None
 
 
 @dataclass(frozen=True)
-class OutcomeOptions(RoleOptions):
-    """What is said about the columns of DATA, and what is decided."""
+class RoleOptions:
+    """Roles of the columns of DATA."""
 
+    target: TargetOption = None
+    protected: ProtectedOption = None
+    favourable: FavourableOption = None
+    unfavourable: UnfavourableOption = None
     kind: KindOption = None
     order: OrderOption = None
     unit: UnitOption = None
+    accept_proposals: AcceptOption = False
 
     @property
     def outcome(self) -> OutcomeRole:
@@ -247,66 +251,61 @@ class OutcomeOptions(RoleOptions):
 
 
 @dataclass(frozen=True)
-class ReadOptions(RoleOptions, SourceOptions):
-    """What is said about the columns of DATA, and how it and the model are read."""
+class DataOptions(RoleOptions, ModelOptions):
+    """Reading of the people of DATA, and of a model."""
 
+    ignore: IgnoreOption = None
     seed: SeedOption = 0
-
-    def roles(self, schema: Schema | None, protected: list[str] | None) -> ColumnRoles:
-        """Return what the columns of DATA are for, with the schema that is known of them."""
-        from evenhand.schema.people import ColumnRoles
-
-        return ColumnRoles(
-            self.target,
-            protected,
-            self.favourable,
-            self.unfavourable or (),
-            self.ignore,
-            schema,
-            outcome=self.outcome,
-            accept_proposals=self.accept_proposals,
-        )
 
     def encode(
         self,
         source: DataSource,
-        protected: list[str] | None,
         *,
         varied: bool = True,
         sample: SampleRoles | None = None,
     ) -> People:
-        """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
-        roles = replace(self.roles(source.schema, protected), sample=sample)
-        people = roles.read(source.frame, location=source.name, varied=varied)
-        return replace(people, untyped=source.untyped)
+        """Encode the people of DATA.
 
+        Args:
+            source: Table.
+            varied: Whether protected attributes will be varied.
+            sample: Columns of weights and group probabilities.
+        """
+        from evenhand.schema.people import ColumnRoles
 
-@dataclass(frozen=True)
-class DataOptions(ReadOptions, OutcomeOptions):
-    """The same, what is decided, and which attributes are protected."""
+        roles = ColumnRoles(
+            self.target,
+            self.protected,
+            self.favourable,
+            self.unfavourable or (),
+            self.ignore,
+            source.schema,
+            outcome=self.outcome,
+            accept_proposals=self.accept_proposals,
+            sample=sample,
+        )
+        return replace(roles.read(source.frame, location=source.name, varied=varied), untyped=source.untyped)
 
-    protected: ProtectedOption = None
+    def weigh(
+        self, source: DataSource, sample: SampleRoles | None, *, varied: bool = True
+    ) -> tuple[People, dict[str, Any]]:
+        """Encode the people of DATA. Also return their weights and group probabilities by field of ``Subject``."""
+        people = self.encode(source, varied=varied, sample=sample)
+        if sample is None:
+            return people, {}
+        weights, memberships = sample.read(source.frame, people.rows)
+        return people, {"weights": weights, "memberships": memberships}
 
     def read_subject(
         self, model: Any, data: str, progress: Progress, *, varied: bool = True, sample: SampleRoles | None = None
     ) -> Subject:
-        """Return MODEL and the people of DATA, with their weights and probabilities of groups if there are any."""
+        """Read MODEL and the people of DATA."""
         from evenhand.models.subject import Subject
 
         progress("reading the people", 0.0)
         source = self.read(data)
         people, counted = self.weigh(source, sample, varied=varied)
         return Subject(model, people, data_name=source.name, trust=self.trust, output=self.output, **counted)
-
-    def weigh(
-        self, source: DataSource, sample: SampleRoles | None, *, varied: bool = True
-    ) -> tuple[People, dict[str, Any]]:
-        """Return the people of DATA, and their weights and probabilities of groups by field of ``Subject``."""
-        if sample is None:
-            return self.encode(source, self.protected, varied=varied), {}
-        people = self.encode(source, self.protected, varied=varied, sample=sample)
-        weights, memberships = sample.read(source.frame, people.rows)
-        return people, {"weights": weights, "memberships": memberships}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
     ConsentOptions,
     DataArgument,
@@ -40,9 +40,8 @@ TEXTS: ConfigOptions[searching.TextSearchConfig] = ConfigOptions(
 )
 
 
-@grouped
 def search(
-    context: typer.Context,
+    settings: Settings,
     model: ModelArgument,
     data: DataArgument,
     people: DataOptions,
@@ -82,7 +81,7 @@ def search(
         ):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
-        result = texts = rows.tell(_search_texts(context, model, data, text_column, terms or [], people, output, run))
+        result = texts = rows.tell(_search_texts(settings, model, data, text_column, terms or [], people, output, run))
         document = texts.document
     else:
         if terms:
@@ -90,7 +89,7 @@ def search(
         with view.show_progress(quiet=output.silent) as progress:
             subject = people.read_subject(model, data, progress)
         subject.people.schema.target.require_labels("a search for individuals")
-        config = ROWS.read(context, seed=people.seed)
+        config = ROWS.read(settings, seed=people.seed)
         if config.method not in METHODS:
             known = f"one of: {', '.join(METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
@@ -109,7 +108,7 @@ def search(
 
 
 def _search_texts(
-    context: typer.Context,
+    settings: Settings,
     model: str,
     data: str,
     column: str,
@@ -122,7 +121,7 @@ def _search_texts(
     from evenhand import view
     from evenhand.individual import search as searching
 
-    config = TEXTS.read(context, favourable=people.favourable)
+    config = TEXTS.read(settings, favourable=people.favourable)
     source = people.read(data)
     source.require(column)
     frame, reading = source.with_text(column)

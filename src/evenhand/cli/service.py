@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import grouped
 from evenhand.cli.options import JsonOption, OutputOptions, emit_json
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.core.text import format_count, suggest_name
@@ -95,7 +94,6 @@ def _describe_keys(context: ServiceContext) -> str:
 # ``evenhand replay``: does a service's log again, and finds what was changed in it.
 
 
-@grouped
 def replay(
     output: OutputOptions,
     log: Annotated[
@@ -185,13 +183,6 @@ def _existing_store(given: str) -> str:
 
 # ``evenhand keys ...``: who may ask the service, and for what.
 
-app = typer.Typer(
-    name="keys",
-    help="Keys of the service: who may ask it, and for what. The service may be running meanwhile.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The service's file, which says where its store is.")]
@@ -199,11 +190,6 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the key's 
 CONFIG = Path("evenhand.toml")
 
 
-@app.callback()
-def _keys_group() -> None: ...
-
-
-@app.command()
 def add(
     name: NameArgument,
     scope: Annotated[
@@ -259,7 +245,6 @@ def _check_streams(config: Path, given: list[str]) -> None:
             )
 
 
-@app.command()
 def rotate(
     name: NameArgument,
     overlap: Annotated[
@@ -273,7 +258,6 @@ def rotate(
         _print_key(ring.rotate(name, overlap=seconds))
 
 
-@app.command()
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the keys' holder; or the id of one key.")],
     config: ConfigOption = CONFIG,
@@ -284,7 +268,6 @@ def revoke(
             typer.echo(f"revoked {key.id} of {key.name}")
 
 
-@app.command("list")
 def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
     """List all keys that there ever were; never the keys themselves."""
     with _open_keys(config) as ring:
@@ -353,22 +336,10 @@ def _format_time(seconds: float | None) -> str | None:
 
 # ``evenhand store ...``: copies of the service's store whose logs were replayed, and a store made from one.
 
-store_app = typer.Typer(
-    name="store",
-    help="Backups of the service's store: copied at one moment, and proved by a replay of every log.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 ROWS_TOLD = 100_000
 """Copied between two lines about it."""
 
 
-@store_app.callback()
-def _store_group() -> None: ...
-
-
-@store_app.command()
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to make; it must not be there yet.")],
     config: ConfigOption = CONFIG,
@@ -395,7 +366,6 @@ def backup(
     _print_heads(f"{file} has", heads)
 
 
-@store_app.command()
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that `evenhand store backup` made.")],
     config: ConfigOption = CONFIG,

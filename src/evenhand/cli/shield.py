@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from json import dumps
 from math import isnan
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import grouped
-from evenhand.cli.options import OutputOptions, PageOptions, ReadOptions
+from evenhand.cli.options import DataOptions, OutputOptions, PageOptions
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
@@ -25,55 +23,39 @@ if TYPE_CHECKING:
     from evenhand.shields.spec.plan import ShieldPlan
 
 
-@dataclass(frozen=True)
-class ArrivalOptions(ReadOptions):
-    """Who arrives at a shield."""
+def _read_arrivals(plan: ShieldPlan, people: DataOptions, model: str, data: str, progress: Progress) -> ArrivalSource:
+    """Read the people of DATA in the groups of the plan, with the recommendations of the model.
 
-    group: Annotated[
-        str | None, typer.Option("--group", help="With MODEL and DATA: the attribute whose values are the groups.")
-    ] = None
+    Raises:
+        OptionError: There is not exactly one protected attribute.
+    """
+    from evenhand.models.subject import Subject
+    from evenhand.shields.simulation.streams import source_from_people
 
-    def check(self, model: str | None, data: str | None) -> None:
-        """Refuse a part of what belongs together.
-
-        Raises:
-            OptionError: a model without people, people without groups, or the other way round.
-        """
-        if (model is None) != (data is None):
-            raise OptionError("a model needs people to decide about", hint="give MODEL and DATA, or neither")
-        if (model is None) != (self.group is None):
-            raise OptionError(
-                "real people come in groups of an attribute"
-                if self.group is None
-                else "there are no people to be grouped",
-                location="--group",
-                hint="MODEL DATA --group NAME go together",
-            )
-
-    def read_arrivals(self, plan: ShieldPlan, model: str, data: str, progress: Progress) -> ArrivalSource:
-        """Return people with what the model recommends for them, in the groups of the plan."""
-        from evenhand.models.subject import Subject
-        from evenhand.shields.simulation.streams import source_from_people
-
-        read, group = self.read(data), str(self.group)
-        progress("reading the people", 0.0)
-        people = self.encode(read, [group])
-        scorer = Subject(model, people, trust=self.trust, output=self.output).scorer
-        costs = plan.inputs.costs
-        return source_from_people(
-            people,
-            scorer,
-            group,
-            groups=plan.inputs.groups,
-            cost=costs[0] if len(costs) == 1 else None,
-            name=f"{scorer.name} and {read.name}",
+    if people.protected is None or len(people.protected) != 1:
+        raise OptionError(
+            f"expected the attribute whose values are the groups, got {', '.join(people.protected or ()) or 'none'}",
+            location="--protected",
+            hint="name one attribute: --protected NAME",
         )
+    source = people.read(data)
+    progress("reading the people", 0.0)
+    encoded = people.encode(source)
+    scorer = Subject(model, encoded, trust=people.trust, output=people.output).scorer
+    costs = plan.inputs.costs
+    return source_from_people(
+        encoded,
+        scorer,
+        people.protected[0],
+        groups=plan.inputs.groups,
+        cost=costs[0] if len(costs) == 1 else None,
+        name=f"{scorer.name} and {source.name}",
+    )
 
 
-@grouped
 def simulate(
     config: Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")],
-    people: ArrivalOptions,
+    people: DataOptions,
     output: PageOptions,
     model: Annotated[
         str | None,
@@ -87,13 +69,15 @@ def simulate(
     periods: Annotated[
         int | None, typer.Option("--periods", min=1, help="Horizons in each run; 10 for shields that work in periods.")
     ] = None,
-    order: Annotated[
+    arrivals: Annotated[
         str,
-        typer.Option("--order", help="random, or meant to break it: one-group-first, alternating, worst, greedy."),
+        typer.Option("--arrivals", help="Order of arrivals: random, one-group-first, alternating, worst or greedy."),
     ] = "random",
-    kind: Annotated[
+    shield_kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="In place of the file's kind; several of them meet the same people."),
+        typer.Option(
+            "--shield-kind", help="Kind of shield, instead of the file's. May be repeated: all meet the same people."
+        ),
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
@@ -109,14 +93,15 @@ def simulate(
     from evenhand.shields.spec.configuration import read_plan
 
     output.check_places()
-    wanted = parse_order(order)
-    people.check(model, data)
+    wanted = parse_order(arrivals)
+    if model is not None and data is None:
+        raise OptionError("expected MODEL and DATA, got MODEL alone", hint="add DATA, or leave MODEL out")
     plan = read_plan(config)
-    plans = plans_of_kinds(plan, kind) if kind else [plan]
+    plans = plans_of_kinds(plan, shield_kind) if shield_kind else [plan]
     if len(plans) > 1 and workers is not None:
         raise OptionError("one shield is simulated by several workers at a time", location="--workers")
     with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
-        source = people.read_arrivals(plan, model, data, progress) if model and data else None
+        source = _read_arrivals(plan, people, model, data, progress) if model and data else None
         settings = ShieldRunsConfig(runs=runs, periods=periods, order=wanted, seed=people.seed)
         result = (
             compare_shields(plans, source, settings, progress=progress)
@@ -129,26 +114,10 @@ def simulate(
 
 # ``evenhand shield ...``: make, look at and replay shields that keep a classifier's decisions fair.
 
-app = typer.Typer(
-    name="shield",
-    help="Shields: override as few decisions as possible, so that groups fare alike in every run.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 ConfigOption = Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")]
 PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file, made by shield synthesize.")]
 
 
-@app.callback()
-def _shield_group() -> None: ...
-
-
-app.command("simulate")(simulate)
-
-
-@app.command()
-@grouped
 def synthesize(
     config: ConfigOption,
     out: Annotated[Path | None, typer.Option("--out", help="Write the policy file here.")] = None,
@@ -179,8 +148,6 @@ def synthesize(
     output.show(document, [] if out is None else [out])
 
 
-@app.command()
-@grouped
 def inspect(
     policy: PolicyArgument,
     output: PageOptions,
@@ -210,8 +177,6 @@ def inspect(
         raise typer.Exit(1)
 
 
-@app.command()
-@grouped
 def replay(
     policy: PolicyArgument,
     log: Annotated[Path, typer.Argument(help="Decisions that were made, first to last: JSON lines, or .csv.")],

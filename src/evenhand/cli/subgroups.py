@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.factory import GIVEN, ConfigOptions, grouped
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
     ConsentOptions,
     DataArgument,
@@ -48,9 +48,8 @@ TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(
 )
 
 
-@grouped
 def subgroups(
-    context: typer.Context,
+    settings: Settings,
     model: ModelArgument,
     data: DataArgument,
     people: DataOptions,
@@ -80,26 +79,26 @@ def subgroups(
             raise OptionError("a schema is about people, not about texts", location="--schema", hint="leave it out")
         if weight is not None:
             raise OptionError("texts have no weights", location="--weight", hint="leave it out")
-        found, card = _search_texts(context, model, data, text, terms or [], people, output, run)
+        found, card = _search_texts(settings, model, data, text, terms or [], people, output, run)
     elif terms:
         raise OptionError("--terms is for texts", hint="name the column of the texts: --text NAME")
     else:
-        settings = {"attributes": people.protected or None, "seed": people.seed}
-        if not context.meta[GIVEN].keys() <= ROWS.options().keys() | NUMBERS.options().keys():
-            ROWS.read(context, **settings)  # refuses what is about texts alone, before anything is read
+        fields = {"attributes": people.protected or None, "seed": people.seed}
+        if not settings.keys() <= ROWS.options().keys() | NUMBERS.options().keys():
+            ROWS.read(settings, **fields)  # refuses what is about texts alone, before anything is read
         with view.show_progress(quiet=output.silent) as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
             sample = None if weight is None else SampleRoles(weight)
             subject = people.read_subject(model, data, progress, varied=False, sample=sample)
         if subject.people.schema.target.is_number:
-            numbers = NUMBERS.read(context, **settings)
+            numbers = NUMBERS.read(settings, **fields)
             subject.ledger.budget = run.approve(model, numbers.budget, len(subject.people))
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_number_subgroups(
                     subject.regressor, subject.people, numbers, weights=subject.weights, progress=progress
                 )
         else:
-            config = ROWS.read(context, **settings)
+            config = ROWS.read(settings, **fields)
             rows = forecast_queries(subject.people, config)
             subject.ledger.budget = run.approve(model, config.budget, rows)
             with view.show_progress(quiet=output.silent) as progress:
@@ -118,7 +117,7 @@ def subgroups(
 
 
 def _search_texts(
-    context: typer.Context,
+    settings: Settings,
     model: str,
     data: str,
     column: str,
@@ -132,7 +131,7 @@ def _search_texts(
     from evenhand.core.document import SubjectCard
     from evenhand.subgroups.text.analysis import find_text_subgroups
 
-    config = TEXTS.read(context, seed=people.seed, favourable=people.favourable)
+    config = TEXTS.read(settings, seed=people.seed, favourable=people.favourable)
     source = people.read(data)
     target = people.target
     source.require(column, *([target] if target is not None else []))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.audits.gates import GateOptions
-from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import PageOptions
 from evenhand.core.files import write_atomically
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 SETTINGS: ConfigOptions[CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", about="comparisons of audits")
 
 
-@grouped
 def compare(
-    context: typer.Context,
+    settings: Settings,
     output: PageOptions,
     gating: GateOptions,
     before: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
@@ -34,7 +33,7 @@ def compare(
     from evenhand.auditing.comparison import own_metrics
 
     output.check_places(markdown=markdown, **gating.places)
-    config = SETTINGS.read(context)
+    config = SETTINGS.read(settings)
     audits = [auditing.read_audit(path) for path in (before, after)]
     own = {name for audit in audits for name in own_metrics(audit)}
     gates = gating.read(own)

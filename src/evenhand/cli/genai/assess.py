@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import PageOptions
 from evenhand.core.text import split_lines
 from evenhand.errors import OptionError
@@ -110,9 +110,8 @@ class LiveOptions:
 SETTINGS: ConfigOptions[AssessmentConfig] = ConfigOptions("evenhand.genai:AssessmentConfig")
 
 
-@grouped
 def assess(
-    context: typer.Context,
+    settings: Settings,
     columns: ColumnOptions,
     live: LiveOptions,
     output: PageOptions,
@@ -129,18 +128,18 @@ def assess(
     from evenhand import view
 
     output.check_places()
-    settings = SETTINGS.read(context)
+    terms = SETTINGS.read(settings)
     prompts, html = live.read_prompts(), output.html
     if config is None:
-        live.refuse("--config", prompts, inherent=settings.inherent)
+        live.refuse("--config", prompts, inherent=terms.inherent)
         if sequence is None:
             raise OptionError("there is nothing to assess", hint="give a table, SEQUENCE; or --config with prompts")
-        result = _assess_table(sequence, columns, settings)
+        result = _assess_table(sequence, columns, terms)
         folder = sequence.absolute().parent
     else:
         if columns.repeated or columns.values:
             raise OptionError("deadlines and values stand in the configuration", location="--repeated, --values")
-        configured = _ConfiguredAssessment(config, settings, trust)
+        configured = _ConfiguredAssessment(config, terms, trust)
         if sequence is None:
             if not prompts or live.out is None:
                 raise OptionError(

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.factory import ConfigOptions, grouped, with_settings
-from evenhand.cli.genai import assess
+from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.genai.assess import parse_deadlines, split_pair, split_words
 from evenhand.cli.options import OutputOptions, PageOptions, SeedOption
 from evenhand.core.interrupts import INTERRUPTED
@@ -27,7 +26,6 @@ VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
 """Exit codes of a check: kept for ever by an obedient generator, by none, or not known."""
 
 
-@grouped
 def check(
     config: Annotated[Path, typer.Option("--config", help="What is to be kept: a YAML or TOML file.")],
     state: Annotated[
@@ -86,9 +84,8 @@ CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
 )
 
 
-@grouped
 def confusion(
-    context: typer.Context,
+    settings: Settings,
     sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV, Parquet or Excel file, a row per item.")],
     output: OutputOptions,
 ) -> None:
@@ -96,7 +93,7 @@ def confusion(
     from evenhand.genai.classifiers.confusion import measure_confusion
 
     output.check_places()
-    result = measure_confusion(sample, CONFUSION.read(context))
+    result = measure_confusion(sample, CONFUSION.read(settings))
     output.finish(result, result.document)
 
 
@@ -128,7 +125,6 @@ class GenerateOptions:
         GenerationRun.check_conditions(self.fail_on or ())
 
 
-@grouped
 def generate(
     config: Annotated[
         Path,
@@ -203,7 +199,6 @@ def _read_prompts(source: str | None, one: str | None) -> list[str]:
 # ``evenhand genai simulate``: which deadlines are missed under which policy, and what keeping them costs.
 
 
-@grouped
 def simulate(
     config: Annotated[Path, typer.Option("--config", help="What is to be kept, and who is simulated: YAML or TOML.")],
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 10_000,
@@ -233,24 +228,3 @@ def simulate(
     result = several.simulations[0] if len(wanted) == 1 else several
     document = partial(result.document, config.name)
     output.finish(result, document, output.write_page(document), interrupted=result.interrupted)
-
-
-# ``evenhand genai ...``: generators that keep showing every value, in what they are asked for.
-
-app = typer.Typer(
-    name="genai",
-    help="Generative models: whether every value of an attribute keeps appearing in what they are asked for.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def _genai_group() -> None: ...
-
-
-app.command("assess", cls=with_settings(assess.SETTINGS))(assess.assess)
-app.command("check")(check)
-app.command("confusion", cls=with_settings(CONFUSION))(confusion)
-app.command("generate")(generate)
-app.command("simulate")(simulate)

@@ -1,0 +1,143 @@
+"""``evenhand audit-decisions DATA --decision COLUMN``: audit recorded decisions, without a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from evenhand.cli.audits.gates import GateOptions
+from evenhand.cli.audits.report import (
+    DossierOption,
+    MembershipOption,
+    MetricOption,
+    ReportOptions,
+    WeightOption,
+    check_dossiers,
+    read_membership,
+)
+from evenhand.cli.factory import ConfigOptions, Settings
+from evenhand.cli.options import DataArgument, DataSource, RoleOptions, SeedOption, SourceOptions, open_data
+from evenhand.errors import EvenhandError, OptionError
+
+if TYPE_CHECKING:
+    from evenhand.auditing.config import DecisionAuditConfig
+    from evenhand.core.typing import Progress
+    from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedLabels, RecordedNumbers
+
+    Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
+
+SETTINGS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
+    "evenhand.auditing:DecisionAuditConfig", about="recorded decisions", without=("confidence", "seed")
+)
+
+
+@dataclass(frozen=True)
+class DecisionOptions(RoleOptions, SourceOptions):
+    """Columns of DATA that hold decisions."""
+
+    decision: Annotated[str | None, typer.Option("--decision", help="Column of the decisions.")] = None
+    favourable_target: Annotated[
+        str | None, typer.Option("--favourable-target", help="Favourable true label in the --target column.")
+    ] = None
+    score: Annotated[
+        str | None,
+        typer.Option("--score", help="Column of scores of the favourable decision; with --threshold, they decide."),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", help="Minimum score of a favourable decision, instead of recorded decisions."),
+    ] = None
+    low_is_good: Annotated[
+        bool, typer.Option("--low-is-good", help="Low scores are favourable, as for risks: select up to --threshold.")
+    ] = False
+    weight: WeightOption = None
+    membership: MembershipOption = None
+
+    @property
+    def roles(self) -> DecisionRoles:
+        """Roles of the columns, without a schema."""
+        from evenhand.schema.decisions import DecisionRoles
+
+        return DecisionRoles(
+            self.decision,
+            self.protected,
+            self.target,
+            self.score,
+            self.weight,
+            self.favourable,
+            self.unfavourable or (),
+            self.favourable_target,
+            threshold=self.threshold,
+            accept_proposals=self.accept_proposals,
+            outcome=self.outcome,
+            membership=read_membership(self.membership) or None,
+            low_is_good=self.low_is_good,
+        )
+
+    def read_decisions(self, data: str, progress: Progress, *, by_row: bool) -> tuple[Recorded, DataSource]:
+        """Read the decisions in DATA. Large data are counted by their engine, unless single rows are required."""
+        roles = self.roles
+        by_row = by_row or any([self.score, self.weight, roles.membership])
+        large = None if by_row else open_data(data, schema=self.schema)
+        if large is not None:
+            progress("counting the rows where they are", 0.0)
+            try:
+                return replace(roles, schema=large.schema).read(large.frame, location=large.name), large
+            except EvenhandError:
+                if large.name == data:
+                    raise
+                # A single file is read into memory instead, which also gives the clearer error.
+        progress("reading the decisions", 0.0)
+        source = self.read(data)
+        return replace(roles, schema=source.schema).read(source.frame, location=source.name), source
+
+
+def audit_decisions(
+    settings: Settings,
+    data: DataArgument,
+    columns: DecisionOptions,
+    output: ReportOptions,
+    gating: GateOptions,
+    metric: MetricOption = None,
+    dossiers: DossierOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Audit recorded decisions, without a model."""
+    from evenhand import auditing, view
+    from evenhand.groups.custom import read_metrics
+
+    metrics = read_metrics(metric or ())
+    gates = gating.read(metrics)
+    output.check_places(**gating.places)
+    names = check_dossiers(dossiers, output.folder)
+    config = SETTINGS.read(settings, seed=seed)
+    by_row = bool(metrics or names or config.thresholds or config.keep_decisions)
+    with view.show_progress(quiet=output.silent) as progress:
+        decisions, source = columns.read_decisions(data, progress, by_row=by_row)
+        for gate in gates:
+            gate.check_attributes((*decisions.people.schema.names, *(columns.roles.membership or {})))
+        result = auditing.audit_decisions(decisions, config, metrics=metrics, data_name=source.name, progress=progress)
+    result = result.hide_people()
+    dossier = None
+    if names:
+        from evenhand.dossier.audited import compile_audited
+
+        selected = getattr(decisions, "selected", None)
+        if selected is None:
+            raise OptionError(
+                "a dossier of an audit requires decisions, got numbers or several labels",
+                location="--dossier",
+                hint="write a dossier of scores: evenhand dossier DATA, with outcome: {kind: score}",
+            )
+        dossier = compile_audited(
+            decisions.people,
+            selected,
+            source.frame,
+            protected=result.protected,
+            dossiers=names,
+            data_name=result.data.name,
+        )
+    output.publish(result, dossier)
+    gating.leave(result, gates, data)

@@ -1,0 +1,111 @@
+"""Options that several audits share: the report, weights, group probabilities, custom metrics and dossiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from evenhand.cli.options import OutputOptions, choose_folder
+from evenhand.errors import OptionError
+
+if TYPE_CHECKING:
+    from evenhand.auditing.result import AuditResult
+    from evenhand.dossier.result import DossierName, DossierResult
+    from evenhand.groups.rankings.result import RankingResult
+
+AUDIT_DOSSIERS = ("ll144", "ugesp", "disparity")
+"""Dossiers that are compiled from people and outcomes only."""
+
+WeightOption = Annotated[
+    str | None, typer.Option("--weight", help="Column of sample weights, for numbers of groups and subgroups.")
+]
+MembershipOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--membership",
+        metavar="NAME=GROUP:COLUMN,...",
+        help="Columns of group probabilities, e.g. race=white:p_white,black:p_black; may be repeated.",
+    ),
+]
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME=MODULE:FUNCTION",
+        help="Custom metric: function of y_true and y_pred (or y_score), e.g. cost=mymodule:cost. The module is "
+        "imported. May be repeated.",
+    ),
+]
+DossierOption = Annotated[
+    list[str] | None,
+    typer.Option("--dossier", help="Also write this dossier about the same people, e.g. ll144; may be repeated."),
+]
+
+
+@dataclass(frozen=True)
+class ReportOptions(OutputOptions):
+    """Output of an audit, with the folder of its report."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Folder for report.html and report.json (default evenhand-report; none with --json)."
+        ),
+    ] = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the report, if one is written."""
+        return choose_folder(self.out, self.json, "evenhand-report")
+
+    def publish(self, result: AuditResult | RankingResult, dossier: DossierResult | None = None) -> None:
+        """Write the report and the JSON, and show the result."""
+        from evenhand import view
+
+        folder = self.folder
+        written = () if folder is None else view.write_report(result, folder, dossier=dossier)
+        self.emit(result)
+        self.show(result.document, written)
+
+
+def check_dossiers(names: Sequence[str] | None, folder: Path | None) -> tuple[DossierName, ...]:
+    """Check the names of dossiers of an audit, and remove duplicates.
+
+    Raises:
+        OptionError: A dossier is unknown, or there is no folder for it.
+    """
+    for name in names or ():
+        if name not in AUDIT_DOSSIERS:
+            hint = f"one of: {', '.join(AUDIT_DOSSIERS)}; for alternatives: evenhand dossier --result FILE"
+            raise OptionError(f"audits do not write a dossier {name!r}", location="--dossier", hint=hint)
+    if names and folder is None:
+        raise OptionError("a dossier requires a folder for the report", location="--dossier", hint="add --out FOLDER")
+    return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(names or ())))
+
+
+def read_membership(texts: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    """Parse texts such as ``race=white:p_white,black:p_black`` to the column of each group, by attribute.
+
+    Raises:
+        OptionError: A text has another form, or repeats an attribute.
+    """
+    memberships: dict[str, dict[str, str]] = {}
+    for text in texts or ():
+        name, _, listed = text.partition("=")
+        parts = [part.partition(":") for part in listed.split(",")]
+        groups = {group.strip(): column.strip() for group, _, column in parts}
+        name = name.strip()
+        if not name or not all(groups) or not all(groups.values()) or len(groups) < max(2, len(parts)):
+            raise OptionError(
+                f"expected a name and a column for each of at least two groups, got {text!r}",
+                location="--membership",
+                hint="for example race=white:p_white,black:p_black",
+            )
+        if name in memberships:
+            raise OptionError(f"{name!r} is repeated", location="--membership", hint="pass each name once")
+        memberships[name] = groups
+    return memberships
