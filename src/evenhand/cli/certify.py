@@ -13,10 +13,10 @@ import typer
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
     DataSource,
+    ModelOptions,
     OutputOptions,
     ProtectedOption,
     SeedOption,
-    ModelOptions,
 )
 from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
