@@ -58,10 +58,14 @@ CASES: dict[str, Sequence[str]] = {
     "subgroups": [EVENHAND, "subgroups", *PEOPLE, "--html", "subgroups.html"],
     "shield": [EVENHAND, "shield", "simulate", "--config", "shield.yaml", "--html", "shield.html"],
     "serve": [EVENHAND, "serve", "--port", "0"],
+    "decisions": [sys.executable, "decisions.py"],
+    **{f"{columns} columns": [sys.executable, "wide.py", str(columns), "6", "2"] for columns in (10, 50, 200, 500)},
+    "5,000 categories": [sys.executable, "wide.py", "10", "5000", "2"],
+    "200 groups": [sys.executable, "wide.py", "10", "6", "200"],
 }
 
-QUICK = ("import", "help", "certify", "serve")
-"""What is measured with ``--quick``: what is loaded first, the largest kernels, and the service."""
+QUICK = ("import", "help", "certify", "serve", "decisions")
+"""Cases of ``--quick``: what is loaded first, the largest kernels, the service, and the fixed cost of an audit."""
 SHORT = ("import", "help")
 """Too short to compile anything, so there is nothing to be cold; and they are run five times as often."""
 
@@ -104,6 +108,37 @@ with open("people.csv", "w", newline="", encoding="utf-8") as file:
                         rng.integers(0, 61), rng.choice(["f", "m"]), rng.choice(["blue", "green", "red", "white"]),
                         rng.choice(["no", "yes"])])
 """
+
+DECISIONS = """\
+import evenhand
+
+print(evenhand.audit_predictions(None, [0, 1, 1, 1] * 125, ["f", "m"] * 250))
+"""
+"""The smallest audit: its cost is fixed."""
+WIDE = """\
+import sys
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+import evenhand
+
+columns, categories, groups = map(int, sys.argv[1:])
+rng, n = np.random.default_rng(0), 10_000
+numbers = {f"number {i}": rng.normal(size=n).round(2) for i in range(columns // 2)}
+words = {f"word {i}": [f"w{code}" for code in rng.integers(0, categories, n)] for i in range(2)}
+words |= {f"word {i}": [f"w{code}" for code in rng.integers(0, 6, n)] for i in range(2, columns - columns // 2)}
+words["group"] = [f"g{code}" for code in rng.integers(0, groups, n)]
+people = pd.DataFrame(numbers | words)
+hired = (people["number 0"] + (people["group"] == "g1") > 0.5).astype(int)
+columns = make_column_transformer((StandardScaler(), list(numbers)), (OneHotEncoder(), list(words)))
+model = make_pipeline(columns, LogisticRegression(max_iter=200)).fit(people, hired)
+audit = evenhand.audit(model, people, hired, protected=["group"], max_boxes=1000)
+assert not audit.not_run, audit.not_run
+"""
+"""An audit of a table with many columns, categories or groups."""
 
 
 class Run(NamedTuple):
@@ -182,6 +217,8 @@ def empty_home() -> Iterator[tuple[Path, dict[str, str]]]:
         folder = Path(name)
         (folder / "people.yaml").write_text(SCHEMA, "utf-8")
         (folder / "shield.yaml").write_text(SHIELD, "utf-8")
+        (folder / "decisions.py").write_text(DECISIONS, "utf-8")
+        (folder / "wide.py").write_text(WIDE, "utf-8")
         subprocess.run([sys.executable, "-c", INPUTS], cwd=folder, check=True)
         places = {"HOME": str(folder / "home"), "NUMBA_CACHE_DIR": str(folder / "kernels"), "COLUMNS": "100"}
         (folder / "home").mkdir()

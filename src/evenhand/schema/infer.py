@@ -42,7 +42,7 @@ from evenhand.schema.table import (
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-MAX_CATEGORIES = 1000
+MAX_CATEGORIES = 5000
 """Maximum number of categories of an attribute."""
 
 MAX_DISTINCT = 50
