@@ -148,10 +148,3 @@ def test_every_kind_of_json_is_taken(client: TestClient, content_type: str) -> N
     for body in (b'{"prompt": "a tree"}', b'\xef\xbb\xbf{"prompt": "a tree"}'):
         answer = client.post("/v1/images/generations", content=body, headers={"content-type": content_type})
         assert answer.status_code == 200
-
-
-def test_an_idempotency_key_does_not_keep_an_error_of_the_client(client: TestClient) -> None:
-    headers = {"content-type": "application/json", "idempotency-key": "one"}
-    for _ in range(2):
-        answer = client.post("/v1/images/generations", content=b'{"prompt": NaN}', headers=headers)
-        assert answer.status_code == 400

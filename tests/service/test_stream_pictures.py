@@ -143,14 +143,3 @@ def test_the_published_client_reads_the_stream(service: Running, upstream: Waiti
         found = list(client.images.generate(model="guard", prompt="a leader", n=3, stream=True))
     assert [event.type for event in found] == [KIND] * 3
     assert all(base64.b64decode(event.b64_json).startswith(b"\x89PNG") for event in found)
-
-
-def test_under_a_key_the_events_are_kept_and_repeated(service: Running, upstream: Waiting) -> None:
-    upstream.go.set()
-    key = {"Idempotency-Key": "one"}
-    with ask(service, 2, headers=key) as answer:
-        first = answer.read()
-    with ask(service, 2, headers=key) as answer:
-        assert answer.read() == first
-        assert answer.headers["x-evenhand-repeated"] == "true"
-    assert len(service.inputs("guard", "complete")) == 2

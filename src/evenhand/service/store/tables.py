@@ -97,21 +97,6 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
-responses = Table(
-    # Answers to requests with an idempotency key, for a day; without a status: it is under way, or its process died.
-    "responses",
-    metadata,
-    # The hash of caller, path and key.
-    Column("name", String(64), primary_key=True),
-    Column("asked", String(64), nullable=False),
-    Column("at", Float(53), nullable=False),
-    Column("replica", String(64), nullable=False),
-    Column("status", BigInteger, nullable=True),
-    Column("headers", Text, nullable=True),
-    Column("body", LargeBinary, nullable=True),
-    Index("responses_by_time", "at"),
-)
-
 revisions = Table(
     # Alembic's own.
     "alembic_version",

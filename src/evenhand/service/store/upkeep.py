@@ -32,7 +32,6 @@ from evenhand.service.store.tables import (
     metadata,
     pictures,
     replicas,
-    responses,
     revisions,
     streams,
 )
@@ -205,7 +204,7 @@ class UpkeepThread:
                 logger.warning("the other replicas will find out by themselves that this one ended: %s", error.message)
 
 
-# Deletes what need not be kept any more: beginnings of logs, with the answers in them, pictures, answers under keys.
+# Deletes what need not be kept any more: beginnings of logs, with the answers in them, and pictures.
 
 
 DAY_SECONDS = 86_400.0
@@ -224,7 +223,7 @@ JUMP_SECONDS = 3_600.0
 
 
 class RetentionJob:
-    """Deletes expired entries, pictures and responses.
+    """Deletes expired entries and pictures.
 
     **A log that is cut still replays.** A checkpoint is an entry that says, as the first one does, what the stream is
     and what its state is then; it is chained to the entry before it and the next is chained to it. Logs are cut before
@@ -282,8 +281,6 @@ class RetentionJob:
         if self._picture_seconds is not None:
             while self._ledger.submit_work(_delete_pictures(now - self._picture_seconds)).result():
                 pass
-        old = delete(responses).where(responses.c.at < now - DAY_SECONDS)
-        self._ledger.submit_work(lambda connection: connection.execute(old)).result()
 
     def _write_checkpoint(self, stream: str, due: float) -> None:
         """Write a checkpoint, if the last one is from before `due` and something happened since."""

@@ -26,7 +26,7 @@ from evenhand.service.api.error_handlers import (
     relayed_error,
     retry_after_header,
 )
-from evenhand.service.api.routes.idempotency import IdempotentRoute
+from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.generators import (
     PICTURE_OPTIONS,
@@ -38,7 +38,7 @@ from evenhand.service.generation.generators import (
 )
 from evenhand.service.generation.guards import GuardedRequest, Served, ServedAnswer, ServedGuard
 
-router = APIRouter(prefix="/v1", tags=["generators"], route_class=IdempotentRoute)
+router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
 GeneratingCaller = Annotated[Caller, require_scope("generate", filtered=True)]
 """Who asks for items; a key may be for some guards alone."""

@@ -19,11 +19,11 @@ from evenhand.service.api.routes.generators import (
     disclosure_body,
     find_guard,
 )
-from evenhand.service.api.routes.idempotency import IdempotentRoute
+from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.generation.generators import ConversationGenerator
 from evenhand.service.generation.guards import ServedAnswer
 
-router = APIRouter(prefix="/v1", tags=["generators"], route_class=IdempotentRoute)
+router = APIRouter(prefix="/v1", tags=["generators"], route_class=JsonRoute)
 
 
 REFUSED_ENTRIES = {
