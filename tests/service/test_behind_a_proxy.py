@@ -6,7 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.errors import OptionError
-from evenhand.service import Database, KeyStore, ServiceConfig, create_app
+from evenhand.service import ServiceConfig, create_app
 from evenhand.service.server import uvicorn_config
 
 
@@ -65,42 +65,6 @@ def test_what_is_no_address_is_refused(entry, given, said):
         ServiceConfig.read({"service": {entry: given}})
     assert said in str(raised.value)
     assert raised.value.hint.startswith("write ")
-
-
-ASKED = {"prompt": "a leader", "response_format": "url"}
-
-
-def test_pictures_by_address_begin_with_the_public_one(behind):
-    client = behind(public_url="https://fair.example.org/evenhand/")
-    (picture,) = client.post("/v1/images/generations", json=ASKED).json()["data"]
-    path = picture["url"].removeprefix("https://fair.example.org/evenhand")
-    assert client.get(path).headers["content-type"] == "image/png"
-
-
-def test_without_a_public_address_only_the_machine_itself_gets_addresses(behind, described):
-    client = behind()
-    (picture,) = client.post("/v1/images/generations", json=ASKED).json()["data"]
-    assert picture["url"].startswith("http://localhost/v1/pictures/")
-    refused = client.post("/v1/images/generations", json=ASKED, headers={"x-forwarded-for": "192.0.2.1"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "response_format")
-    assert "public_url" in refused.json()["error"]["hint"]
-    assert (
-        client.app.app.state.context.metrics.registry.get_sample_value(
-            "evenhand_items_total", {"stream": "studio", "status": "ok"}
-        )
-        == 1
-    ), "nothing was made for it"
-
-
-def test_a_service_with_keys_needs_its_public_address(behind, described):
-    database = Database(described["service"]["database"])
-    with KeyStore(database) as ring:
-        key = {"authorization": f"Bearer {ring.add('ann', ['generate'])}"}
-    database.close()
-    client = behind(keys=True)
-    assert client.post("/v1/images/generations", json=ASKED, headers=key).status_code == 400
-    asked = {**ASKED, "response_format": "b64_json"}
-    assert client.post("/v1/images/generations", json=asked, headers=key).status_code == 200
 
 
 @pytest.mark.parametrize(

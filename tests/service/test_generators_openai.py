@@ -358,19 +358,6 @@ def test_a_service_that_makes_one_picture_at_a_time_is_asked_for_each(client, up
     assert [one.get("n") for one in upstream_of_this_test.asked("/images/generations")] == [3, None]
 
 
-def test_a_picture_by_its_address_needs_nothing_but_the_address(client, service):
-    import httpx
-
-    picture = client.images.generate(model="studio", prompt="a leader", response_format="url").data[0]
-    assert picture.b64_json is None
-    got = httpx.get(picture.url)
-    assert got.headers["content-type"] == "image/png"
-    assert got.content.startswith(b"\x89PNG")
-    assert "sandbox" in got.headers["content-security-policy"]
-    other = picture.url[:-1] + ("A" if picture.url[-1] != "A" else "B")
-    assert httpx.get(other).status_code == 404
-
-
 def test_some_of_several_pictures_are_answered_and_the_others_counted(client, service, upstream_of_this_test):
     # Pictures of trees count for nothing, so none is made again. After the first 404 each is asked for by itself.
     upstream_of_this_test.failures = [404, 404]

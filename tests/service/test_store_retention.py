@@ -175,7 +175,7 @@ def _picture(house: House, number: int) -> None:
     with house.database.transaction() as connection:
         connection.execute(
             insert(pictures).values(
-                stream="a", number=number, id=f"{number}", at=house.now, media_type="image/png", data=b"picture"
+                stream="a", number=number, at=house.now, media_type="image/png", data=b"picture"
             )
         )
 
@@ -223,7 +223,7 @@ def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:
     with context.database.transaction() as connection:
         connection.execute(
             insert(pictures).values(
-                stream="studio", number=1, id="old", at=1.0, media_type="image/png", data=b"picture"
+                stream="studio", number=1, at=1.0, media_type="image/png", data=b"picture"
             )
         )
     context.close()

@@ -139,7 +139,7 @@ class ServerConfig(FileModel):
         log_requests: Whether every request is logged. By default, only failed requests are.
         trusted_proxies: Addresses and networks of proxies whose headers ``X-Forwarded-For`` and
             ``X-Forwarded-Proto`` are trusted.
-        public_url: URL that callers use. Addresses of pictures start with it.
+        public_url: URL that callers use.
         drain_seconds: Seconds after SIGTERM in which ``/readyz`` answers 503 and requests are still accepted.
             Default: 5.
     """

@@ -17,16 +17,13 @@ PUBLIC_PATHS = (*PROBES, "/openapi.json", "/login", "/login/oidc", "/login/callb
 ASSETS = "/assets/"
 """Path of scripts and styles, which need no key because they are the same for all users."""
 
-PICTURES = "/v1/pictures/"
-"""Path of pictures, which need no key because their addresses cannot be guessed."""
-
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 """HTTP methods without side effects."""
 
 
 def is_public(path: str) -> bool:
     """Return whether a path needs no key."""
-    return path in PUBLIC_PATHS or path.startswith((ASSETS, PICTURES))
+    return path in PUBLIC_PATHS or path.startswith(ASSETS)
 
 
 def address_of(scope: Scope) -> str:

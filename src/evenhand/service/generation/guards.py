@@ -58,7 +58,6 @@ class ServedAnswer:
     Attributes:
         answer: the guard's.
         number: of the entry in the log that admitted it, or else tells of it; None: the store has none.
-        picture: the end of the picture's address, if it has to have one.
         seconds: that all of it took.
         upstream_seconds: of these, that the generator took.
         usage: what the generator's service charges for, of all attempts together.
@@ -66,7 +65,6 @@ class ServedAnswer:
 
     answer: GuardedAnswer
     number: int | None
-    picture: str | None = None
     seconds: float = 0.0
     upstream_seconds: float = 0.0
     usage: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +115,6 @@ class ServedGuard:
         *,
         generator: Generator | None = None,
         route: str = "python",
-        address: bool = False,
         count: int = 1,
     ) -> GuardedRequest:
         """Return a request, not yet begun.
@@ -126,10 +123,9 @@ class ServedGuard:
             prompt: as the user wrote it.
             generator: for this request alone.
             route: by which it came, for the log.
-            address: whether its pictures must have addresses.
             count: how many items it asks for.
         """
-        return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, address=address, count=count)
+        return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, count=count)
 
     async def serve(self, request: GuardedRequest, seconds: float) -> AsyncGenerator[Served, None]:
         """Yield the outcome of each item of a request as soon as it is decided.
@@ -206,13 +202,11 @@ Served: TypeAlias = ServedAnswer | BaseException
 class GuardedRequest:
     """One request to a guarded generator, for one item or several."""
 
-    def __init__(
-        self, guard: ServedGuard, prompt: str, generator: Generator, route: str, *, address: bool, count: int
-    ) -> None:
+    def __init__(self, guard: ServedGuard, prompt: str, generator: Generator, route: str, *, count: int) -> None:
         self.prompt, self.count = prompt, count
         spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
         generator = trace_calls(guard.ledger.tracing, generator, spans, guard.name)
-        self._guard, self._generator, self._address = guard, generator, address
+        self._guard, self._generator = guard, generator
         self._notes = LogMetadata(
             prompt, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
         )
@@ -277,12 +271,12 @@ class GuardedRequest:
                 raise
             answer = await self._without_store()
         number = await self._log_request(answer)
-        picture = await self._keep(answer, number)
+        self._keep(answer, number)
         upstream = self._series.supply.busy_seconds - busy
         usage = reduce(
             add_usage, (attempt.item.usage for attempt in answer.attempts if attempt.item is not None), dict[str, Any]()
         )
-        served = ServedAnswer(answer, number, picture, time.perf_counter() - begun, upstream, usage)
+        served = ServedAnswer(answer, number, time.perf_counter() - begun, upstream, usage)
         for observer in guard.observers:
             observer(served)
         return served
@@ -333,17 +327,12 @@ class GuardedRequest:
         except StoreError:
             return None
 
-    async def _keep(self, answer: GuardedAnswer, number: int | None) -> str | None:
+    def _keep(self, answer: GuardedAnswer, number: int | None) -> None:
         guard, item = self._guard, answer.item
-        if item is None or item.kind != "image" or guard.pictures is None:
-            return None
-        if self._address:
-            if number is None:
-                raise StoreError("the picture cannot be kept", hint="ask for b64_json")
-            return await call(guard.pictures.keep, guard.name, number, item)
-        if number is not None and guard.entry.keep_pictures:
-            guard.pictures.keep_if_possible(guard.name, number, item)
-        return None
+        if item is None or item.kind != "image" or number is None:
+            return
+        if guard.pictures is not None and guard.entry.keep_pictures:
+            guard.pictures.keep(guard.name, number, item)
 
 
 def read_guard_configuration(entry: ServedGuardConfig, folder: Path) -> GenerationConfig:

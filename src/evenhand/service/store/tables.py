@@ -81,8 +81,6 @@ pictures = Table(
     metadata,
     Column("stream", String(200), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    # The end of its address, which cannot be guessed.
-    Column("id", String(64), nullable=False, unique=True),
     Column("at", Float(53), nullable=False),
     Column("media_type", String(100), nullable=False),
     Column("data", LargeBinary, nullable=False),

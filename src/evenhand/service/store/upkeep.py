@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
 from evenhand.errors import StoreError
 from evenhand.service.background import PeriodicThread
@@ -327,12 +327,10 @@ def _delete_pictures(before: float) -> Callable[[Connection], bool]:
     """Delete some of the pictures from before a time; return whether there may be more."""
 
     def work(connection: Connection) -> bool:
-        old = (
-            connection.execute(select(pictures.c.id).where(pictures.c.at < before).limit(PICTURES_PER_DELETE))
-            .scalars()
-            .all()
-        )
-        connection.execute(delete(pictures).where(pictures.c.id.in_(old)))
+        key = tuple_(pictures.c.stream, pictures.c.number)
+        query = select(pictures.c.stream, pictures.c.number).where(pictures.c.at < before).limit(PICTURES_PER_DELETE)
+        old = [tuple(row) for row in connection.execute(query)]
+        connection.execute(delete(pictures).where(key.in_(old)))
         return len(old) == PICTURES_PER_DELETE
 
     return work

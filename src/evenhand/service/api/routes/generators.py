@@ -10,8 +10,7 @@ from functools import reduce
 from typing import Annotated, Any, Literal, TypeGuard
 from uuid import uuid4
 
-from fastapi import APIRouter, Path, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -220,7 +219,7 @@ class ImagesRequest(BaseModel):
     prompt: Annotated[str, Field(min_length=1, max_length=32_000)]
     model: str | None = None
     n: Annotated[int, Field(ge=1, le=10, strict=True)] | None = None
-    response_format: Literal["b64_json", "url"] | None = None
+    response_format: Literal["b64_json"] | None = None
     stream: bool | None = None
 
 
@@ -232,7 +231,7 @@ PICTURE_ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @router.post("/images/generations", response_model=dict[str, Any], responses=PICTURE_ANSWERS)
 async def generate_images(
-    payload: ImagesRequest, request: Request, response: Response, context: RequestContext, caller: GeneratingCaller
+    payload: ImagesRequest, response: Response, context: RequestContext, caller: GeneratingCaller
 ) -> Any:
     """Pictures for a prompt; each is a request of its own for the guard, even where they are asked for together.
 
@@ -242,12 +241,10 @@ async def generate_images(
     guard = find_guard(context, caller, payload.model, "image")
     options = known_options(payload.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
-    address = payload.response_format == "url"
-    base = _picture_base(request, context) if address else None
-    wanted = guard.request(payload.prompt, generator=generator, route="images", address=address, count=payload.n or 1)
+    wanted = guard.request(payload.prompt, generator=generator, route="images", count=payload.n or 1)
     seconds = context.settings.limits.upstream_seconds
     if payload.stream:
-        return await _stream_pictures(guard.serve(wanted, seconds), base, ignored)
+        return await _stream_pictures(guard.serve(wanted, seconds), ignored)
     answers, missing = await answer_request(guard, wanted, seconds, what="picture")
     response.headers.update(
         disclosure_headers([answer.answer for answer in answers], [answer.number for answer in answers])
@@ -257,11 +254,11 @@ async def generate_images(
     if ignored:
         response.headers["x-evenhand-ignored"] = ", ".join(ignored)
     usage = reduce(add_usage, (answer.usage for answer in answers), dict[str, Any]())
-    data = [_picture_answer(answer, base) for answer in answers]
+    data = [_picture_answer(answer) for answer in answers]
     return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
 
 
-async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None, ignored: Collection[str]) -> Response:
+async def _stream_pictures(found: AsyncGenerator[Served, None], ignored: Collection[str]) -> Response:
     """Return an answer that sends each picture as an event once it is decided.
 
     Raises:
@@ -280,10 +277,10 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
 
     async def events() -> AsyncIterator[str]:
         try:
-            yield _picture_event(first, base)
+            yield _picture_event(first)
             async for outcome in found:
                 if is_answered(outcome):
-                    yield _picture_event(outcome, base)
+                    yield _picture_event(outcome)
                 else:
                     missing.append(outcome)
             if missing:
@@ -296,10 +293,10 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
     return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
 
-def _picture_event(one: ServedAnswer, base: str | None) -> str:
+def _picture_event(one: ServedAnswer) -> str:
     usage = {"usage": dict(one.usage)} if one.usage else {}
     kind = "image_generation.completed"
-    picture = _picture_answer(one, base)
+    picture = _picture_answer(one)
     form = one.answer.item.media_type.partition("/")[2] if one.answer.item is not None else ""
     about = {"type": kind, "created_at": int(time.time()), "output_format": form}
     return _event(kind, {**about, **picture, **usage})
@@ -309,46 +306,7 @@ def _event(name: str, data: Mapping[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
-def _picture_base(request: Request, context: ServiceContext) -> str:
-    """Return the URL that addresses of pictures start with.
-
-    Raises:
-        HttpError: it is not known under which address callers reach the service.
-    """
-    service = context.settings.service
-    # Without keys only the machine itself is served: what it asked under is an address that it reaches.
-    direct = not service.keys and "x-forwarded-for" not in request.headers
-    public = service.public_url or (str(request.base_url).rstrip("/") if direct else None)
-    if public is None:
-        raise HttpError(
-            400,
-            "pictures are not answered by address: the service does not know its own",
-            code="response_format",
-            hint="ask for b64_json; or set [service] public_url, the address that callers use",
-        )
-    return f"{public}/v1/pictures/"
-
-
-@router.get("/pictures/{id}", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
-async def get_picture(
-    id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{43}$")],
-    context: RequestContext,
-) -> Response:
-    """A picture that was answered by its address, which is all that is needed to get it."""
-    picture = await run_in_threadpool(context.pictures.find, id)
-    if picture is None:
-        raise HttpError(404, "there is no such picture, or its time is over", code="picture")
-    # Some pictures can hold scripts; none is run.
-    safe = {
-        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-        "x-content-type-options": "nosniff",
-        "cross-origin-resource-policy": "cross-origin",
-        "cache-control": "private, max-age=3600",
-    }
-    return Response(picture.data, media_type=picture.media_type, headers=safe)
-
-
-def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
+def _picture_answer(one: ServedAnswer) -> dict[str, Any]:
     item = one.answer.item
     assert item is not None
     if item.kind != "image":
@@ -357,9 +315,7 @@ def _picture_answer(one: ServedAnswer, base: str | None) -> dict[str, Any]:
     # The service's own rewriting is what was drawn; ours is what it was asked for.
     if one.answer.changed or item.revised_prompt not in ("", one.answer.prompt):
         fields["revised_prompt"] = item.revised_prompt or one.answer.prompt
-    if base is None:
-        return {"b64_json": base64.b64encode(item.data).decode(), **fields}
-    return {"url": f"{base}{one.picture}", **fields}
+    return {"b64_json": base64.b64encode(item.data).decode(), **fields}
 
 
 # Texts.

@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.service.api.context import RequestContext
 from evenhand.service.api.error_handlers import HttpError
+from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.api.routes.generators import (
     GeneratingCaller,
     answer_conversation,
     disclosure_body,
     find_guard,
 )
-from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.generation.generators import ConversationGenerator
 from evenhand.service.generation.guards import ServedAnswer
 

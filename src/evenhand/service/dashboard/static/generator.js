@@ -386,9 +386,9 @@ class Maker {
     const one = said.data[0];
     const guard = one.evenhand;
     const told = Object.fromEntries(guard.disclosure.split("; ").map((part) => part.split("=")).map(([name, value]) => [name, plain(value)]));
-    const source = one.b64_json ? `data:${kindOf(one.b64_json)};base64,${one.b64_json}` : own(one.url);
+    const source = `data:${kindOf(one.b64_json)};base64,${one.b64_json}`;
     return [
-      source ? h("img", { src: source, alt: `the picture that was made for: ${prompt}`, width: 224, height: 224 }) : null,
+      h("img", { src: source, alt: `the picture that was made for: ${prompt}`, width: 224, height: 224 }),
       h("dl", {},
         pair("Prompt", prompt),
         guard.changed ? pair("Changed to", one.revised_prompt) : pair("Changed", told.slots ? "no: no deadline was at risk" : "no: it counts for no deadline"),
