@@ -174,9 +174,7 @@ def test_without_a_limit_everything_stays_and_nothing_is_added(store_url: str) -
 def _picture(house: House, number: int) -> None:
     with house.database.transaction() as connection:
         connection.execute(
-            insert(pictures).values(
-                stream="a", number=number, at=house.now, media_type="image/png", data=b"picture"
-            )
+            insert(pictures).values(stream="a", number=number, at=house.now, media_type="image/png", data=b"picture")
         )
 
 
@@ -222,9 +220,7 @@ def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:
     context = open_service(settings)
     with context.database.transaction() as connection:
         connection.execute(
-            insert(pictures).values(
-                stream="studio", number=1, at=1.0, media_type="image/png", data=b"picture"
-            )
+            insert(pictures).values(stream="studio", number=1, at=1.0, media_type="image/png", data=b"picture")
         )
     context.close()
     context = open_service(settings)
@@ -232,7 +228,7 @@ def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:
         for _ in range(600):
             with context.database.reading() as connection:
                 beats = connection.execute(select(replicas.c.name, replicas.c.beat)).all()
-                left = connection.execute(select(pictures.c.id)).scalars().all()
+                left = connection.execute(select(pictures.c.number)).scalars().all()
             if not left and beats[0].beat > 1:
                 break
             time.sleep(0.05)

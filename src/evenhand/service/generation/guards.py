@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -127,40 +127,31 @@ class ServedGuard:
         """
         return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, count=count)
 
-    async def serve(self, request: GuardedRequest, seconds: float) -> AsyncGenerator[Served, None]:
-        """Yield the outcome of each item of a request as soon as it is decided.
+    async def serve(self, request: GuardedRequest, seconds: float) -> list[Served]:
+        """Return the outcome of each item of a request.
 
         Args:
-            request: see ``request``.
-            seconds: how long its items are waited for; those that come later do not count as shown.
-
-        Yields:
-            what came of an item, or the error that it ended with.
+            request: Request from ``request``.
+            seconds: Time limit. Items that come later are not counted as shown.
 
         Raises:
-            AccessError: too many are under way already; it was not begun.
-            StoreError: the service is stopping.
+            AccessError: Too many requests are under way.
+            StoreError: The service is stopping.
         """
         answers: asyncio.Queue[Served] = asyncio.Queue()
         work = self.limiter.start(lambda: request.run(answers.put_nowait))
-        until = asyncio.get_running_loop().time() + seconds
-        missing = request.count
+        outcomes: list[Served] = []
         try:
-            while missing:
-                try:
-                    async with asyncio.timeout_at(until):
-                        outcome = await answers.get()
-                except TimeoutError:
-                    break
-                missing -= 1
-                yield outcome
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    while len(outcomes) < request.count:
+                        outcomes.append(await answers.get())
         finally:
-            # The caller has left: what has begun goes on to its end, and is not counted as shown.
-            if missing:
+            # If the caller has left, work that has begun continues, and its items are not counted as shown.
+            if len(outcomes) < request.count:
                 request.withdraw()
                 work.leave()
-        for _ in range(missing):
-            yield request.late(seconds)
+        return outcomes + [request.late(seconds) for _ in range(request.count - len(outcomes))]
 
     def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
         """Build the enforcer of one request."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Annotated, Any, Literal, TypeGuard
 from uuid import uuid4
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai.backends.generator import add_usage
@@ -21,7 +21,6 @@ from evenhand.service.api.context import RequestContext, ServiceContext
 from evenhand.service.api.error_handlers import (
     EVENT_STREAM_HEADERS,
     HttpError,
-    describe_error,
     relayed_error,
     retry_after_header,
 )
@@ -90,7 +89,7 @@ async def answer_request(
         HttpError: There is no item at all.
         EvenhandError: The request was not carried out.
     """
-    outcomes = [outcome async for outcome in guard.serve(request, seconds)]
+    outcomes = await guard.serve(request, seconds)
     answered = [outcome for outcome in outcomes if is_answered(outcome)]
     if answered:
         return answered, len(outcomes) - len(answered)
@@ -223,28 +222,21 @@ class ImagesRequest(BaseModel):
     stream: bool | None = None
 
 
-PICTURE_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {}, "text/event-stream": {"schema": {}}}}
-}
-"""A whole answer, or events where the request says so."""
-
-
-@router.post("/images/generations", response_model=dict[str, Any], responses=PICTURE_ANSWERS)
+@router.post("/images/generations", response_model=dict[str, Any])
 async def generate_images(
     payload: ImagesRequest, response: Response, context: RequestContext, caller: GeneratingCaller
 ) -> Any:
-    """Pictures for a prompt; each is a request of its own for the guard, even where they are asked for together.
+    """Pictures for a prompt. The guard decides each of them separately.
 
-    With ``stream`` each is sent as an event of its own as soon as it is decided, and none before. Where only some of
-    several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are not there.
+    If only some of several pictures could be made, those are returned, and ``x-evenhand-missing`` counts the others.
     """
+    if payload.stream:
+        raise HttpError(400, "pictures are not streamed", code="stream", hint="leave stream out")
     guard = find_guard(context, caller, payload.model, "image")
     options = known_options(payload.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
     wanted = guard.request(payload.prompt, generator=generator, route="images", count=payload.n or 1)
     seconds = context.settings.limits.upstream_seconds
-    if payload.stream:
-        return await _stream_pictures(guard.serve(wanted, seconds), ignored)
     answers, missing = await answer_request(guard, wanted, seconds, what="picture")
     response.headers.update(
         disclosure_headers([answer.answer for answer in answers], [answer.number for answer in answers])
@@ -256,54 +248,6 @@ async def generate_images(
     usage = reduce(add_usage, (answer.usage for answer in answers), dict[str, Any]())
     data = [_picture_answer(answer) for answer in answers]
     return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
-
-
-async def _stream_pictures(found: AsyncGenerator[Served, None], ignored: Collection[str]) -> Response:
-    """Return an answer that sends each picture as an event once it is decided.
-
-    Raises:
-        HttpError: there is none at all; then nothing was sent.
-    """
-    missing: list[Served] = []
-    async for first in found:
-        if is_answered(first):
-            break
-        missing.append(first)
-    else:
-        raise unanswered_error(missing, what="picture")
-    headers = {**disclosure_headers([first.answer], [first.number]), **EVENT_STREAM_HEADERS}
-    if ignored:
-        headers["x-evenhand-ignored"] = ", ".join(ignored)
-
-    async def events() -> AsyncIterator[str]:
-        try:
-            yield _picture_event(first)
-            async for outcome in found:
-                if is_answered(outcome):
-                    yield _picture_event(outcome)
-                else:
-                    missing.append(outcome)
-            if missing:
-                error = unanswered_error(missing, what="picture")
-                yield _event("error", {"type": "error", "missing": len(missing), **describe_error(error)})
-        finally:
-            # A caller who has gone waits for nothing more.
-            await found.aclose()
-
-    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
-
-
-def _picture_event(one: ServedAnswer) -> str:
-    usage = {"usage": dict(one.usage)} if one.usage else {}
-    kind = "image_generation.completed"
-    picture = _picture_answer(one)
-    form = one.answer.item.media_type.partition("/")[2] if one.answer.item is not None else ""
-    about = {"type": kind, "created_at": int(time.time()), "output_format": form}
-    return _event(kind, {**about, **picture, **usage})
-
-
-def _event(name: str, data: Mapping[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
 def _picture_answer(one: ServedAnswer) -> dict[str, Any]:
