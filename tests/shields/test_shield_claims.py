@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from traces import Bound
 
 from evenhand.shields import PeriodicShield, Shield, ShieldCertificate, read_plan, synthesize
-from evenhand.shields.runtime.state import PROMPT_FROM_HERE, PROMPT_LABELS
+from evenhand.shields.runtime.certificate import PROMPT_FROM_HERE, PROMPT_LABELS
 from support import scaled
 
 UNCONDITIONAL = ("", PROMPT_LABELS, PROMPT_FROM_HERE)
@@ -64,7 +64,7 @@ class EveryRun:
 
     def after(self, state: dict[str, Any], group: str, recommendation: int, label: int) -> dict[str, Any]:
         self.shield.load(state)
-        number = 1000 * state["course"]["period"] + state["course"]["now"]["step"]
+        number = 1000 * state["course"]["period"] + state["course"]["step"]
         self.shield.decide(group, recommendation, id=number)
         if self.bound.labelled:
             self.shield.observe(number, label)
@@ -73,8 +73,7 @@ class EveryRun:
     def ends(self, state: dict[str, Any], held: bool, periods: int) -> Ends:
         """Compare every claim from a state on with what can come in this and so many periods in all."""
         course = state["course"]
-        now = course["now"]
-        key = str([course["past"], course["held"], now["step"], now["counters"], held, periods])
+        key = str([course["past"], course["held"], course["step"], course["counters"], held, periods])
         if key in self.known:
             return self.known[key]
         self.shield.load(state)
@@ -83,13 +82,13 @@ class EveryRun:
         labels = (0, 1) if self.bound.labelled else (1,)
         done = said.step == said.horizon
         if done:
-            held = held and assumed(self.made, (now["counters"][0], now["counters"][2]), said)
+            held = held and assumed(self.made, (course["counters"][0], course["counters"][2]), said)
         if not done or periods > 1:
             for arrival in itertools.product("ab", (0, 1), labels):
                 found |= self.ends(self.after(state, *arrival), held, periods - done)
         if done:
             later = Ends(later=found.held or found.later, anyhow=found.now or found.anyhow)
-            totals = tuple(old + new for old, new in zip(course["past"], now["counters"], strict=True))
+            totals = tuple(old + new for old, new in zip(course["past"], course["counters"], strict=True))
             unfair = not fair(self.bound, totals)
             assert said.bound is not None
             assert (said.bound > self.bound.kappa) == unfair
@@ -252,7 +251,7 @@ def test_claims_of_long_runs_come_true(
             shield.observe(*waiting.pop(0))
         said = shield.certificate()
         if said.step == horizon:
-            now = shield.counters()["now"]["counters"]
+            now = shield.counters()["counters"]
             held = held and assumed(made, (now[0], now[2]), said)
             assert said.bound is not None
             assert all(said.bias <= claim for claim in this)

@@ -65,7 +65,7 @@ def followed(made, horizon: int) -> tuple[float, dict[tuple[int, ...], float]]:
         for counters, chance in layer.items():
             for g, r in itertools.product((0, 1), (0, 1)):
                 share = asked.inputs.rate[g] * (asked.inputs.accept[g] if r else 1 - asked.inputs.accept[g])
-                forced = 0 if table.base is None else table.base.level(t, *counters, g)
+                forced = 0 if table.base is None else table.base.level(t, counters, g)
                 q, towards = probability(asked, counters, g)
                 choices = [(forced > 0, 1.0)] if forced else [(towards, q), (r, 1 - q)]
                 for y, likely in choices:
@@ -83,15 +83,15 @@ def test_worked_example() -> None:
     asked = plan(20, free=0.0, full=1.0, power=2, groups="both", filter=False)
     table = NudgedTable.of(asked, None)
     hits = [
-        NudgedTable.of(replace(asked, nudging=replace(asked.nudging, seed=seed)), None).level(8, 4, 3, 4, 1, 0)
+        NudgedTable.of(replace(asked, nudging=replace(asked.nudging, seed=seed)), None).level(8, (4, 3, 4, 1), 0)
         for seed in range(4000)
     ]
     assert set(hits) == {-1, 0}
     assert abs(np.mean(hits) + 0.25) < 0.03
-    assert {table.level(8, 4, 2, 4, 2, group) for group in (0, 1)} == {0}
+    assert {table.level(8, (4, 2, 4, 2), group) for group in (0, 1)} == {0}
     # From the full bias on, everything that widens it is overridden, on either side of it.
     sure = NudgedTable.of(plan(20, full=0.4, groups="both", filter=False), None)
-    assert (sure.level(8, 4, 3, 4, 1, 0), sure.level(8, 4, 3, 4, 1, 1)) == (-1, 1)
+    assert (sure.level(8, (4, 3, 4, 1), 0), sure.level(8, (4, 3, 4, 1), 1)) == (-1, 1)
 
 
 def test_draws_are_even_and_the_same_for_arrays() -> None:

@@ -172,7 +172,7 @@ def test_of_many_outcomes_some_are_examined_and_nothing_is_promised_that_does_no
 
 @given(counts=st.lists(st.integers(0, 40), min_size=4, max_size=4), most=st.integers(1, 500))
 def test_outcomes_are_spread_from_end_to_end(counts: list[int], most: int) -> None:
-    shield = state_module.FiniteShieldState(made("ab", "finite", 8, ANY_WAIT))  # type: ignore[arg-type]
+    shield = state_module.ShieldState(made("ab", "finite", 8, ANY_WAIT))  # type: ignore[arg-type]
     shield.open = [counts[0], counts[1], 0, 0, counts[2], counts[3], 0, 0]
     spread = shield._spread_outcomes(most)
     assert np.prod([len(one) for one in spread]) <= most

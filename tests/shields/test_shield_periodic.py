@@ -283,7 +283,7 @@ def test_greedy_overrides_what_would_be_unfair_now(
     kept = FairnessProperty(kind, Fraction(1, 5), EmptyGroupRule.parse(empty))
     past = (max(past[:2]), min(past[:2]), max(past[2:]), min(past[2:]))
     own = (max(own[:2]), min(own[:2]), max(own[2:]), min(own[2:]))
-    level = GreedyRule(kept, past).level(0, *own, group)
+    level = GreedyRule(kept, past).level(0, own, group)
 
     def after(decision: int) -> tuple[int, ...]:
         moved = list(added(past, own))

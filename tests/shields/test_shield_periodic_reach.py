@@ -24,7 +24,7 @@ def reached(policy: ShieldPolicy) -> list[set[Counters]]:
     for t in range(policy.plan.horizon):
         after = set(layers[-1]) if labelled else set()
         for n_a, a, n_b, b in layers[-1]:
-            one, other = level(t, n_a, a, n_b, b, 0), level(t, n_a, a, n_b, b, 1)
+            one, other = level(t, (n_a, a, n_b, b), 0), level(t, (n_a, a, n_b, b), 1)
             after |= {(n_a + 1, a + y, n_b, b) for y in (0, 1) if one == 0 or (one > 0) == bool(y)}
             after |= {(n_a, a, n_b + 1, b + y) for y in (0, 1) if other == 0 or (other > 0) == bool(y)}
         layers.append(after)

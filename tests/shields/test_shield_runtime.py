@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from naive_shield import plan, policy
 
-from evenhand.errors import DecisionError, OptionError
-from evenhand.shields import FiniteShieldState, PeriodicShield, Shield, load_policy, save_policy
+from evenhand.errors import DecisionError
+from evenhand.shields import PeriodicShield, Shield, load_policy, save_policy
+from evenhand.shields.runtime.certificate import PROMPT_FROM_HERE
 from evenhand.shields.runtime.shield import Decision, DecisionReason, _state_checksum
-from evenhand.shields.runtime.state import PROMPT_FROM_HERE
+from evenhand.shields.runtime.state import ShieldState
 
 
 def person(rng, groups=0.3, accept=(0.35, 0.6), label=(0.4, 0.6)):
@@ -64,7 +65,7 @@ def test_states_that_are_refused():
     other = Shield(policy("equal_opportunity", horizon=4)).state()
     faults = {
         "not a state": [None, [], {}, {**good, "format": "something"}],
-        "version": [{**good, "version": 2}],
+        "version": [{**good, "version": 1}],
         "another policy": [other, {**good, "policy": "0" * 64}],
         "another mode": [Shield(made, advisory=True).state()],
         "damaged": [{**good, "interventions": good["interventions"] + 1}, {**good, "checksum": ""}],
@@ -129,15 +130,6 @@ def test_a_state_goes_on_with_the_policy_of_a_file(kind, tmp_path):
             shield.observe(number, label)
 
 
-def test_three_groups_are_not_two():
-    made = policy(horizon=2)
-    object.__setattr__(made := copy.copy(made), "plan", copy.copy(made.plan))
-    object.__setattr__(made.plan, "inputs", copy.copy(made.plan.inputs))
-    object.__setattr__(made.plan.inputs, "groups", ("a", "b", "c"))
-    with pytest.raises(OptionError, match="two groups"):
-        FiniteShieldState(made)
-
-
 class TestLateLabels:
     """Labels that come some decisions late, or never."""
 
@@ -193,7 +185,7 @@ class TestLateLabels:
 
     def test_prompt_labels_need_no_second_look(self, monkeypatch):
         made = policy("equal_opportunity", horizon=6, kappa="0.2")
-        monkeypatch.setattr(FiniteShieldState, "_among_outcomes", None)
+        monkeypatch.setattr(ShieldState, "_decide_carefully", None)
         shield = Shield(made)
         for number in range(6):
             shield.decide("ab"[number % 2], 1, id=number)
@@ -312,11 +304,11 @@ class TestPeriods:
         changes = [
             {"past": [1, 2, 0, 0]},
             {"past": [1, 0, 0]},
-            {"past_recommended": [2, 0, 0, 0]},
+            {"past_recommended": [4, 0]},
+            {"planned": [0, 0, 0, 0]},
             {"held": None},
             {"period": -1},
             {"past_open": [1.0] * 8},
-            {"now": {}},
         ]
         for change in changes:
             state = {**good, "course": {**good["course"], **change}}

@@ -8,8 +8,7 @@ from naive_shield import plan, policy
 
 from evenhand.errors import LimitError
 from evenhand.shields import FairnessProperty, PeriodicShield, Shield, read_plan
-from evenhand.shields.runtime.certificate import worst_bias
-from evenhand.shields.runtime.state import PROMPT_LABELS
+from evenhand.shields.runtime.certificate import PROMPT_LABELS, worst_bias
 from evenhand.shields.spec.properties import EmptyGroupRule
 from support import shortened
 
@@ -47,8 +46,7 @@ class Futures:
     def worst(self, state):
         """The largest bias at the end of the period; every certificate on the way is checked."""
         course = state["course"]
-        now = course.get("now", course)
-        key = (str(course.get("past")), course.get("period"), course.get("held"), now["step"], tuple(now["counters"]))
+        key = str([course[name] for name in ("past", "period", "held", "step", "counters")])
         if key in self.known:
             return self.known[key]
         self.shield.load(resealed(state))
@@ -113,8 +111,7 @@ LONG = (PERIODIC[2], PERIODIC[9])
 def key_of(state):
     """All but what was recommended, which decides nothing."""
     course = state["course"]
-    now = course["now"]
-    return str([course["period"], course["past"], course["held"], now["step"], now["counters"]])
+    return str([course[name] for name in ("period", "past", "held", "step", "counters")])
 
 
 @pytest.mark.parametrize("which", shortened(PERIODIC, to=lambda which: which not in LONG), ids=str)

@@ -113,7 +113,6 @@ def test_states_that_are_refused():
         {"step": 7},
         {"step": 1.5},
         {"open": [0]},
-        {"open_now": 1},
         {"held": 2},
     ):
         state = {**good, "course": {**good["course"], **change}}

@@ -121,7 +121,7 @@ def test_every_group_ends_within_the_bounds_whatever_comes(kind: str) -> None:
             for n, a in states:
                 counters = [0] * 6
                 counters[2 * g : 2 * g + 2] = n, a
-                level = policy.actions.level(t, *counters, g)
+                level = policy.actions.level(t, counters, g)
                 after |= {(n + 1, a + y) for y in (0, 1) if level == 0 or (level > 0) == bool(y)}
             states = after
         small = {n for n, _ in states if n < bounds.least_seen}

@@ -210,7 +210,7 @@ def test_a_level_that_falls_is_not_stored_as_thresholds(labelled: bool, of_a: bo
     policy = solve_problem(problem).actions
     one, other = ((0, 0, 1, 0), (0, 0, 1, 1)) if of_a else ((1, 0, 0, 0), (1, 1, 0, 0))
     group = 0 if of_a else 1
-    assert (policy.level(1, *one, group), policy.level(1, *other, group)) == (ACCEPT, FOLLOW)
+    assert (policy.level(1, one, group), policy.level(1, other, group)) == (ACCEPT, FOLLOW)
 
 
 def live(kind: str, kept: FairEnd, horizon: int) -> list[dict[tuple[int, int, int, int], tuple[bool, bool]]]:
@@ -258,8 +258,8 @@ def test_thresholds_give_back_every_live_action(kind: str, kappa: str, costs: tu
         for state, groups in layer.items():
             for group in (0, 1):
                 if groups[group]:
-                    level = whole.actions.level(t, *state, group)
-                    assert compact.actions.level(t, *state, group) == level
+                    level = whole.actions.level(t, state, group)
+                    assert compact.actions.level(t, state, group) == level
                     seen.add(level)
     assert seen >= {-len(costs), 0, len(costs)}
     assert len(costs) == 1 or len(seen) > 3
@@ -279,7 +279,7 @@ def test_actions_rise_with_the_accepted_of_the_other_group(kind: str) -> None:
                 # States come in ascending order of a, then b.
                 for group, row in ((0, (0, n_a, a, n_b)), (1, (1, n_b, b, n_a))):
                     if groups[group]:
-                        level = whole.actions.level(t, n_a, a, n_b, b, group)
+                        level = whole.actions.level(t, (n_a, a, n_b, b), group)
                         assert level >= last.get(row, -1), (t, n_a, a, n_b, b)
                         last[row] = level
 

@@ -5,7 +5,6 @@ from .policy.policy import ACCEPT, REJECT, ShieldPolicy
 from .runtime.certificate import ShieldCertificate
 from .runtime.log import ShieldReplay, read_log, replay_log
 from .runtime.shield import Shield
-from .runtime.state import FiniteShieldState
 from .simulation.comparison import ShieldComparisonResult, compare_shields
 from .simulation.inspection import inspect_policy
 from .simulation.result import ShieldSimulationResult
@@ -23,7 +22,6 @@ __all__ = [
     "REJECT",
     "EmptyGroupRule",
     "FairnessProperty",
-    "FiniteShieldState",
     "Inputs",
     "Nudging",
     "PeriodicShield",

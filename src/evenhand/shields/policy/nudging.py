@@ -15,6 +15,7 @@ fairness, 2026 (arXiv 2605.24926). The derivation, the filter and the draws are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,11 +114,12 @@ class NudgedTable:
             key = mix_key(key, count)
         return key
 
-    def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
+    def level(self, t: int, counters: Sequence[int], group: int) -> int:
         """Return the level in a state: forced, or drawn."""
-        level = 0 if self.base is None else self.base.level(t, n_a, a, n_b, b, group)
+        level = 0 if self.base is None else self.base.level(t, counters, group)
         if level or not self.nudged[group]:
             return level
+        n_a, a, n_b, b = counters
         seen_a, past_a, seen_b, past_b = self.start
         n, m = n_a + seen_a, n_b + seen_b
         if n + m < self.nudging.first or min(n, m) < self.kept.empty_group.needed_count:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -62,7 +62,7 @@ class ShieldPeriod:
     start: Counters
     end: EndValues | None
     guaranteed: bool
-    _rule: ObligatoryEnd | WelfareBounds | BalancedPeriod | bool = field(repr=False)
+    rule: ObligatoryEnd | WelfareBounds | BalancedPeriod | bool = field(repr=False)
 
     def assumption_held(self, *seen: Any) -> Booleans:
         """Check whether the period kept the assumption, given the counts of each group in it; arrays or numbers.
@@ -70,22 +70,28 @@ class ShieldPeriod:
         If it did in this and all earlier periods, the end is fair.
         """
         counts = np.stack(np.broadcast_arrays(*seen))
-        if isinstance(self._rule, ObligatoryEnd):
-            return self._rule.is_obligatory(*counts)
-        if isinstance(self._rule, WelfareBounds):
-            return np.asarray(counts.min(axis=0) >= self._rule.least_seen)
-        if isinstance(self._rule, bool):
-            return np.full(counts.shape[1:], self._rule)
-        return self._rule.holds(counts)
+        if isinstance(self.rule, ObligatoryEnd):
+            return self.rule.is_obligatory(*counts)
+        if isinstance(self.rule, WelfareBounds):
+            return np.asarray(counts.min(axis=0) >= self.rule.least_seen)
+        if isinstance(self.rule, bool):
+            return np.full(counts.shape[1:], self.rule)
+        return self.rule.holds(counts)
 
-    def assumption_possible(self, seen: tuple[int, int], left: int, open_labels: tuple[int, int] | None) -> bool:
-        """Check whether the period can still keep the assumption, over two groups.
+    def assumption_possible(self, seen: Counters, left: int, open_labels: Counters | None) -> bool:
+        """Check whether the period can still keep the assumption.
 
         Args:
-            seen: the counts of each group in the period so far.
-            left: decisions to come.
-            open_labels: decisions on each group whose label is awaited; None where everybody counts.
+            seen: Counts of each group in the period so far.
+            left: Number of decisions to come.
+            open_labels: Open decisions of each group. If None, everyone counts.
         """
+        if isinstance(self.rule, bool):
+            return self.rule
+        if isinstance(self.rule, WelfareBounds):
+            least = self.rule.least_seen
+            waiting = open_labels or (0,) * len(seen)
+            return sum(max(0, least - n - more) for n, more in zip(seen, waiting, strict=True)) <= left
         if open_labels is None:
             more_a = np.arange(left + 1)
             return bool(self.assumption_held(seen[0] + more_a, seen[1] + left - more_a).any())
@@ -315,14 +321,13 @@ class GreedyRule:
     form = "greedy"
     arrays: tuple[NDArray[Any], ...] = ()
 
-    def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
+    def level(self, t: int, counters: Sequence[int], group: int) -> int:
         """Return the level in a state: all costs or none."""
-        seen_a, past_a, seen_b, past_b = self.start
-        counters = [n_a + seen_a, a + past_a, n_b + seen_b, b + past_b]
-        counters[2 * group] += 1
-        rejected = self.property.bias(*counters)
-        counters[2 * group + 1] += 1
-        accepted = self.property.bias(*counters)
+        after = [now + past for now, past in zip(counters, self.start, strict=True)]
+        after[2 * group] += 1
+        rejected = self.property.bias(*after)
+        after[2 * group + 1] += 1
+        accepted = self.property.bias(*after)
         worse = max(rejected, accepted)
         if worse <= self.property.kappa or rejected == accepted:
             return 0

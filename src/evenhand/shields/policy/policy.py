@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
-from evenhand.shields.spec.plan import LABEL_WAIT, Counters, ShieldPlan
+from evenhand.shields.spec.plan import Counters, ShieldPlan
 
 REJECT, FOLLOW, ACCEPT = -1, 0, 1
 
@@ -37,7 +37,7 @@ class ActionTable(Protocol):
 
     @property
     def level(self) -> Callable[..., int]:
-        """The level in a state, ``level(t, n_a, a, n_b, b, ..., group)``; nothing is checked."""
+        """The level in a state, ``level(t, (n_a, a, n_b, b, ...), group)``; nothing is checked."""
         ...
 
 
@@ -82,13 +82,22 @@ class ShieldPolicy:
             plan.times,
             plan.start,
             self.actions.form,
+            plan.label_wait,
         ]
-        if plan.label_wait != LABEL_WAIT:
-            said.append(plan.label_wait)
         hashed = hashlib.sha256(json.dumps(said).encode())
         for array in self.actions.arrays:
             hashed.update(array.tobytes())
         return hashed.hexdigest()
+
+    @property
+    def makes_own_periods(self) -> bool:
+        """Whether a running shield makes its periods from the plan, and not from this table."""
+        return self.plan.makes_periods and self.actions.form != "separate"
+
+    @property
+    def running_digest(self) -> str:
+        """Digest of the shield that runs with this policy: in its states, its log and the service."""
+        return self.plan.digest if self.makes_own_periods else self.digest
 
     @property
     def levels(self) -> int:
@@ -118,7 +127,7 @@ class ShieldPolicy:
         )
         if not possible:
             raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
-        return self.actions.level(t, *counters, position)
+        return self.actions.level(t, counters, position)
 
     def decision(
         self,

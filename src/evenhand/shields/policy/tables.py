@@ -7,6 +7,7 @@ store where it rises, two numbers per row with one cost. Soft terminals may brea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -62,7 +63,8 @@ class ThresholdTable:
         # A memory view gives Python integers at once; a NumPy array takes far longer for one.
         return self.positions[0].data, self.positions[1].data
 
-    def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
+    def level(self, t: int, counters: Sequence[int], group: int) -> int:
+        n_a, a, n_b, b = counters
         # The group that is asked about comes first. Before the rows of time t lie C(t + 2, 3), with labels C(t + 3, 4);
         # among those of a time they lie as ``threshold_row`` says. The level is how many thresholds the other group's
         # count b has passed.
@@ -121,7 +123,8 @@ class PackedTable:
     def _bits(self) -> int:
         return bits_for(self.costs)
 
-    def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
+    def level(self, t: int, counters: Sequence[int], group: int) -> int:
+        n_a, a, n_b, b = counters
         state = state_index(t, n_a, a, n_b, b, self.labelled)
         bits = self._bits
         per_byte = 8 // bits
@@ -161,7 +164,7 @@ def look_up_levels(actions: ActionTable, t: int, seen: Integers, accepted: Integ
     counters = np.stack([seen, accepted], axis=1).reshape(-1, len(group))
     states = np.concatenate([counters, group[None]]).T
     different, inverse = np.unique(states, axis=0, return_inverse=True)
-    found = [actions.level(t, *(int(count) for count in state)) for state in different]
+    found = [actions.level(t, [int(count) for count in state[:-1]], int(state[-1])) for state in different]
     return np.array(found, dtype=np.int64)[inverse.reshape(-1)]
 
 

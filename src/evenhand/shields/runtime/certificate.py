@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations, permutations
 from typing import Any
 
+import numpy as np
+
 from evenhand.core.text import format_count
+from evenhand.core.typing import Integers
+from evenhand.shields.policy.periodic import ShieldPeriod
+from evenhand.shields.spec.ends import FairEnd, WelfareEnd
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.stats.quantity import Proved, Unknown
@@ -156,12 +162,13 @@ def explain_later(assumption: str, *, held: bool, bound: Fraction | None) -> str
     return f"as long as {assumption}" if assumption else "no later period can end otherwise"
 
 
-OpenLabels = tuple[int, int, int, int]
-"""Decisions whose label is awaited: rejected and accepted of the first group, then of the second."""
+PROMPT_LABELS = "every label comes before the next decision"
+PROMPT_FROM_HERE = "every label from here on comes before the next decision"
+"""Assumption after late labels that turned out to be harmless."""
 
 
-def worst_bias(kept: FairnessProperty, counters: Counters, open_labels: OpenLabels = (0, 0, 0, 0)) -> Fraction:
-    """Compute the largest bias over all values of the open labels, in constant time.
+def worst_bias(kept: FairnessProperty, counters: Sequence[int], open_labels: Sequence[int] = ()) -> Fraction:
+    """Compute the largest bias between two groups over all values of the open labels, in constant time.
 
     Let n people of a group with label 1 be known, k of them accepted, and let r rejected and c accepted decisions be
     open. If y of the r and x of the c turn out to have label 1, the group has the rate (k + x) / (n + x + y). As
@@ -176,14 +183,17 @@ def worst_bias(kept: FairnessProperty, counters: Counters, open_labels: OpenLabe
 
     Args:
         kept: The property.
-        counters: People with label 1 and accepted ones of each group, (n_a, a, n_b, b).
-        open_labels: See `OpenLabels`.
+        counters: People with label 1 and accepted ones of each group, (n_a, a, n_b, b, ...).
+        open_labels: Rejected and accepted decisions of each group whose label is open. Default: none.
     """
-    n_a, a, n_b, b = counters
+    starts = range(0, len(counters), 2)
+    if not any(open_labels):
+        return max(kept.bias(*counters[i : i + 2], *counters[j : j + 2]) for i, j in combinations(starts, 2))
     needed = kept.empty_group.needed_count
-    low_a, high_a = _extreme_counts(n_a, a, open_labels[0], open_labels[1], needed)
-    low_b, high_b = _extreme_counts(n_b, b, open_labels[2], open_labels[3], needed)
-    return max(kept.bias(*high_a, *low_b), kept.bias(*low_a, *high_b))
+    extremes = [
+        _extreme_counts(counters[i], counters[i + 1], open_labels[i], open_labels[i + 1], needed) for i in starts
+    ]
+    return max(kept.bias(*high, *low) for (low, _), (_, high) in permutations(extremes, 2))
 
 
 def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -> tuple[tuple[int, int], ...]:
@@ -191,3 +201,60 @@ def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -
     more = min(max(needed - n - rejected, 0), accepted)
     fewer = min(max(needed - n - accepted, 0), rejected)
     return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)
+
+
+# The largest bias at the end of a period.
+
+ROUNDING_SLACK = Fraction(1, 10**9)
+"""Added to bounds that were computed in floating point, far more than their errors."""
+
+Corners = list[tuple[float, float]]
+
+
+def bound_period_bias(period: ShieldPeriod, kept: FairnessProperty, past: Counters, horizon: int) -> Fraction:
+    """Bound the bias at the end of a period over two groups, over everyone who can come.
+
+    Args:
+        period: The period, with the end that its policy keeps.
+        kept: The property, over the past and the period.
+        past: Counters of everything before the period.
+        horizon: Number of decisions in the period.
+    """
+    n_a, n_b = (counts.reshape(-1) for counts in np.indices((horizon + 1, horizon + 1)))
+    possible = n_a + n_b <= horizon if kept.labelled else n_a + n_b == horizon
+    n_a, n_b = n_a[possible], n_b[possible]
+    # For given counts the bias of past and period together is largest at a corner of the pairs of rates that the end
+    # allows; where the end says nothing, at a corner of all pairs.
+    free = np.ones(len(n_a), dtype=bool)
+    corners: Corners = []
+    end = period.end
+    if isinstance(end, FairEnd) and not any(end.start):
+        kappa = float(kept.kappa)
+        free = np.minimum(n_a, n_b) < max(kept.empty_group.needed_count, 1)
+        if kept.kind == "disparate_impact":
+            corners = [(1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
+        else:
+            corners = [(kappa, 0), (0, kappa), (1, 1 - kappa), (1 - kappa, 1), (0, 0), (1, 1)]
+    elif isinstance(end, WelfareEnd):
+        lower, upper = float(end.lower), float(end.upper)
+        free = np.minimum(n_a, n_b) < end.at_least
+        corners = [(lower, upper), (upper, lower), (lower, lower), (upper, upper)]
+    worst = max(
+        _worst_corner_bias(kept, past, n_a[~free], n_b[~free], corners),
+        _worst_corner_bias(kept, past, n_a[free], n_b[free], [(0, 1), (1, 0), (0, 0), (1, 1)]),
+    )
+    return min(Fraction(worst) + ROUNDING_SLACK, Fraction(1))
+
+
+def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_b: Integers, corners: Corners) -> float:
+    seen_a, past_a, seen_b, past_b = past
+    judged = np.minimum(n_a + seen_a, n_b + seen_b) >= kept.empty_group.needed_count
+    n_a, n_b = n_a[judged], n_b[judged]
+    if not len(n_a):
+        return 0.0
+    worst = 0.0
+    for x, y in corners:
+        rate_a = (past_a + n_a * x) / np.maximum(seen_a + n_a, 1)
+        rate_b = (past_b + n_b * y) / np.maximum(seen_b + n_b, 1)
+        worst = max(worst, float(kept.bias_of_rates(rate_a, rate_b).max()))
+    return worst

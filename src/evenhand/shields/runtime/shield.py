@@ -14,11 +14,9 @@ from evenhand.errors import DecisionError
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.certificate import ShieldCertificate
-from evenhand.shields.runtime.multi_group_state import MultiGroupShieldState
-from evenhand.shields.runtime.periodic_state import PeriodicShieldState, plan_digest
-from evenhand.shields.runtime.state import FiniteShieldState, ShieldState
+from evenhand.shields.runtime.state import ShieldState
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the layout of a state."""
 
 _BINARY_VALUES = {0: 0, 1: 1}
@@ -80,28 +78,6 @@ def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
     )
 
 
-def makes_own_periods(policy: ShieldPolicy) -> bool:
-    """Return whether a running shield makes its periods from the plan of a policy, and not from the policy's table."""
-    return policy.plan.makes_periods and policy.actions.form != "separate"
-
-
-def running_digest(policy: ShieldPolicy) -> str:
-    """Return the digest of the shield that runs with a policy: in its states, its log and the service."""
-    return plan_digest(policy.plan) if makes_own_periods(policy) else policy.digest
-
-
-def initial_state(policy: ShieldPolicy | PeriodicShield | ShieldState) -> ShieldState:
-    """Return a course at its beginning: of one horizon, or of periods if the plan is for those."""
-    if isinstance(policy, ShieldPolicy):
-        if makes_own_periods(policy):
-            return initial_state(PeriodicShield(policy.plan))
-        several = len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate"
-        return MultiGroupShieldState(policy) if several else FiniteShieldState(policy)
-    if isinstance(policy, PeriodicShield):
-        return PeriodicShieldState(policy) if len(policy.plan.inputs.groups) == 2 else MultiGroupShieldState(policy)
-    return policy
-
-
 class Shield:
     """Decides on one individual after another so that the bias stays within its bound.
 
@@ -137,8 +113,8 @@ class Shield:
         "interventions",
     )
 
-    def __init__(self, policy: ShieldPolicy | PeriodicShield | ShieldState, *, advisory: bool = False) -> None:
-        course = initial_state(policy)
+    def __init__(self, policy: ShieldPolicy | PeriodicShield, *, advisory: bool = False) -> None:
+        course = ShieldState(policy)
         self._course = course
         self.advisory = advisory
         self._group = {name: position for position, name in enumerate(course.groups)}
@@ -270,13 +246,9 @@ class Shield:
             label: ID and label to be observed next. If None, a decision is next.
         """
         course = self._course
-        if not isinstance(course, FiniteShieldState | PeriodicShieldState | MultiGroupShieldState):
-            return None
         if label is not None and state is None:
             code = self._pending.get(label[0])
-            if code is None or label[1] != 1 or not isinstance(course, PeriodicShieldState):
-                return None
-            return course.plan_label(code)
+            return None if code is None or label[1] != 1 else course.plan_label(code)
         return course.plan_ahead(None if state is None else state["course"])
 
     def counters(self) -> dict[str, Any]:
@@ -333,7 +305,7 @@ class Shield:
         self.interventions, self.cost, self.expired_labels = counted, float(spent), expired
 
     @classmethod
-    def restore(cls, policy: ShieldPolicy | PeriodicShield | ShieldState, state: Mapping[str, Any]) -> Shield:
+    def restore(cls, policy: ShieldPolicy | PeriodicShield, state: Mapping[str, Any]) -> Shield:
         """Return a shield in a saved state.
 
         Raises:

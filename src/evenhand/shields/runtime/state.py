@@ -1,19 +1,28 @@
-"""The counters of one horizon, decision by decision: what stands behind a running shield."""
+"""State of a running shield: the counters of its period and of its past, and the labels that are still open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from typing import Any, Protocol
+from operator import add
+from typing import Any
 
 import numpy as np
 
 from evenhand.core.typing import Integers
-from evenhand.errors import DecisionError, OptionError
+from evenhand.errors import DecisionError
+from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import look_up_levels
-from evenhand.shields.runtime.certificate import OpenLabels, ShieldCertificate, worst_bias
+from evenhand.shields.runtime.certificate import (
+    PROMPT_FROM_HERE,
+    PROMPT_LABELS,
+    ShieldCertificate,
+    bound_period_bias,
+    explain_later,
+    worst_bias,
+)
 from evenhand.shields.runtime.reachable_states import (
     LiveStates,
     find_live_states,
@@ -21,7 +30,13 @@ from evenhand.shields.runtime.reachable_states import (
     reachable_end_states,
     worst_bias_among,
 )
-from evenhand.shields.spec.ends import EndValues, end_values_of, why_nothing_is_required
+from evenhand.shields.spec.ends import (
+    WelfareBounds,
+    describe_assumption,
+    end_values_of,
+    welfare_bounds_of,
+    why_nothing_is_required,
+)
 from evenhand.shields.spec.plan import Counters
 
 MAX_OUTCOMES = 100_000
@@ -31,224 +46,331 @@ MAX_VOTES = 4096
 """Maximum number of these outcomes whose levels are looked up if both decisions keep as many alive."""
 
 
-class ShieldState(Protocol):
-    """Where a shield stands in its run. One horizon is a `FiniteShieldState`; periodic shields have their own.
+class ShieldState:
+    """Counters of a shield over any number of groups, for one horizon or for one period after another.
+
+    A period begins with its first decision, so that labels of the previous period can still arrive. They are counted
+    with their own period. Recommendations are counted too, so that the bias without the shield is known.
+
+    With labels (equal opportunity) and two groups, a decision made while earlier labels are open examines their
+    outcomes. It is the decision after which more outcomes can still end fair, and if both are equal in that, the one
+    that the policy takes for most outcomes. Of more than `MAX_OUTCOMES` outcomes (`MAX_VOTES` in a tie), evenly spread
+    ones are examined, and nothing is guaranteed until fewer are left. So the cost of a decision is bounded. With more
+    groups, such a decision takes only the known labels into account and ends the guarantee of its period.
 
     Attributes:
-        groups: their names.
-        costs: what overriding can cost, ascending.
-        labelled: whether decisions get labels later.
-        digest: of the policy: a state is good for this one alone.
-        has_guarantee: whether the bound still holds, given that labels come in time from here on.
-        label_wait: Maximum number of decisions that await their label.
-        period: which period it is in, from 0: ids are remembered for a period.
-    """
-
-    @property
-    def groups(self) -> tuple[str, ...]: ...
-    @property
-    def costs(self) -> tuple[float, ...]: ...
-    @property
-    def labelled(self) -> bool: ...
-    @property
-    def label_wait(self) -> int: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def has_guarantee(self) -> bool: ...
-    @property
-    def period(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-
-    def decide(self, group: int, recommendation: int, cost: float) -> int:
-        """Decide and count. The two lowest bits of the code are recommendation and decision; its label needs all.
-
-        Raises:
-            DecisionError: the horizon is past; nothing changed.
-        """
-        ...
-
-    def observe(self, code: int, label: int) -> None:
-        """Record the label of a decision, by the code that it had."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that changes, for JSON."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up a state.
-
-        Raises:
-            DecisionError: it is not such a state; nothing changed.
-        """
-        ...
-
-    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
-        """Bound the bias from here on; ``exact`` goes through every future, which may take seconds."""
-        ...
-
-
-class FiniteShieldState:
-    """One horizon under one policy.
-
-    Beside the decisions it counts the recommendations, so that what would have been without a shield is known.
-
-    With labels (equal opportunity), a decision made while earlier labels are open examines their outcomes. It is the
-    decision after which more outcomes can still end fair, and if both are equal in that, the one that the policy takes
-    for most outcomes. Of more than `MAX_OUTCOMES` outcomes (`MAX_VOTES` in a tie), evenly spread ones are examined, and
-    nothing is guaranteed until fewer are left. So the cost of a decision is bounded.
-
-    Attributes:
-        n_a, a, n_b, b: seen and accepted of each group, of those with label 1 where there are labels.
-        recommended_a, recommended_b: how many of these were recommended to be accepted.
-        open: decisions whose label is awaited, by their codes.
-        prompt: whether every label came before the next decision.
-        sound: whether the policy guarantees anything if labels are prompt.
-        has_guarantee: whether it does from here on: every outcome of the open labels can still end fair.
+        policy: Policy of the period.
+        period: Number of the period, from 0.
+        step: Decisions made in the period.
+        counters: Seen and accepted people of each group in the period; with labels, only those with label 1.
+        recommended: Those of them that were recommended to be accepted, by group.
+        open: Decisions of the period whose label is open, by 4 * group + 2 * recommendation + decision.
+        past, past_recommended, past_open: The same of all earlier periods, and of the plan's start.
+        prompt: Whether every label of the period came before the next decision.
+        assumption_held: Whether the assumption held in all earlier periods, with prompt labels.
+        has_guarantee: Whether the period ends fair in every case, if labels are prompt from here on.
 
     Args:
-        policy: a synthesised shield for two groups.
-        terminal: what it was synthesised for; by default what its plan says.
+        shield: Synthesised policy, or shield that makes its periods.
     """
 
     __slots__ = (
+        "_assumption",
         "_careful",
+        "_examines_outcomes",
+        "_first_code",
+        "_goes_on",
         "_level",
+        "_live",
         "_live_states",
+        "_now",
+        "_past_is_known",
+        "_period_bound",
+        "_planned_from",
+        "_settled",
+        "_shield",
+        "_sound",
         "_terminal",
-        "a",
-        "b",
+        "assumption_held",
         "costs",
+        "counters",
         "groups",
         "has_guarantee",
         "horizon",
         "label_wait",
         "labelled",
-        "n_a",
-        "n_b",
         "open",
+        "past",
+        "past_open",
+        "past_recommended",
+        "period",
         "policy",
         "prompt",
-        "recommended_a",
-        "recommended_b",
-        "sound",
+        "recommended",
         "step",
     )
-    period = 0
 
-    def __init__(self, policy: ShieldPolicy, terminal: EndValues | None = None) -> None:
-        plan = policy.plan
-        if len(plan.inputs.groups) != 2:
-            raise OptionError(f"a shield of two groups, and these are {len(plan.inputs.groups)}", location="groups")
-        self.policy = policy
-        self.groups = plan.inputs.groups
-        self.costs = plan.inputs.costs
-        self.labelled, self.label_wait = plan.property.labelled, plan.label_wait
-        self.horizon = plan.horizon
-        self._level = policy.actions.level
-        self._terminal = end_values_of(plan) if terminal is None else terminal
+    def __init__(self, shield: ShieldPolicy | PeriodicShield) -> None:
+        if isinstance(shield, ShieldPolicy) and shield.makes_own_periods:
+            shield = PeriodicShield(shield.plan)
+        plan = shield.plan
+        self._shield = shield
+        self.groups, self.costs = plan.inputs.groups, plan.inputs.costs
+        self.labelled, self.label_wait, self.horizon = plan.property.labelled, plan.label_wait, plan.horizon
         self._live_states: LiveStates | None = None
-        self.step = self.n_a = self.a = self.n_b = self.b = self.recommended_a = self.recommended_b = 0
-        self.open = [0] * 8
-        self.prompt = True
-        self.sound = self.has_guarantee = plan.kind != "greedy" and policy.actions.form != "nudged"
-        # Whether the policy's own table is not enough for the next decision.
-        self._careful = False
+        self._terminal: Any = None
+        self.past, self.past_recommended = plan.start, list(plan.start[1::2])
+        self.past_open = [0] * (4 * len(self.groups))
+        self._assumption: str | None = ""
+        self.assumption_held = True
+        self._take_period(self._begin_period(self.past))
+        bounds = welfare_bounds_of(plan) if self.policy.actions.form == "separate" else None
+        self._goes_on = isinstance(shield, PeriodicShield) or bounds is not None
+        if isinstance(shield, PeriodicShield):
+            self._assumption, self.assumption_held = shield.assumption, shield.assumption_held_at_start
+        elif bounds is not None:
+            self._assumption = describe_assumption(plan, bounds)
+            self.assumption_held = bool(bounds.holds(plan.start[::2], plan.start[1::2]).all())
+        self._examines_outcomes = self.labelled and self._compares_two
+        self.period = 0
+        self._clear_counters()
+
+    @property
+    def _compares_two(self) -> bool:
+        """Whether one table decides on two groups, so that every state of a period can be examined."""
+        return len(self.groups) == 2 and self.policy.actions.form != "separate"
 
     @property
     def digest(self) -> str:
-        """See `ShieldState`."""
+        """Digest of the shield, see `ShieldPolicy.running_digest`."""
+        shield = self._shield
+        if isinstance(shield, PeriodicShield) and shield.plan.makes_periods:
+            return shield.plan.digest
         return self.policy.digest
 
     @property
-    def counters(self) -> Counters:
-        """Seen and accepted of each group, with label 1 where there are labels."""
-        return (self.n_a, self.a, self.n_b, self.b)
+    def totals(self) -> Counters:
+        """Counters of all periods."""
+        return _add(self.past, self.counters)
+
+    # Periods.
+
+    def _begin_period(self, past: Counters) -> ShieldPeriod:
+        """Return the period that begins after these counters."""
+        shield = self._shield
+        if isinstance(shield, PeriodicShield):
+            return shield.begin(past)
+        if shield.actions.form == "separate":
+            return ShieldPeriod(shield, past, None, False, welfare_bounds_of(shield.plan))
+        return ShieldPeriod(shield, past, end_values_of(shield.plan), True, True)
+
+    def _take_period(self, now: ShieldPeriod) -> None:
+        """Continue under the policy of a period, from the same counters."""
+        self._now, self.policy, self._planned_from = now, now.policy, now.start
+        self._level = now.policy.actions.level
+        terminal = end_values_of(now.policy.plan) if now.end is None else now.end
+        if terminal != self._terminal:
+            self._terminal, self._live_states = terminal, None
+        self._sound = now.policy.plan.kind != "greedy" and now.policy.actions.form != "nudged"
+        self._period_bound: Fraction | None = None
+
+    def _clear_counters(self) -> None:
+        """Begin the counters of a period."""
+        groups = len(self.groups)
+        self.step = 0
+        self.counters, self.recommended, self.open = [0] * (2 * groups), [0] * groups, [0] * (4 * groups)
+        self.prompt, self._live = True, self._sound
+        self._first_code = len(self.open) * self.period
+        self._update_past()
+
+    def _update_past(self) -> None:
+        """Update all that depends on the past, and the guarantee."""
+        # Over more than two groups, labels of earlier periods do not change the plan of the present one.
+        self._past_is_known = not any(self.past_open) and self._planned_from == self.past
+        self._settled = always_ends_fair(self._shield.plan, self.past)
+        self._update_guarantee()
+
+    def _update_guarantee(self) -> None:
+        self._careful = any(self.open) or (self._sound and not self._live)
+        self.has_guarantee = self._now.guaranteed and self._live and self._past_is_known
+
+    def _begin_next_period(self) -> None:
+        if not self._goes_on:
+            raise DecisionError(
+                f"all {self.horizon} decisions of the horizon are made",
+                code="horizon",
+                hint="begin a new shield, or use a periodic one",
+            )
+        past, now = self.totals, self._now
+        following = self._begin_period(past)
+        held = bool(now.assumption_held(*self.counters[::2]))
+        self.assumption_held = self.assumption_held and self.prompt and not any(self.open) and held
+        self.past = past
+        self.past_recommended = list(_add(self.past_recommended, self.recommended))
+        self.past_open = list(_add(self.past_open, self.open))
+        self._take_period(following)
+        self.period += 1
+        self._clear_counters()
+
+    # Decisions and labels.
 
     def decide(self, group: int, recommendation: int, cost: float) -> int:
-        """See `ShieldState.decide`."""
+        """Decide and count; the first decision of a period may have to wait for a new plan.
+
+        Returns:
+            Code of the decision. Its two lowest bits are recommendation and decision; its label needs the whole code.
+
+        Raises:
+            DecisionError: The horizon is past; nothing changed.
+        """
         step = self.step
-        if step >= self.horizon:
-            raise past_horizon_error(self.horizon)
+        if step == self.horizon:
+            self._begin_next_period()
+            step = 0
+        counters = self.counters
         if self._careful:
-            decision = self._among_outcomes(group, recommendation, cost)
+            decision = self._decide_carefully(group, recommendation, cost)
         else:
-            level = self._level(step, self.n_a, self.a, self.n_b, self.b, group)
+            level = self._level(step, counters, group)
             decision = apply_level(level, recommendation, cost, self.costs) if level else recommendation
         code = 4 * group + 2 * recommendation + decision
         self.step = step + 1
         if self.labelled:
             self.open[code] += 1
             self._careful = True
-        elif group:
-            self.n_b += 1
-            self.b += decision
-            self.recommended_b += recommendation
         else:
-            self.n_a += 1
-            self.a += decision
-            self.recommended_a += recommendation
-        return code
+            counters[2 * group] += 1
+            if decision:
+                counters[2 * group + 1] += 1
+            if recommendation:
+                self.recommended[group] += 1
+        return self._first_code + code
 
     def observe(self, code: int, label: int) -> None:
-        """See `ShieldState.observe`."""
-        self.open[code] -= 1
+        """Record the label of a decision, by the code that `decide` returned."""
+        now = code - self._first_code
+        if now < 0:
+            self._observe_past(code % len(self.open), label)
+            return
+        self.open[now] -= 1
         if label:
-            recommendation, decision = code >> 1 & 1, code & 1
-            if code >> 2:
-                self.n_b += 1
-                self.b += decision
-                self.recommended_b += recommendation
-            else:
-                self.n_a += 1
-                self.a += decision
-                self.recommended_a += recommendation
-        if self.sound and not self.has_guarantee:
-            self.has_guarantee = self._all_live()
-        self._careful = any(self.open) or (self.sound and not self.has_guarantee)
+            _count_decision(self.counters, self.recommended, now)
+        if self._live:
+            self._careful = any(self.open)
+            return
+        if self._examines_outcomes and self._sound:
+            self._live = self._all_live()
+        self._update_guarantee()
 
-    @property
-    def open_labels(self) -> OpenLabels:
-        """Open decisions of each group, rejected and accepted."""
-        open_ = self.open
-        return (open_[0] + open_[2], open_[1] + open_[3], open_[4] + open_[6], open_[5] + open_[7])
+    def _observe_past(self, code: int, label: int) -> None:
+        """Record a label of an earlier period. A label 1 changes the counters that the present period began with."""
+        if label:
+            past, recommended = list(self.past), list(self.past_recommended)
+            _count_decision(past, recommended, code)
+            if len(self.groups) == 2:
+                self._take_period(self._begin_period(tuple(past)))
+                if self._examines_outcomes and self._sound:
+                    self._live = self._all_live()
+            self.past, self.past_recommended = tuple(past), recommended
+        self.past_open[code] -= 1
+        self._update_past()
 
     def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
-        """Return a function that computes the live states for decisions with open labels; None if it is not needed.
+        """Return a function that computes what the next decision needs; None if nothing is missing.
 
         It may run in another thread while this state is not used.
 
         Args:
             state: State to be restored. If None, the present one.
         """
-        waits = self._careful if state is None else any(state["open"]) or not state["prompt"]
+        shield, later = self._shield, self.state() if state is None else state
+        needed = [] if state is None else [tuple(later["planned"])]
+        if later["step"] == self.horizon:
+            needed.append(_add(later["past"], later["counters"]))
+        if isinstance(shield, PeriodicShield) and shield.plan.plans_periods:
+            missing = [past for past in needed if not shield.has_period_for(past)]
+            if missing:
+
+                def make() -> None:
+                    for past in missing:
+                        shield.begin(past)
+
+                return make
+        careful = any(later["open"]) or not later["prompt"]
+        now = self if state is None else ShieldState(shield)
+        if state is not None:
+            now._take_period(self._begin_period(tuple(later["planned"])))
+        return now._plan_live_states() if careful else None
+
+    def plan_label(self, code: int) -> Callable[[], None] | None:
+        """Return a function that computes what a label 1 needs; None if nothing is missing.
+
+        A label of an earlier period changes the counters that the present one began with.
+
+        Args:
+            code: Code of the decision with this label.
+        """
+        shield = self._shield
+        period, code = divmod(code, len(self.open))
+        past = list(self.past)
+        _count_decision(past, list(self.past_recommended), code)
+        if (
+            period == self.period
+            or len(self.groups) > 2
+            or not isinstance(shield, PeriodicShield)
+            or not shield.plan.plans_periods
+            or shield.has_period_for(tuple(past))
+        ):
+            return None
+
+        def make() -> None:
+            now = ShieldState(shield)
+            now._take_period(shield.begin(tuple(past)))
+            live_states = now._plan_live_states()
+            if live_states is not None:
+                live_states()
+
+        return make
+
+    # Outcomes of open labels, over two groups.
+
+    def _plan_live_states(self) -> Callable[[], None] | None:
+        """Return a function that computes the live states; None if they are known or not needed."""
         known = self._live_states or has_live_states(self._terminal, self.horizon, self.policy.plan.times)
+        if known or not self._examines_outcomes or not self._sound:
+            return None
 
         def make() -> None:
             self._all_live()  # compiles its kernel, too
 
-        return make if waits and self.sound and self.labelled and not known else None
+        return make
 
-    def _live(self) -> LiveStates:
+    def _find_live_states(self) -> LiveStates:
         if self._live_states is None:
             self._live_states = find_live_states(self._terminal, self.horizon, self.policy.plan.times)
         return self._live_states
+
+    @property
+    def open_labels(self) -> list[int]:
+        """Open decisions of the period: rejected and accepted ones of each group."""
+        return _count_by_bit(self.open, 0)
 
     def _all_live(self) -> bool:
         """Return whether all outcomes of the open labels can end fair; False if there are too many to examine."""
         number = prod(count + 1 for count in self.open_labels)
         if number > MAX_OUTCOMES:
             return False
-        return self._live().count(self.step, self.counters, self._spread_outcomes(number))[0] == number
+        return (
+            self._find_live_states().count(self.step, tuple(self.counters), self._spread_outcomes(number))[0] == number
+        )
 
     def _spread_outcomes(self, most: int) -> list[Integers]:
         """Return possible numbers of labels 1 among the open decisions of each kind, evenly spread if they are many."""
-        longest = max(self.open_labels) + 1
-        while prod(min(count + 1, longest) for count in self.open_labels) > most:
+        open_labels = self.open_labels
+        longest = max(open_labels) + 1
+        while prod(min(count + 1, longest) for count in open_labels) > most:
             longest -= 1
-        return [np.linspace(0, count, min(count + 1, longest)).round().astype(np.int64) for count in self.open_labels]
+        return [np.linspace(0, count, min(count + 1, longest)).round().astype(np.int64) for count in open_labels]
 
     def outcomes(self, most: int | None = None) -> Integers:
         """Return the counters that the open labels can lead to, shape (outcomes, 4).
@@ -258,188 +380,241 @@ class FiniteShieldState:
         """
         spread = self._spread_outcomes(most or prod(count + 1 for count in self.open_labels))
         rejected_a, accepted_a, rejected_b, accepted_b = np.stack(np.meshgrid(*spread, indexing="ij")).reshape(4, -1)
-        n_a, a, n_b, b = self.counters
-        return np.stack(
-            [n_a + rejected_a + accepted_a, a + accepted_a, n_b + rejected_b + accepted_b, b + accepted_b], axis=1
-        )
+        added = [rejected_a + accepted_a, accepted_a, rejected_b + accepted_b, accepted_b]
+        outcomes: Integers = np.stack(added, axis=1) + np.array(self.counters)
+        return outcomes
 
-    def _among_outcomes(self, group: int, recommendation: int, cost: float) -> int:
+    def _decide_carefully(self, group: int, recommendation: int, cost: float) -> int:
         """Return the decision while labels are open, or after the guarantee was lost."""
         if any(self.open):
             self.prompt = False
+        if not self._examines_outcomes:
+            self._live = self._live and self.prompt
+            self._update_guarantee()
+            return apply_level(self._level(self.step, self.counters, group), recommendation, cost, self.costs)
         alive = (0, 0)
-        if self.sound:
+        if self._sound:
             # The label of this decision is open too: a fair end must be within reach whichever it is.
             spread = self._spread_outcomes(MAX_OUTCOMES)
-            alive = self._live().count(self.step + 1, self.counters, spread, group=group)
+            alive = self._find_live_states().count(self.step + 1, tuple(self.counters), spread, group=group)
         if alive[0] != alive[1]:
-            chosen = int(alive[1] > alive[0])
+            decision = int(alive[1] > alive[0])
         else:
             outcomes = self.outcomes(MAX_VOTES)
-            level = look_up_levels(
-                self.policy.actions,
-                self.step,
-                np.stack([outcomes[:, 0], outcomes[:, 2]]),
-                np.stack([outcomes[:, 1], outcomes[:, 3]]),
-                np.full(len(outcomes), group),
-            )
+            who = np.full(len(outcomes), group)
+            levels = look_up_levels(self.policy.actions, self.step, outcomes[:, ::2].T, outcomes[:, 1::2].T, who)
             against = sum(
-                times * (apply_level(int(value), recommendation, cost, self.costs) != recommendation)
-                for value, times in zip(*np.unique(level, return_counts=True), strict=True)
+                times * (apply_level(int(level), recommendation, cost, self.costs) != recommendation)
+                for level, times in zip(*np.unique(levels, return_counts=True), strict=True)
             )
-            chosen = recommendation ^ int(2 * against > len(outcomes))
-        counts = list(self.open_labels)
+            decision = recommendation ^ int(2 * against > len(outcomes))
+        counts = self.open_labels
         number = prod(count + 1 for count in counts)
-        counts[2 * group + chosen] += 1
+        counts[2 * group + decision] += 1
         examined = prod(count + 1 for count in counts) <= MAX_OUTCOMES
-        self.has_guarantee = self.sound and examined and alive[chosen] == number
-        return chosen
+        self._live = self._sound and examined and alive[decision] == number
+        self._update_guarantee()
+        return decision
 
-    def switch_policy(self, policy: ShieldPolicy, terminal: EndValues | None) -> None:
-        """Go on under another policy of the same horizon and property, from the same counters."""
-        self.policy = policy
-        self._level = policy.actions.level
-        before, self._terminal = self._terminal, end_values_of(policy.plan) if terminal is None else terminal
-        if self._terminal != before:
-            self._live_states = None
-        if self.sound:
-            self.has_guarantee = self._all_live()
-        self._careful = any(self.open) or (self.sound and not self.has_guarantee)
+    # Saved states.
 
     def state(self) -> dict[str, Any]:
-        """See `ShieldState.state`."""
+        """Return everything that changes, as JSON values."""
         return {
+            "period": self.period,
             "step": self.step,
             "counters": list(self.counters),
-            "recommended": [self.recommended_a, self.recommended_b],
+            "recommended": list(self.recommended),
             "open": list(self.open),
             "prompt": self.prompt,
+            "past": list(self.past),
+            "past_recommended": list(self.past_recommended),
+            "past_open": list(self.past_open),
+            "held": self.assumption_held,
+            "planned": list(self._planned_from),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `ShieldState.restore`."""
-        counts = check_counts(
-            [
-                state.get("step"),
-                *read_numbers(state, "counters", 4),
-                *read_numbers(state, "recommended", 2),
-                *read_numbers(state, "open", 8),
-            ]
-        )
-        if state.get("prompt") not in (True, False):
-            raise invalid_state_error("it does not say whether labels were prompt")
-        step, n_a, a, n_b, b, recommended_a, recommended_b, *open_ = counts
-        if step > self.horizon:
-            raise invalid_state_error(f"{step} decisions are past the horizon of {self.horizon}")
-        known = n_a + n_b + sum(open_)
-        if max(a, recommended_a) > n_a or max(b, recommended_b) > n_b or known > step:
-            raise invalid_state_error("more were counted than decided on")
-        if not self.labelled and known != step:
-            raise invalid_state_error("not all that were decided on were counted")
-        self.step, self.n_a, self.a, self.n_b, self.b, self.open = step, n_a, a, n_b, b, open_
-        self.recommended_a, self.recommended_b, self.prompt = recommended_a, recommended_b, state["prompt"]
-        self.has_guarantee = self.sound
-        if self.sound and not self.prompt:
-            self.has_guarantee = self._all_live()
-        self._careful = any(open_) or (self.sound and not self.has_guarantee)
-
-    @property
-    def totals(self) -> Counters:
-        """The counters with what was carried over from before."""
-        carried = self.policy.plan.start
-        return (self.n_a + carried[0], self.a + carried[1], self.n_b + carried[2], self.b + carried[3])
-
-    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
-        """See `ShieldState.certificate`.
+        """Load a state that `state` returned.
 
         Raises:
-            LimitError: ``exact``, and the end is too far away.
+            DecisionError: It is not such a state; nothing changed.
         """
-        plan = self.policy.plan
-        kept, carried = plan.property, plan.start
-        bias = worst_bias(kept, self.totals, self.open_labels)
-        recommended = (
-            self.n_a + carried[0],
-            self.recommended_a + carried[1],
-            self.n_b + carried[2],
-            self.recommended_b + carried[3],
+        groups = len(self.groups)
+        counters, past, planned = (_read_counts(state, name, 2 * groups) for name in ("counters", "past", "planned"))
+        recommended, past_recommended = (
+            _read_counts(state, name, groups) for name in ("recommended", "past_recommended")
         )
-        open_ = self.open
-        unshielded = worst_bias(
-            kept, recommended, (open_[0] + open_[1], open_[2] + open_[3], open_[4] + open_[5], open_[6] + open_[7])
+        open_, past_open = (_read_counts(state, name, 4 * groups) for name in ("open", "past_open"))
+        period, step = _check_counts([state.get("period"), state.get("step")])
+        if {state.get("prompt"), state.get("held")} - {True, False}:
+            raise _invalid_state_error("prompt and held must be true or false")
+        possible = all(
+            max(accepted, suggested) <= seen
+            for both, suggestions in ((counters, recommended), (past, past_recommended), (planned, planned[1::2]))
+            for seen, accepted, suggested in zip(both[::2], both[1::2], suggestions, strict=True)
         )
+        known = sum(counters[::2]) + sum(open_)
+        if not possible or known > step or (not self.labelled and known != step):
+            raise _invalid_state_error("its counters contradict each other")
+        if step > self.horizon:
+            raise _invalid_state_error(f"{step} decisions are past the horizon of {self.horizon}")
+        start = self._shield.plan.start
+        if not self._goes_on and (period or any(past_open) or tuple(past) != start):
+            raise _invalid_state_error("this shield has one period")
+        if tuple(planned) != tuple(past) and groups == 2:
+            raise _invalid_state_error("its period was planned from other counters than its past")
+        self._take_period(self._begin_period(tuple(planned)))
+        self.period, self.step, self.counters, self.recommended, self.open = period, step, counters, recommended, open_
+        self.past, self.past_recommended, self.past_open = tuple(past), past_recommended, past_open
+        self.prompt, self.assumption_held = state["prompt"], state["held"]
+        self._first_code = len(open_) * period
+        self._live = self._sound and (self.prompt or (self._examines_outcomes and self._all_live()))
+        self._update_past()
+
+    # Certificates.
+
+    def certificate(self, *, exact: bool = False) -> ShieldCertificate:
+        """Bound the bias from here on.
+
+        Args:
+            exact: Whether to examine every future, which may take seconds; over two groups.
+
+        Raises:
+            LimitError: ``exact`` is set, and the end is too far away.
+        """
+        kept, done = self._shield.plan.property, self.step == self.horizon
+        all_open = _add(self.past_open, self.open) if self.labelled else ()
+        totals = self.totals
+        recommended = list(totals)
+        recommended[1::2] = _add(self.past_recommended, self.recommended)
+        shielded = worst_bias(kept, totals, _count_by_bit(all_open, 0))
+        unshielded = worst_bias(kept, recommended, _count_by_bit(all_open, 1))
+        lost = not self._past_is_known or (self._sound and not self._live)
+        attained = done
         bound: Fraction | None
-        if self.step == self.horizon:
-            bound, attained, how = bias, True, "counted over all decisions"
-            if any(open_):
+        if done:
+            bound, how = shielded, "counted over all decisions"
+            if any(all_open):
                 how += ", whatever the open labels turn out to be"
-        elif not self.has_guarantee:
-            bound, attained = None, False
-            how = "labels came too late" if self.sound else "this kind of shield guarantees nothing"
-        elif exact:
+        elif exact and self._compares_two and not lost and (self._live or not self.labelled):
             ends = reachable_end_states(self.policy, self.step, self.outcomes())
-            bound = worst_bias_among(kept, ends + np.array(carried))
-            attained, how = True, "the largest over everything that can still come"
+            bound, attained = worst_bias_among(kept, ends + np.array(self.past)), True
+            how = f"the largest over everything that can still come{' in this period' if self._goes_on else ''}"
         else:
-            nothing = why_nothing_is_required(plan)
-            bound, attained, how = kept.kappa, False, "every run of this shield ends fair (Theorem 1)"
-            if nothing is not None:
-                bound, how = None, nothing
-        if self.labelled and bound is not None and self.step < self.horizon:
+            bound, how = self._bound(lost)
+        if self.labelled and bound is not None and not done:
             how += f", as long as {PROMPT_LABELS}"
+        settled = self._is_settled()
+        assumption = "" if settled else self._assumption or ""
+        held = settled or self._assumption_holds_so_far()
+        if self.labelled:
+            labels = PROMPT_FROM_HERE if settled and not (self.prompt and self.assumption_held) else PROMPT_LABELS
+            assumption = f"{assumption}, and {labels}" if assumption else labels
+            held = held and (settled or (self.prompt and not any(self.past_open)))
+        later, how_later = None, ""
+        if self._goes_on and self._assumption is None:
+            how_later = "this kind of shield guarantees nothing"
+        elif self._goes_on:
+            later = kept.kappa if held and not any(self.past_open) else None
+            how_later = explain_later(assumption, held=held, bound=later)
         return ShieldCertificate(
             keeps=kept.words(),
             kappa=kept.kappa,
             step=self.step,
             horizon=self.horizon,
-            period=0,
-            shielded=bias,
+            period=self.period,
+            shielded=shielded,
             unshielded=unshielded,
-            open_labels=sum(open_),
+            open_labels=sum(all_open),
             bound=bound,
             exact=attained,
-            later=None,
+            later=later,
             how=how,
-            assumption=PROMPT_LABELS if self.labelled else "",
-            assumption_held=self.prompt if self.labelled else None,
+            how_later=how_later,
+            assumption=assumption,
+            assumption_held=held if assumption else None,
         )
 
+    def _bound(self, lost: bool) -> tuple[Fraction | None, str]:
+        """Return the bound on the bias at the end of this period, and its reason.
 
-PROMPT_LABELS = "every label comes before the next decision"
-PROMPT_FROM_HERE = "every label from here on comes before the next decision"
-"""Where labels were late, and what they turned out to be did no harm."""
+        Args:
+            lost: Whether late labels ended the guarantee.
+        """
+        plan = self._shield.plan
+        if self.has_guarantee and self._goes_on:
+            return plan.property.kappa, "every end of this period is fair with all before it"
+        if self.has_guarantee:
+            nothing = why_nothing_is_required(plan)
+            return (
+                (plan.property.kappa, "every run of this shield ends fair (Theorem 1)")
+                if nothing is None
+                else (None, nothing)
+            )
+        if lost:
+            return None, "labels came too late"
+        if self._compares_two:
+            if self._period_bound is None:
+                self._period_bound = bound_period_bias(self._now, plan.property, self.past, self.horizon)
+            return self._period_bound, "whatever people come in this period"
+        if isinstance(self._now.rule, WelfareBounds):
+            return None, "it depends on how many of each group come in this period"
+        return None, "no shield can make sure of a fair end of this period"
+
+    def _assumption_holds_so_far(self) -> bool:
+        """Return whether the assumption held in all earlier periods, and still can hold in this one."""
+        if not self._assumption:
+            return True
+        waiting = self.open_labels
+        open_ = tuple(map(sum, zip(waiting[::2], waiting[1::2], strict=True))) if self.labelled else None
+        left = self.horizon - self.step
+        return self.assumption_held and self._now.assumption_possible(tuple(self.counters[::2]), left, open_)
+
+    def _is_settled(self) -> bool:
+        """Return whether the past, or this period once it is done, ended so that every later period ends fair."""
+        if not self._past_is_known:
+            return False
+        if self.step == self.horizon:
+            return always_ends_fair(self._shield.plan, self.totals) and not any(self.open)
+        return self._settled and self._live
 
 
-def past_horizon_error(horizon: int) -> DecisionError:
-    """Return the error of one decision more than the horizon has."""
-    return DecisionError(
-        f"all {horizon} decisions of the horizon are made",
-        code="horizon",
-        hint="begin a new shield, or use a periodic one",
-    )
+def _count_decision(counters: list[int], recommended: list[int], code: int) -> None:
+    group = code >> 2
+    counters[2 * group] += 1
+    counters[2 * group + 1] += code & 1
+    recommended[group] += code >> 1 & 1
 
 
-def read_numbers(state: Mapping[str, Any], name: str, length: int) -> list[Any]:
-    """Read a list of numbers from a state. The list is a copy, so that the state keeps its values."""
-    numbers = state.get(name)
-    if not isinstance(numbers, list) or len(numbers) != length:
-        raise invalid_state_error(f"{name} must be a list of {length} numbers")
-    return list(numbers)
-
-
-def check_counts(counts: list[Any]) -> list[int]:
-    """Check that all counts are integers of 0 or more, and return them.
-
-    Raises:
-        DecisionError: A count is negative, or not an integer.
-    """
-    if any(count.__class__ is not int or count < 0 for count in counts):
-        raise invalid_state_error("its counters are not all whole numbers of 0 or more")
+def _count_by_bit(codes: Sequence[int], bit: int) -> list[int]:
+    """Count open decisions by group and a bit of their code: 0 for the decision, 1 for the recommendation."""
+    counts = [0] * (len(codes) // 2)
+    for code, count in enumerate(codes):
+        counts[2 * (code >> 2) + (code >> bit & 1)] += count
     return counts
 
 
-def invalid_state_error(why: str) -> DecisionError:
-    """Return why this cannot be a state."""
+def _add(old: Iterable[int], new: Iterable[int]) -> Counters:
+    return tuple(map(add, old, new))
+
+
+def _read_counts(state: Mapping[str, Any], name: str, length: int) -> list[int]:
+    """Read a list of counts from a state. The list is a copy, so that the state keeps its values."""
+    numbers = state.get(name)
+    if not isinstance(numbers, list) or len(numbers) != length:
+        raise _invalid_state_error(f"{name} must be a list of {length} numbers")
+    return _check_counts(list(numbers))
+
+
+def _check_counts(counts: list[Any]) -> list[int]:
+    """Check that all counts are integers of 0 or more, and return them."""
+    if any(count.__class__ is not int or count < 0 for count in counts):
+        raise _invalid_state_error("its counters must be whole numbers of 0 or more")
+    return counts
+
+
+def _invalid_state_error(reason: str) -> DecisionError:
     return DecisionError(
-        f"this is not a state of the shield: {why}", code="state", hint="give what Shield.state returned, unchanged"
+        f"this is not a state of the shield: {reason}", code="state", hint="give what Shield.state returned, unchanged"
     )

@@ -17,7 +17,6 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Floats
 from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.runtime.shield import makes_own_periods, running_digest
 from evenhand.shields.simulation.reachability import (
     ReachabilityPass,
     can_walk,
@@ -230,7 +229,7 @@ def inspect_policy(
         "stated_cost": stated,
         "states": policy.states,
         "bytes": policy.bytes,
-        "digest": running_digest(policy),
+        "digest": policy.running_digest,
         "form": policy.actions.form,
         "not_walked": _describe_not_walked(policy, walked is not None or groups is not None),
         "long_run": long_run_bias(plan),
@@ -284,7 +283,7 @@ def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
         return ""
     later = f"not walked, and fair together with all before them as long as {describe_assumption(plan)}"
     own = "; a running shield makes its periods from the plan, not from this table"
-    return later + own if makes_own_periods(policy) else later
+    return later + own if policy.makes_own_periods else later
 
 
 def _expected_overrides(found: GroupsPass | ReachabilityPass) -> Floats:

@@ -5,7 +5,9 @@ Fairness never depends on who comes; only the expected cost does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
@@ -255,6 +257,11 @@ class ShieldPlan:
             object.__setattr__(self, "nudging", Nudging(full=kappa))
         if self.kind != "energy" and self.nudging is not None:
             raise OptionError(f"a shield of kind {self.kind} does not nudge", location="energy", hint="kind: energy")
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the whole plan: a shield that makes its periods also decides by the expected inputs."""
+        return hashlib.sha256(json.dumps(asdict(self), default=str, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def plans_periods(self) -> bool:

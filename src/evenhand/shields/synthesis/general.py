@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -53,14 +55,14 @@ class ReachableTable:
             for states, levels in zip(self.states, self.levels, strict=True)
         )
 
-    def level(self, t: int, *counters_and_group: int) -> int:
-        """Return the level in a state: seen and accepted of every group in turn, then the group that came."""
-        state = sum(count * stride for count, stride in zip(counters_and_group[:-1], self.strides, strict=True))
+    def level(self, t: int, counters: Sequence[int], group: int) -> int:
+        """Return the level in a state on an individual of a group."""
+        state = sum(count * stride for count, stride in zip(counters, self.strides, strict=True))
         states, levels = self._views[t]
         position = bisect_left(states, state)
         if position == len(states) or states[position] != state:
-            raise OptionError(f"after {t} decisions the counters cannot be {counters_and_group[:-1]}")
-        return int(levels[counters_and_group[-1]][position])
+            raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
+        return int(levels[group][position])
 
 
 def synthesize_general(
@@ -85,14 +87,8 @@ def synthesize_general(
     kept, inputs, horizon, groups = plan.property, plan.inputs, plan.horizon, len(plan.inputs.groups)
     if kept.kind == "disparate_impact":
         raise OptionError("disparate impact is kept between two groups", hint="demographic_parity, or static-bw")
-    # All counters of a state are the digits of one integer: a step adds a constant, and states sort and compare fast.
-    extent = horizon + 1
-    if extent ** (2 * groups) >= 2**62:
-        raise LimitError(f"the counters of {groups} groups over {horizon} decisions exceed 64 bits", hint=_HINT)
-    strides = extent ** np.arange(2 * groups, dtype=np.int64)
-    # By group and decision, of somebody who is counted. With label 0 the counters stay as they are.
-    moves = strides[::2, None] + np.stack([np.zeros(groups, dtype=np.int64), strides[1::2]], axis=1)
-    layers = _reachable_layers(np.unique(moves if not kept.labelled else np.append(moves, 0)), horizon, progress)
+    strides, layers = list_states(plan, progress)
+    moves = _moves(strides)
     past = np.array(plan.start, dtype=np.int64)
     labels = inputs.labels()
     mixes = [mix_of_group(inputs, group, TOLERANCE * inputs.costs[-1]) for group in range(groups)]
@@ -100,7 +96,7 @@ def synthesize_general(
         mixes = [forced_mix(mix) for mix in mixes]
 
     def checked(states: Integers, values: Floats) -> Floats:
-        counters = (states[:, None] // strides) % extent + past
+        counters = (states[:, None] // strides) % (horizon + 1) + past
         seen, accepted = counters[:, ::2], counters[:, 1::2]
         worth = np.full(len(states), np.inf)
         if np.isfinite(unfair_price):
@@ -153,14 +149,40 @@ def mix_values(rejected: Floats, accepted: Floats, mix: StepMix) -> tuple[Floats
     return value, np.where(dead, 0, risen - count).astype(np.int8)
 
 
-def _reachable_layers(moves: Integers, horizon: int, progress: Progress | None) -> list[Integers]:
+def _moves(strides: Integers) -> Integers:
+    """Return the increment of the encoded state by group and decision, for a counted person."""
+    return np.asarray(strides[::2, None] + np.stack([np.zeros_like(strides[1::2]), strides[1::2]], axis=1))
+
+
+def count_states(plan: ShieldPlan, t: int) -> int:
+    """Count the states that the counters can be in after t decisions."""
+    # As many as ways to divide t decisions (with labels, t at most) into accepted and rejected ones of each group.
+    parts = 2 * len(plan.inputs.groups) - (not plan.property.labelled)
+    return comb(t + parts, parts)
+
+
+def list_states(plan: ShieldPlan, progress: Progress | None = None) -> tuple[Integers, list[Integers]]:
+    """List the states that the counters can be in after each number of decisions, each encoded as one integer.
+
+    Returns:
+        The strides of the counters, see `ReachableTable`, and the ascending states by time.
+
+    Raises:
+        LimitError: There are too many states.
+    """
+    groups, horizon, labelled = len(plan.inputs.groups), plan.horizon, plan.property.labelled
+    # All counters of a state are the digits of one integer: a step adds a constant, and states sort and compare fast.
+    if (horizon + 1) ** (2 * groups) >= 2**62:
+        raise LimitError(f"the counters of {groups} groups over {horizon} decisions exceed 64 bits", hint=_HINT)
+    total = sum(count_states(plan, t) for t in range(horizon + 1))
+    if total > MAX_STATES:
+        raise LimitError(f"{total:,} states within {horizon} decisions, and the limit is {MAX_STATES:,}", hint=_HINT)
+    strides = (horizon + 1) ** np.arange(2 * groups, dtype=np.int64)
+    # With label 0 the counters stay as they are.
+    moves = np.unique(np.append(_moves(strides), 0) if labelled else _moves(strides))
     layers = [np.zeros(1, dtype=np.int64)]
-    total = 1
     for t in range(horizon):
         layers.append(np.unique((layers[-1][:, None] + moves).ravel()))
-        total += len(layers[-1])
-        if total > MAX_STATES:
-            raise LimitError(f"more than {MAX_STATES:,} states within {t + 1} of {horizon} decisions", hint=_HINT)
         if progress is not None:
             progress(t + 1, 2 * horizon)
-    return layers
+    return strides, layers

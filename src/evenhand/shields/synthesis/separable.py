@@ -11,6 +11,7 @@ The disadvantage is the cost of keeping all groups near one rate that was chosen
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
@@ -51,10 +52,9 @@ class SeparableTable:
     def _views(self) -> tuple[memoryview, ...]:
         return tuple(memoryview(table) for table in self.tables)  # type: ignore[arg-type]  # an array is a buffer
 
-    def level(self, t: int, *counters_and_group: int) -> int:
-        """Return the level in a state: seen and accepted of every group in turn, then the group that came."""
-        group = counters_and_group[-1]
-        n, a = counters_and_group[2 * group], counters_and_group[2 * group + 1]
+    def level(self, t: int, counters: Sequence[int], group: int) -> int:
+        """Return the level in a state on an individual of a group."""
+        n, a = counters[2 * group], counters[2 * group + 1]
         return self._views[group][t * (t + 1) * (t + 2) // 6 + n * (n + 1) // 2 + a]
 
     def levels(self, t: int, seen: Any, accepted: Any, group: Any) -> Integers:
