@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from evenhand.genai import (
     Enforcer,
     GenerationConfig,
+    GenerationSimulationResult,
     KeywordJudge,
-    PolicyComparisonResult,
     RecordedSequence,
     assess_sequences,
     check_feasibility,
-    compare_policies,
+    simulate_requests,
 )
 from evenhand.genai.assessment.prompts import estimate_prompt_bias
 from evenhand.genai.simulation.simulate import PublishedCountdown
@@ -339,7 +339,7 @@ def simulate_setting(name: str, in_flight: int, context: Context) -> Values:
                 "made": one.generator_calls,
                 "longest": max(one.longest_gap.values()),
             }
-            for one in found.simulations
+            for one in found.policies
         },
     }
 
@@ -365,16 +365,16 @@ def enforce_recorded(context: Context) -> Values:
         "requests": requests,
         **{
             one.policy: {"missed": one.violations, "changed": one.interventions, "longest": one.longest_gap["female"]}
-            for one in found.simulations
+            for one in found.policies
         },
     }
 
 
 def _compare_to_the_end(
     described: GenerationConfig, requests: int, in_flight: int, seed: int
-) -> PolicyComparisonResult:
+) -> GenerationSimulationResult:
     """Return what every policy came to; an interrupted simulation is not a piece that is done."""
-    found = compare_policies(described, requests=requests, in_flight=in_flight, seed=seed)
+    found = simulate_requests(described, requests=requests, in_flight=in_flight, seed=seed)
     if found.interrupted:
         raise KeyboardInterrupt
     return found

@@ -5,7 +5,7 @@ import json
 import pytest
 from test_bad_input import refused
 
-from evenhand.genai import GenerationSimulationResult, PolicyComparisonResult
+from evenhand.genai import GenerationSimulationResult
 
 SMALLEST = """\
 {conditions: [{name: leader, share: 0.8}],
@@ -80,18 +80,15 @@ def test_json_is_what_scripts_read(evenhand, config, policy):
     ran = evenhand(*given, "--json", "-")
     assert (ran.code, ran.err) == (0, "")
     found = ran.json
-    assert (found["kind"], found["policy"], found["requests"], found["in_flight"]) == (
-        "genai-simulation",
-        policy,
-        3000,
-        4,
-    )
-    assert set(found["longest_gap"]) == {"child", "adult", "elderly", "other"}
-    assert (found["interventions"] == 0) == (policy == "free")
-    assert found["generator_calls"] >= 3000
+    (outcome,) = found["policies"]
+    assert (found["kind"], found["in_flight"]) == ("genai-simulation", 4)
+    assert (outcome["policy"], outcome["requests"]) == (policy, 3000)
+    assert set(outcome["longest_gap"]) == {"child", "adult", "elderly", "other"}
+    assert (outcome["interventions"] == 0) == (policy == "free")
+    assert outcome["generator_calls"] >= 3000
     if policy in ("free", "published"):
-        assert found["violations"] > 10
-    assert GenerationSimulationResult.from_json(ran.out).requests == 3000
+        assert outcome["violations"] > 10
+    assert GenerationSimulationResult.from_json(ran.out).policies[0].requests == 3000
     again = evenhand(*given, "--json", "-").json
     assert again | {"seconds": 0} == found | {"seconds": 0}
 
@@ -100,8 +97,9 @@ def test_an_obedient_generator_misses_nothing(evenhand, config):
     path = config(("obeys: 0.95, unrecognised: 0.02", "obeys: 1.0"))
     for policy in ("before", "after"):
         ran = evenhand("genai", "simulate", "--config", path, "--requests", 3000, "--policy", policy, "--json", "-")
-        assert ran.json["violations"] == 0
-        gaps = ran.json["longest_gap"]
+        (outcome,) = ran.json["policies"]
+        assert outcome["violations"] == 0
+        gaps = outcome["longest_gap"]
         assert all(gaps[value] <= by for value, by in {"child": 5, "adult": 6, "elderly": 6, "other": 9}.items())
 
 
@@ -113,12 +111,12 @@ def test_all_policies_with_a_page(evenhand, config, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     for said in ("800 requests, 1 in flight at once", "published", "longest gap", str(page)):
         assert said in ran.out
-    found = PolicyComparisonResult.from_json(file.read_text())
-    assert [one.policy for one in found.simulations] == ["free", "published", "before", "after"]
+    found = GenerationSimulationResult.from_json(file.read_text())
+    assert [one.policy for one in found.policies] == ["free", "published", "before", "after"]
     text = page.read_text()
     assert "<h1>Simulated generator: genai.yaml</h1>" in text
     assert text.count("<svg") == 4
-    assert f"{found.simulations[0].violations:,}" in text
+    assert f"{found.policies[0].violations:,}" in text
 
 
 def test_some_policies(evenhand, config):
@@ -138,8 +136,8 @@ def test_some_policies(evenhand, config):
         "--json",
         "-",
     )
-    assert ran.json["kind"] == "genai-comparison"
-    assert [one["policy"] for one in ran.json["simulations"]] == ["free", "after"]
+    assert ran.json["kind"] == "genai-simulation"
+    assert [one["policy"] for one in ran.json["policies"]] == ["free", "after"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +164,7 @@ def test_other_bad_input_is_refused(evenhand, config, tmp_path):
     refused(evenhand("genai", "simulate", "--config", path, "--html", tmp_path / "no" / "page.html"), "--html")
     refused(evenhand("genai", "check", "--config", path, "--json", tmp_path / "no" / "page.json"), "--json")
     bare = config((SMALLEST[SMALLEST.index(",\n simulation") :], "}"))
-    refused(evenhand("genai", "simulate", "--config", bare), "nothing says how likely the values of 'age' are")
+    refused(evenhand("genai", "simulate", "--config", bare), "the probabilities of the values of 'age' are missing")
     assert evenhand("genai", "simulate", "--config", path, "--requests", 0).code == 2
 
 

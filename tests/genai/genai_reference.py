@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise, product
+from typing import Any
+
+from evenhand.genai import PolicyOutcome, simulate_requests
 
 Counters = tuple[int, ...]
 """How many items are left for each value, the next one included."""
@@ -155,3 +158,8 @@ class Published:
     def show(self, value: int) -> None:
         """An item showed ``value`` (from 0)."""
         self.counters = [self.beta if other == value else left - 1 for other, left in enumerate(self.counters)]
+
+
+def run_policy(configuration: Any, *, policy: str = "before", **options: Any) -> PolicyOutcome:
+    """Simulate requests under one policy."""
+    return simulate_requests(configuration, policies=[policy], **options).policies[0]

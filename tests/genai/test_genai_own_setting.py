@@ -11,7 +11,7 @@ from genai_reference import Published, misses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.genai import Enforcer, GenerationConfig, compare_policies
+from evenhand.genai import Enforcer, GenerationConfig, simulate_requests
 from evenhand.genai.simulation.simulate import PublishedCountdown
 from support import scaled
 
@@ -121,8 +121,10 @@ def test_over_many_streams_fewer_are():
 @pytest.mark.parametrize("seed", range(6))
 def test_simulations_differ_only_by_the_choice_among_values_that_never_appeared(seed):
     """There each policy chooses for itself; the generator's taste is the same for all, request by request."""
-    uniform = compare_policies(configuration(5, 10), requests=600, policies=["published", "before", "after"], seed=seed)
-    theirs, before, after = uniform.simulations
+    uniform = simulate_requests(
+        configuration(5, 10), requests=600, policies=["published", "before", "after"], seed=seed
+    )
+    theirs, before, after = uniform.policies
     assert theirs.violations == before.violations == after.violations == 0
     assert abs(before.interventions - theirs.interventions) <= 3
     assert after.interventions < theirs.interventions

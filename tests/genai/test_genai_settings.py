@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 from genai_recovery import follow_recovery
-from genai_reference import after, after_blank, feasible, winning
+from genai_reference import after, after_blank, feasible, run_policy, winning
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import OptionError
-from evenhand.genai import Enforcer, GenerationConfig, simulate_requests
+from evenhand.genai import Enforcer, GenerationConfig
 from evenhand.genai.assessment.check import check_configuration
 from evenhand.genai.games.feasibility import find_components
 from evenhand.genai.games.retries import (
@@ -211,9 +211,7 @@ def test_simulations_miss_no_more_often_than_the_bound():
     for retries, slack in ((1, 0), (1, 1), (2, 1)):
         configuration = one(beta, slack=slack, retries=retries, obeys=0.8)
         bound = bound_misses(configuration, AttemptSuccess.from_simulation(configuration), requests=requests).misses
-        missed = sum(
-            simulate_requests(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs)
-        )
+        missed = sum(run_policy(configuration, requests=requests, seed=seed).violations > 0 for seed in range(runs))
         assert missed <= runs * min(1.0, bound) + 3 * (runs * bound * max(0.0, 1 - bound)) ** 0.5
 
 
@@ -225,8 +223,8 @@ def test_what_is_chosen_misses_nothing_in_simulations_where_less_does():
     assert isinstance(chosen, RetrySettings)
     assert (chosen.retries, chosen.slack) == (4, 1)
     kept = one(beta, obeys=0.8, retries=chosen.retries, slack=chosen.slack)
-    assert simulate_requests(kept, requests=20_000).violations == 0
-    assert simulate_requests(one(beta, obeys=0.8, retries=1), requests=20_000).violations > 50
+    assert run_policy(kept, requests=20_000).violations == 0
+    assert run_policy(one(beta, obeys=0.8, retries=1), requests=20_000).violations > 50
 
 
 def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
@@ -234,7 +232,7 @@ def test_slack_does_not_help_with_many_in_flight_and_is_not_counted():
     found = {}
     for slack in (0, 2):
         configuration = one(beta, obeys=0.8, retries=0, slack=slack)
-        found[slack] = simulate_requests(configuration, requests=4000, in_flight=16).violations
+        found[slack] = run_policy(configuration, requests=4000, in_flight=16).violations
         said = bound_misses(configuration, AttemptSuccess.from_simulation(configuration), in_flight=16)
         assert said.misses == bound_misses(one(beta, obeys=0.8, retries=0), works(0.8), in_flight=16).misses
         assert not said.slack_counts
@@ -387,7 +385,7 @@ def test_the_studio_need_not_be_described_twice():
     own = {"simulation": {"obeys": 0.5, "generator": {"gender": [0.5, 0.5]}}}
     told = GenerationConfig.read(described | own).simulated
     assert (told.obeys, told.generator["gender"]) == (0.5, (0.5, 0.5))
-    assert simulate_requests(described, requests=50, policy="free").requests == 50
+    assert run_policy(described, requests=50, policy="free").requests == 50
 
 
 @pytest.mark.parametrize(

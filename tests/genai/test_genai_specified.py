@@ -1,9 +1,11 @@
 """Recorded items judged by a configuration: by hand, against the definitions, on real data, and as tables may look."""
 
 import itertools
+from collections import Counter
 
 import pandas as pd
 import pytest
+from genai_reference import misses
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,6 @@ from evenhand.genai.assessment.evaluation import (
 )
 from evenhand.genai.assessment.prompts import answers_by_prompt, judge_prompt_bias
 from evenhand.genai.assessment.wording import describe_left_out
-from evenhand.genai.simulation.stream import judge_sequence
 from support import shared
 
 
@@ -136,7 +137,7 @@ def test_conditions_without_items_are_unknown():
     assert {v.verdict for v in poor.verdicts} == {"unknown"}
 
 
-# Against the definitions, as simulations judge
+# Against the definitions
 
 
 @given(
@@ -144,7 +145,7 @@ def test_conditions_without_items_are_unknown():
     st.tuples(st.integers(2, 8), st.integers(2, 8)),
     st.integers(4, 9),
 )
-def test_deadlines_missed_are_those_that_simulations_count(rows, betas, together):
+def test_counts_missed_deadlines_by_the_definition(rows, betas, together):
     asked = {"conditions": [{"name": "c"}], "groups": {"sex": ["f", "m"], "age": ["y", "o"]}}
     asked["specifications"] = [
         {"condition": "c", "group": "sex", "repeated": list(betas)},
@@ -155,16 +156,22 @@ def test_deadlines_missed_are_those_that_simulations_count(rows, betas, together
     if not ({"f", "m"} & set(table["sex"]) and {"y", "o"} & set(table["age"])):
         return
     (found,) = evaluate_config(read_condition_sequences(table, read), read).sequences
-    plain = judge_sequence(["?fm".index(sex) for sex, _ in rows], 2, {1: betas[0], 2: betas[1]})
     names = list(itertools.product("yo", "fm"))
-    pairs = [names.index((age, sex)) + 1 if (age, sex) in names else 0 for sex, age in rows]
-    paired = judge_sequence(pairs, 4, dict.fromkeys(range(1, 5), together))
-    by_groups = {group.groups: group for group in found.groups}
-    assert tuple(len(value.missed) for value in by_groups["sex",].values) == plain.missed
-    assert tuple(len(value.missed) for value in by_groups["age", "sex"].values) == paired.missed
-    assert tuple(value.longest_wait for value in by_groups["age", "sex"].values) == paired.longest_gap
-    for verdict, truth, beta in zip(found.verdicts, (plain, paired), (max(betas), together), strict=True):
-        expected = "violated" if any(truth.missed) else "holds" if truth.items > beta else "unknown"
+    numbers = {
+        ("sex",): (["?fm".index(sex) for sex, _ in rows], betas),
+        ("age", "sex"): (
+            [names.index((age, sex)) + 1 if (age, sex) in names else 0 for sex, age in rows],
+            (together,) * 4,
+        ),
+    }
+    for verdict in found.verdicts:
+        items, deadlines = numbers[verdict.groups]
+        broken = Counter(miss.value for miss in misses(items, deadlines))
+        group = next(group for group in found.groups if group.groups == verdict.groups)
+        assert [len(value.missed) for value in group.values] == [broken[k] for k in range(1, len(deadlines) + 1)]
+        length = sum(item > 0 for item in items)
+        assert (length == 0) == (verdict.why == "no item is recognised")
+        expected = "violated" if broken else "holds" if length > max(deadlines) else "unknown"
         assert verdict.verdict == expected
 
 

@@ -64,10 +64,9 @@ def test_published_counters_miss_unequal_deadlines_and_the_enforcer_none(monkeyp
 
 
 def test_an_interrupted_simulation_is_not_a_piece_that_is_done(monkeypatch):
-    stopped = script.compare_policies(script.SETTINGS[1].configuration(), requests=10)
-    simulations = tuple(one.model_copy(update={"interrupted": True}) for one in stopped.simulations)
-    stopped = stopped.model_copy(update={"simulations": simulations})
-    monkeypatch.setattr(script, "compare_policies", lambda *given, **options: stopped)
+    stopped = script.simulate_requests(script.SETTINGS[1].configuration(), requests=10)
+    stopped = stopped.model_copy(update={"interrupted": True})
+    monkeypatch.setattr(script, "simulate_requests", lambda *given, **options: stopped)
     with pytest.raises(KeyboardInterrupt):
         script.simulate_setting("equal", 1, Context(quick=True))
 

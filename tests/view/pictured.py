@@ -20,7 +20,7 @@ from evenhand.auditing import AuditResult
 from evenhand.checker import CertificateCheck
 from evenhand.core import Document, Result
 from evenhand.core.document import Block, Figure, Fold, SubjectCard
-from evenhand.genai import ConfusionMatrix, RecordedSequence, assess_sequences, compare_policies
+from evenhand.genai import ConfusionMatrix, RecordedSequence, assess_sequences, simulate_requests
 from evenhand.genai.assessment.prompts import estimate_prompt_bias
 from evenhand.genai.classifiers.confusion import ConfusionResult
 from evenhand.individual.flips import FlipRate
@@ -232,7 +232,7 @@ def policies() -> Result:
         ],
         "simulation": {"generator": {"age": [0.2] * 5}, "retries": 0},
     }
-    return compare_policies(described, requests=400)
+    return simulate_requests(described, requests=400)
 
 
 def inspection() -> Result:

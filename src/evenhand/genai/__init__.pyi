@@ -16,8 +16,8 @@ from .enforcement.guard import Guard, GuardedAnswer
 from .games.feasibility import check_feasibility
 from .judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from .pipeline import Pipeline, build_classifier, build_judge, build_pipeline
-from .simulation.result import GenerationSimulationResult, PolicyComparisonResult
-from .simulation.simulate import compare_policies, simulate_requests
+from .simulation.result import GenerationSimulationResult, PolicyOutcome
+from .simulation.simulate import simulate_requests
 from .spec.specification import GenerationConfig, SimulationConfig, Specification
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
     "PictureHead",
     "Pipeline",
     "Playback",
-    "PolicyComparisonResult",
+    "PolicyOutcome",
     "RecordedSequence",
     "SimulationConfig",
     "Specification",
@@ -61,7 +61,6 @@ __all__ = [
     "build_judge",
     "build_pipeline",
     "check_feasibility",
-    "compare_policies",
     "count_confusion",
     "estimate_prompt_bias",
     "measure_confusion",

@@ -215,16 +215,14 @@ def simulate(
 ) -> None:
     """Simulate a stream of requests under a policy, or the same stream under several."""
     from evenhand import view
-    from evenhand.genai.simulation.simulate import compare_policies, parse_policies
+    from evenhand.genai.simulation.simulate import simulate_requests
     from evenhand.genai.spec.specification import GenerationConfig
 
     output.check_places()
-    wanted = parse_policies(policy or ())
     read = GenerationConfig.read(config)
     with view.show_progress(quiet=output.silent) as progress:
-        several = compare_policies(
-            read, requests=requests, in_flight=in_flight, policies=wanted, seed=seed, progress=progress
+        result = simulate_requests(
+            read, requests=requests, in_flight=in_flight, policies=policy or (), seed=seed, progress=progress
         )
-    result = several.simulations[0] if len(wanted) == 1 else several
     document = partial(result.document, config.name)
     output.finish(result, document, output.write_page(document), interrupted=result.interrupted)

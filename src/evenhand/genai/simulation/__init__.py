@@ -1,1 +1,1 @@
-"""Streams of requests under policies, and what was delivered."""
+"""Simulated streams of requests under different policies."""

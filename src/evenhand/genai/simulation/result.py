@@ -1,9 +1,10 @@
-"""What a simulated stream of requests found: deadlines missed, and what keeping them cost."""
+"""Results of simulated streams of requests: missed deadlines, and the cost of keeping them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 from evenhand.core.document import Block, Column, Document, Facts, Figure, Heading, Note, Table, TableRow, Text
 from evenhand.core.result import Result
@@ -17,28 +18,29 @@ PolicyName: TypeAlias = Literal["free", "published", "before", "after"]
 
 SequenceOrder: TypeAlias = Literal["requests", "decisions"]
 
-POLICIES: tuple[PolicyName, ...] = ("free", "published", "before", "after")
-
-POLICY_DESCRIPTIONS: dict[PolicyName, str] = {
-    "free": "prompts are left alone",
-    "published": "counters, as published",
-    "before": "the prompt asks for it",
-    "after": "items are made again",
+POLICIES: dict[PolicyName, str] = {
+    "free": "prompts are left unchanged",
+    "published": "the published counters",
+    "before": "values are requested in the prompt",
+    "after": "unsuitable items are generated again",
 }
-"""How a policy intervenes."""
+"""Description of each policy."""
+
+ORDERS: dict[SequenceOrder, str] = {"requests": "in the order of requests", "decisions": "in the order of first items"}
+"""Description of each order."""
 
 
 class SpecificationOutcome(ResultPart):
-    """What became of one specification.
+    """Outcome for one specification.
 
     Attributes:
-        name: of the specification.
-        items: that count for it: made for its condition, and recognised.
-        violations: deadlines missed, all values together; without deadlines the values that never appeared.
-        missed: the same by value.
-        longest_gap: by value, the most items from one appearance to the next, that one included; the sequence's
-            beginning counts as an appearance, and so does what may come right after its end.
-        deadlines: by value, within how many items it must appear again; None where it only has to appear.
+        name: Name of the specification.
+        items: Number of recognised items that were generated for its condition.
+        violations: Number of missed deadlines. Without deadlines, number of values that never appeared.
+        missed: Violations by value.
+        longest_gap: Longest gap between two appearances by value, in items. The start of the sequence and the item
+            after its end count as appearances.
+        deadlines: Deadline by value. None if values only have to appear.
     """
 
     name: str
@@ -49,29 +51,24 @@ class SpecificationOutcome(ResultPart):
     deadlines: dict[str, int] | None
 
 
-class GenerationSimulationResult(Result):
-    """A stream of requests under one policy.
+class PolicyOutcome(ResultPart):
+    """Outcome of one policy.
 
     Attributes:
-        policy: how it intervened: ``free``, ``published``, ``before`` or ``after``.
-        requests: answered, one item each; in_flight: how many were under way at once.
-        order: in which the sequence of items is judged: that of the ``requests``, or that of the ``decisions``, when
-            first items of requests are there. It is the order that a policy can keep if it decides then.
-        violations: deadlines missed, counted in the sequence that was delivered and by the definition alone.
-        reported: violations that the policy itself knew of; None for one that keeps no account.
-        interventions: requests whose prompt was changed, at least once.
-        generator_calls: items that were made, those thrown away included.
-        unrecognised: items delivered in which some value was not recognised.
-        longest_gap: value -> the longest of all specifications; see ``SpecificationOutcome``.
-        specifications: one by one.
-        interrupted: whether somebody stopped it; the requests here were answered before.
+        policy: Name of the policy.
+        requests: Number of answered requests, with one item each.
+        order: Order in which the items are assessed, which is the order in which the policy decides.
+        violations: Number of missed deadlines among the delivered items.
+        reported: Number of violations recorded by the policy itself. None if it records none.
+        interventions: Number of requests whose prompt was changed.
+        generator_calls: Number of generated items, including discarded items.
+        unrecognised: Number of delivered items with an unrecognised value.
+        longest_gap: Longest gap by value over all specifications.
+        specifications: Outcome for each specification.
     """
 
-    chart = "generation.plot_generation_simulation"
-    kind: Literal["genai-simulation"] = "genai-simulation"
     policy: PolicyName
     requests: int
-    in_flight: int
     order: SequenceOrder
     violations: int
     reported: int | None
@@ -80,164 +77,129 @@ class GenerationSimulationResult(Result):
     unrecognised: int
     longest_gap: dict[str, int]
     specifications: tuple[SpecificationOutcome, ...]
-    interrupted: bool = False
-
-    def document(self, name: str = "") -> Document:
-        """Return deadlines missed, what that cost, and the longest gaps.
-
-        Args:
-            name: of the configuration.
-        """
-        return _build_document(self, [self], name)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per specification and value: its deadline, how often it was missed, the longest gap."""
-        return _outcome_frame([self])
 
 
-class PolicyComparisonResult(Result):
-    """The same stream of requests under several policies.
+class GenerationSimulationResult(Result):
+    """One stream of requests under one or more policies.
 
     Attributes:
-        simulations: one for each policy, in the order asked for.
+        in_flight: Number of concurrent requests.
+        policies: Outcome of each policy.
+        interrupted: Whether the simulation was interrupted. It then covers only the requests answered before.
     """
 
     chart = "generation.plot_generation_simulation"
-    kind: Literal["genai-comparison"] = "genai-comparison"
-    simulations: tuple[GenerationSimulationResult, ...]
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether somebody stopped it."""
-        return any(one.interrupted for one in self.simulations)
+    kind: Literal["genai-simulation"] = "genai-simulation"
+    in_flight: int
+    policies: Annotated[tuple[PolicyOutcome, ...], Field(min_length=1)]
+    interrupted: bool = False
 
     def document(self, name: str = "") -> Document:
-        """Return what each policy missed and cost, and the longest gaps.
+        """Describe the missed deadlines, the cost and the longest gaps.
 
         Args:
-            name: of the configuration.
+            name: Name of the configuration.
         """
-        return _build_document(self, self.simulations, name)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per policy, specification and value: deadline, how often it was missed, longest gap."""
-        return _outcome_frame(self.simulations)
-
-
-ORDERS: dict[SequenceOrder, str] = {
-    "requests": "by requests",
-    "decisions": "by first items",
-}
-"""In which order a sequence is judged, in words."""
-
-
-def _build_document(
-    result: GenerationSimulationResult | PolicyComparisonResult,
-    simulations: Sequence[GenerationSimulationResult],
-    name: str,
-) -> Document:
-    first = simulations[0]
-    blocks: list[Block] = []
-    if result.interrupted:
-        blocks.append(Note("Interrupted: the requests here were answered before.", "caution"))
-    blocks += [
-        Text(
-            items=tuple(
-                f"{one.policy}: {format_count(one.violations, 'deadline', 'deadlines')} missed; the prompt of "
-                f"{format_percent(one.interventions / max(one.requests, 1))} of requests was changed."
-                for one in sorted(simulations, key=lambda one: -one.violations)[:5]
-            ),
-            role="finding",
-        ),
-        Figure(
-            "costs of policies",
-            "Deadlines missed, the share of requests whose prompt was changed, and items made per request, by policy.",
-            result,
-        ),
-        _policy_table(simulations),
-        Facts(
-            tuple((one.policy, f"{POLICY_DESCRIPTIONS[one.policy]}; judged {ORDERS[one.order]}") for one in simulations)
-        ),
-        Heading("How long values stayed away", anchor="gaps"),
-        Figure(
-            "longest gaps",
-            "The longest gap of each value: the most items from one appearance to the next. Grey: within the deadline.",
-            result,
-        ),
-        *(_gap_table(simulations, place) for place in range(len(first.specifications))),
-        Heading("How it was done", anchor="method", detail=True),
-        Text(
-            "Requests, items and the order in which they end are drawn as the configuration says; every policy gets "
-            "the same requests. A value\u2019s gap is the number of items, of those made for the condition and "
-            "recognised, from one appearance to the next. The beginning counts as an appearance; a deadline beyond the "
-            "end is not missed. A sequence is judged by requests, in the order in which items were asked for, or by "
-            "first items, in the order in which first items were there: as the policy decides."
-        ),
-    ]
-    return Document(
-        f"Simulated generator: {name}" if name else "Simulated generator",
-        f"{format_count(first.requests, 'request', 'requests')}, {first.in_flight} in flight at once. Deadlines that "
-        "were missed are counted in the sequence that was delivered.",
-        tuple(blocks),
-        brand="Evenhand, generative AI",
-        made=result.provenance,
-    )
-
-
-def _policy_table(simulations: Sequence[GenerationSimulationResult]) -> Table:
-    columns = (
-        Column("policy"),
-        Column("deadlines missed", numeric=True),
-        Column("prompts changed", numeric=True),
-        Column("items made", numeric=True),
-        Column("not recognised", numeric=True),
-    )
-    rows = tuple(
-        TableRow(
-            (
-                one.policy,
-                one.violations,
-                f"{one.interventions:,} ({one.interventions / one.requests:.3f})",
-                f"{one.generator_calls:,} ({one.generator_calls / one.requests:.3f})",
-                one.unrecognised,
-            )
+        requests = self.policies[0].requests
+        note = (Note("Interrupted: only the requests answered before are included.", "caution"),)
+        worst = sorted(self.policies, key=lambda outcome: -outcome.violations)[:5]
+        findings = tuple(
+            f"{outcome.policy}: {format_count(outcome.violations, 'deadline', 'deadlines')} missed; the prompt of "
+            f"{format_percent(outcome.interventions / outcome.requests)} of requests was changed."
+            for outcome in worst
         )
-        for one in simulations
-    )
-    return Table("What policies missed and cost, counted; in brackets per request", columns, rows)
+        blocks: tuple[Block, ...] = (
+            *(note if self.interrupted else ()),
+            Text(items=findings, role="finding"),
+            Figure(
+                "costs of policies",
+                "Missed deadlines, requests whose prompt was changed, and generated items per request, by policy.",
+                self,
+            ),
+            self._policy_table(),
+            Facts(
+                tuple(
+                    (outcome.policy, f"{POLICIES[outcome.policy]}; assessed {ORDERS[outcome.order]}")
+                    for outcome in self.policies
+                )
+            ),
+            Heading("Longest gaps", anchor="gaps"),
+            Figure(
+                "longest gaps",
+                "Longest gap of each value, in items from one appearance to the next. Grey: within the deadline.",
+                self,
+            ),
+            *map(self._gap_table, range(len(self.policies[0].specifications))),
+            Heading("Method", anchor="method", detail=True),
+            Text(
+                "Requests, items and the order in which they finish are drawn as configured. Every policy receives the "
+                "same requests. The gap of a value is the number of recognised items for the condition from one "
+                "appearance to the next. The start counts as an appearance, and a deadline after the end is not "
+                "missed. Items are assessed in the order of their requests or of the first item of each request, "
+                "depending on when the policy decides."
+            ),
+        )
+        return Document(
+            f"Simulated generator: {name}" if name else "Simulated generator",
+            f"{format_count(requests, 'request', 'requests')}, {self.in_flight} in flight at once. Missed deadlines "
+            "are counted among the delivered items.",
+            blocks,
+            brand="Evenhand, generative AI",
+            made=self.provenance,
+        )
 
+    def _policy_table(self) -> Table:
+        names = ("deadlines missed", "prompts changed", "items made", "not recognised")
+        rows = (
+            (
+                outcome.policy,
+                outcome.violations,
+                f"{outcome.interventions:,} ({outcome.interventions / outcome.requests:.3f})",
+                f"{outcome.generator_calls:,} ({outcome.generator_calls / outcome.requests:.3f})",
+                outcome.unrecognised,
+            )
+            for outcome in self.policies
+        )
+        return Table(
+            "Violations and cost by policy, counted; per request in parentheses",
+            (Column("policy"), *(Column(name, numeric=True) for name in names)),
+            tuple(map(TableRow, rows)),
+        )
 
-def _gap_table(simulations: Sequence[GenerationSimulationResult], place: int) -> Table:
-    kept = simulations[0].specifications[place]
-    rows = tuple(
-        TableRow(
+    def _gap_table(self, place: int) -> Table:
+        several = [outcome.specifications[place] for outcome in self.policies]
+        deadlines = several[0].deadlines
+        rows = (
             (
                 value,
-                "any" if kept.deadlines is None else kept.deadlines[value],
-                *(one.specifications[place].longest_gap[value] for one in simulations),
+                "any" if deadlines is None else deadlines[value],
+                *(specification.longest_gap[value] for specification in several),
             )
+            for value in several[0].longest_gap
         )
-        for value in kept.longest_gap
-    )
-    policies = (Column(one.policy, numeric=True) for one in simulations)
-    return Table(f"{kept.name}: longest gaps", (Column("value"), Column("deadline", numeric=True), *policies), rows)
+        names = ("deadline", *(outcome.policy for outcome in self.policies))
+        return Table(
+            f"{several[0].name}: longest gaps",
+            (Column("value"), *(Column(name, numeric=True) for name in names)),
+            tuple(map(TableRow, rows)),
+        )
 
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table with one row per policy, specification and value."""
+        import pandas as pd
 
-def _outcome_frame(simulations: Sequence[GenerationSimulationResult]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        [
-            {
-                "policy": one.policy,
-                "specification": kept.name,
-                "value": value,
-                "deadline": None if kept.deadlines is None else kept.deadlines[value],
-                "missed": kept.missed[value],
-                "longest_gap": gap,
-            }
-            for one in simulations
-            for kept in one.specifications
-            for value, gap in kept.longest_gap.items()
-        ]
-    )
+        return pd.DataFrame(
+            [
+                {
+                    "policy": outcome.policy,
+                    "specification": specification.name,
+                    "value": value,
+                    "deadline": None if specification.deadlines is None else specification.deadlines[value],
+                    "missed": specification.missed[value],
+                    "longest_gap": gap,
+                }
+                for outcome in self.policies
+                for specification in outcome.specifications
+                for value, gap in specification.longest_gap.items()
+            ]
+        )

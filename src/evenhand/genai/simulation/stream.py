@@ -1,4 +1,4 @@
-"""A stream of requests and a generator that answers them, both made up: what policies are tried on."""
+"""Simulated requests, a simulated generator, and the log of delivered items."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from evenhand.core.typing import Integers
 from evenhand.genai.simulation.result import SequenceOrder
+from evenhand.genai.spec.specification import Requirement
 
 SimulatedItem: TypeAlias = dict[str, str | None]
-"""The value that an item shows of each concept group; None where it cannot be told."""
+"""Value of each concept group. None if it is not recognised."""
 
 
 class RequestStream:
-    """Requests, each of which some conditions hold for, independently of each other.
+    """Stream of requests that meet each condition independently.
 
     Args:
-        shares: condition -> share of requests that it holds for.
-        seed: what they are drawn from.
+        shares: Share of requests that meet each condition.
+        seed: Random seed.
     """
 
     def __init__(self, shares: Mapping[str, float], *, seed: int) -> None:
         self._shares = tuple(shares.items())
         self._draw = Random(f"requests {seed}").random
-        # Few different sets occur; one object each keeps long streams small.
-        self._seen: dict[frozenset[str], frozenset[str]] = {}
+        # Few different sets occur. Sharing the objects keeps long streams small.
+        self._shared: dict[frozenset[str], frozenset[str]] = {}
 
     def next(self) -> frozenset[str]:
-        """Return conditions that hold for the next request."""
-        found = frozenset(name for name, share in self._shares if self._draw() < share)
-        return self._seen.setdefault(found, found)
+        """Draw the conditions that hold for the next request."""
+        conditions = frozenset(name for name, share in self._shares if self._draw() < share)
+        return self._shared.setdefault(conditions, conditions)
 
 
 class SimulatedGenerator:
-    """Makes items whose values are drawn, and obeys an instruction with some probability.
+    """Generator of random items that follows instructions with a fixed probability.
+
+    Requested values are drawn in proportion to their usual probabilities. Repeated items and obedience use separate
+    random numbers, so the n-th request meets the same randomness under every policy.
 
     Args:
-        probabilities: concept group -> value -> how likely an item shows it when nothing is asked for.
-        obeys: probability that an item shows what the prompt asks for, all of it. If not, it is drawn as ever, and may
-            show it by chance.
-        unrecognised: probability that no value of an item can be told, whatever was asked for.
-        seed: what items are drawn from.
-
-    Among values asked for, those that the generator likes better come in proportion. Items that are made again and
-    obedience are drawn apart: whatever is asked for, the n-th request meets the generator in the same mood.
+        probabilities: Probability of each value by concept group, without instructions.
+        obeys: Probability that an item follows all instructions. Otherwise it is drawn without them.
+        unrecognised: Probability that no value of an item is recognised.
+        seed: Random seed.
     """
 
     def __init__(
@@ -59,196 +59,128 @@ class SimulatedGenerator:
         unrecognised: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self._probabilities = {group: dict(values) for group, values in probabilities.items()}
+        self._probabilities = probabilities
         self._obeys = obeys
         self._unrecognised = unrecognised
         self._first = Random(f"generator {seed}").random
         self._again = Random(f"generator, again {seed}").random
-        self._will = Random(f"obedience {seed}").random
-        self._ladders: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], list[float]]] = {}
-        self._usual = [
-            (group, *self._cumulative_weights(group, tuple(values))) for group, values in probabilities.items()
-        ]
-        self._blank: SimulatedItem = dict.fromkeys(probabilities)
+        self._obedience = Random(f"obedience {seed}").random
+        self._weights: dict[tuple[str, tuple[str, ...]], list[float]] = {}
 
     def make(self, must: Mapping[str, Sequence[str]] | None = None, *, again: bool = False) -> SimulatedItem:
-        """Return one item.
+        """Generate one item.
 
         Args:
-            must: what its prompt asks for: concept group -> values, any of which will do.
-            again: whether its request had one before.
+            must: Requested values by concept group. Any of them suffices.
+            again: Whether the request already received an item.
         """
         draw = self._again if again else self._first
-        obeyed = must if must and self._will() < self._obeys else {}
+        obeyed = must if must and self._obedience() < self._obeys else {}
         if self._unrecognised and draw() < self._unrecognised:
-            return dict(self._blank)
+            return dict.fromkeys(self._probabilities)
         item: SimulatedItem = {}
-        for group, values, steps in self._usual:
-            if group in obeyed:
-                values, steps = self._cumulative_weights(group, tuple(obeyed[group]))
+        for group, probabilities in self._probabilities.items():
+            values = tuple(obeyed.get(group, probabilities))
+            steps = self._cumulative_weights(group, values)
             item[group] = values[bisect_right(steps, draw() * steps[-1], 0, len(steps) - 1)]
         return item
 
-    def _cumulative_weights(self, group: str, values: tuple[str, ...]) -> tuple[tuple[str, ...], list[float]]:
-        """Values with their cumulative weights; equal ones if the generator by itself never shows any of them."""
-        key = (group, values)
-        if key not in self._ladders:
+    def _cumulative_weights(self, group: str, values: tuple[str, ...]) -> list[float]:
+        """Compute cumulative weights of values, which are equal if the generator never shows any of them."""
+        steps = self._weights.get((group, values))
+        if steps is None:
             weights = [self._probabilities[group].get(value, 0.0) for value in values]
-            if not sum(weights):
-                weights = [1.0] * len(values)
-            self._ladders[key] = (values, list(accumulate(weights)))
-        return self._ladders[key]
+            steps = list(accumulate(weights if sum(weights) else [1.0] * len(values)))
+            self._weights[group, values] = steps
+        return steps
 
 
 class RequestsInFlight:
-    """Requests under way, which end in any order.
+    """Pending requests, which finish in random order.
 
     Args:
-        seed: what the order is drawn from.
+        seed: Random seed.
     """
 
     def __init__(self, *, seed: int) -> None:
         self._draw = Random(f"in flight {seed}").random
-        self._waiting: list[int] = []
+        self._pending: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
     def add(self, request: int) -> None:
-        """Record that a request is under way, for the first time or again."""
-        self._waiting.append(request)
+        """Add a request that waits for an item."""
+        self._pending.append(request)
 
     def end(self) -> int:
-        """Return the request whose item comes next, all equally likely."""
-        waiting = self._waiting
-        place = int(self._draw() * len(waiting))
-        request, waiting[place] = waiting[place], waiting[-1]
-        waiting.pop()
+        """Remove and return a random request, whose item is finished."""
+        pending = self._pending
+        place = int(self._draw() * len(pending))
+        request, pending[place] = pending[place], pending[-1]
+        pending.pop()
         return request
 
 
-# The items of a simulated stream, kept small, and the sequences that specifications speak of.
-
-
 class OutputLog:
-    """What was delivered, request by request: positions of values, 0 where there is none that is known.
+    """Log of delivered items, which stores positions of values. Position 0 is an unrecognised value.
 
     Args:
-        values: concept group -> its values.
-        requests: at most.
+        values: Values of each concept group.
+        requests: Maximum number of requests.
     """
 
     def __init__(self, values: Mapping[str, Sequence[str]], requests: int) -> None:
-        self._positions = {
+        self._positions: dict[str, dict[str | None, int]] = {
             group: {None: 0, **{value: i for i, value in enumerate(names, 1)}} for group, names in values.items()
         }
-        self._values = {group: tuple(names) for group, names in values.items()}
-        self._shown = {group: np.zeros(requests, np.int32) for group in values}
+        self._items = {group: np.zeros(requests, np.int32) for group in values}
         self._conditions: list[frozenset[str]] = []
         self._decided: list[int] = []
         self._answered = np.zeros(requests, bool)
 
     @property
     def request_count(self) -> int:
-        """Requests that came."""
+        """Number of requests."""
         return len(self._conditions)
 
     def ask(self, conditions: frozenset[str]) -> int:
-        """Record a new request; return its number, from 0."""
+        """Add a request, and return its number, starting at 0."""
         self._conditions.append(conditions)
         return len(self._conditions) - 1
 
     def decide(self, request: int) -> None:
-        """Record the first item of a request, which fixes its place in the sequence of decisions."""
+        """Record the first item of a request, which determines its place in the order of decisions."""
         self._decided.append(request)
 
     def record_delivery(self, request: int, item: SimulatedItem) -> None:
-        """Record that a request is answered."""
+        """Record the item delivered for a request."""
         for group, positions in self._positions.items():
-            self._shown[group][request] = positions[item[group]]
+            self._items[group][request] = positions[item[group]]
         self._answered[request] = True
 
     def count_unrecognised(self) -> int:
-        """Count the answered requests in whose item some value could not be told."""
-        unknown = np.zeros(len(self._answered), bool)
-        for shown in self._shown.values():
-            unknown |= shown == 0
+        """Count the delivered items with an unrecognised value."""
+        unknown = np.any([positions == 0 for positions in self._items.values()], axis=0)
         return int((unknown & self._answered).sum())
 
     def answered_count(self) -> int:
-        """Return requests that were answered."""
+        """Count the answered requests."""
         return int(self._answered.sum())
 
-    def sequence(
-        self, condition: str, groups: Sequence[tuple[str, Sequence[str]]], *, order: SequenceOrder
-    ) -> Integers:
-        """Return the values of items that were made for a condition, from 1; of several groups, combinations of them.
-
-        Combinations count with the last group fastest. 0 where some value is not known.
-        """
+    def sequence(self, requirement: Requirement, *, order: SequenceOrder) -> Integers:
+        """Compute the recognised values of the items for a requirement, as positions in ``requirement.labels``."""
         answered = np.asarray(self._decided, np.int64)
         answered = answered[self._answered[answered]]
         if order == "requests":
             answered = np.sort(answered)
-        holds = np.fromiter((condition in self._conditions[one] for one in answered), bool, len(answered))
+        holds = np.fromiter(
+            (requirement.condition in self._conditions[request] for request in answered), bool, len(answered)
+        )
         answered = answered[holds]
-        place, known = np.zeros(len(answered), np.int64), np.ones(len(answered), bool)
-        for group, wanted in groups:
-            table = np.array([0, *(wanted.index(one) + 1 if one in wanted else 0 for one in self._values[group])])
-            shown = table[self._shown[group][answered]]
-            known &= shown > 0
-            place = place * len(wanted) + shown - 1
-        return np.where(known, place + 1, 0)
-
-
-# What a sequence of items is worth by the definition alone: deadlines missed, and how long values stayed away.
-#
-# Nothing here knows how items were asked for. Whatever enforces a specification is judged by this.
-
-ShownValues = Integers
-
-
-class SequenceJudgement(NamedTuple):
-    """One sequence against one specification.
-
-    Attributes:
-        items: how many items counted: those whose value was recognised.
-        missed: by value, how many deadlines passed without it: while it stays away, one as often as its deadline is
-            long; for values without a deadline 1 if it never appeared.
-        longest_gap: by value, the most items from one appearance to the next, that one included. The beginning counts
-            as an appearance, and so does the first item after the end: what is reported is the least deadline that the
-            sequence keeps.
-    """
-
-    items: int
-    missed: tuple[int, ...]
-    longest_gap: tuple[int, ...]
-
-
-def judge_sequence(
-    shown: ShownValues | Sequence[int], values: int, deadlines: Mapping[int, int] | None = None
-) -> SequenceJudgement:
-    """Judge a finite sequence.
-
-    Value ``k`` must appear within the first ``deadlines[k]`` items, and within so many again after each of its
-    appearances and after each deadline that it missed; one beyond the end is not missed. A value without a deadline
-    must appear once.
-
-    Args:
-        shown: the value of each item, 1 to ``values``; 0 where it was not recognised, which does not count as an item.
-        values: how many values there are.
-        deadlines: by value, from 1; values may be left out.
-
-    >>> judge_sequence([1, 2, 0, 1, 1, 1], 2, {1: 2, 2: 3})
-    SequenceJudgement(items=5, missed=(0, 1), longest_gap=(2, 4))
-    """
-    sequence = np.asarray(shown, dtype=np.int64)
-    sequence = sequence[sequence > 0]
-    missed, longest = [], []
-    for value in range(1, values + 1):
-        appearances = np.flatnonzero(sequence == value) + 1
-        gaps = np.diff(appearances, prepend=0, append=len(sequence) + 1)
-        deadline = None if deadlines is None else deadlines.get(value)
-        missed.append(int(np.sum((gaps - 1) // deadline)) if deadline is not None else int(not len(appearances)))
-        longest.append(int(gaps.max()))
-    return SequenceJudgement(len(sequence), tuple(missed), tuple(longest))
+        place, recognised = np.zeros(len(answered), np.int64), np.ones(len(answered), bool)
+        for group, values in zip(requirement.groups, requirement.values, strict=True):
+            positions = self._items[group][answered]
+            recognised &= positions > 0
+            place = place * len(values) + positions - 1
+        return place[recognised]

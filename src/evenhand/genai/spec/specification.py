@@ -151,9 +151,14 @@ class Requirement:
     def combinations(self) -> tuple[tuple[int, ...], ...]:
         return tuple(product(*(range(len(values)) for values in self.values)))
 
+    @property
+    def deadline_by_label(self) -> dict[str, int]:
+        """Deadline of each value. Empty without deadlines."""
+        return dict(zip(self.labels, self.repeated or (), strict=False))
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The values by name; of combinations with `` + `` between them."""
+        """Names of the values. Combined values are joined with `` + ``."""
         return tuple(
             " + ".join(self.values[g][position] for g, position in enumerate(positions))
             for positions in self.combinations

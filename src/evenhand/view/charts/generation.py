@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from evenhand.core.text import format_percent
-from evenhand.genai.simulation.result import GenerationSimulationResult, PolicyComparisonResult
+from evenhand.genai.simulation.result import GenerationSimulationResult
 from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
 
 ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}
@@ -13,35 +11,32 @@ SHAPES = {"free": "cross", "published": "diamond", "before": "circle", "after": 
 LABEL_WIDTH = 150
 """Width that names take on the left."""
 
-SimulatedPolicies: TypeAlias = GenerationSimulationResult | PolicyComparisonResult
 
-
-def plot_generation_simulation(result: SimulatedPolicies) -> Spec:
+def plot_generation_simulation(result: GenerationSimulationResult) -> Spec:
     """Draw the longest gaps beside their deadlines, above violations, interventions and calls, each by policy."""
     parts = [draw_gaps(result), draw_costs(result)]
     return stack_charts(parts)
 
 
-def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
+def draw_gaps(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
     """Return a row for each value: its deadline as a bar, and each policy's longest gap as a mark."""
-    simulations = _list_simulations(result)
-    several = len(simulations[0].specifications) > 1
-    log = max(gap for one in simulations for gap in one.longest_gap.values()) > 100
+    several = len(result.policies[0].specifications) > 1
+    log = max(gap for one in result.policies for gap in one.longest_gap.values()) > 100
     rows, deadlines, order = [], [], []
-    for place, kept in enumerate(simulations[0].specifications):
+    for place, kept in enumerate(result.policies[0].specifications):
         for value in kept.longest_gap:
             name = f"{kept.name}: {value}" if several else value
             order.append(name)
             if kept.deadlines is not None:
                 deadlines += [
                     {"value": name, "policy": one.policy, "zero": int(log), "deadline": kept.deadlines[value]}
-                    for one in simulations
+                    for one in result.policies
                 ]
             rows += [
                 {"value": name, "policy": one.policy, "gap": one.specifications[place].longest_gap[value]}
-                for one in simulations
+                for one in result.policies
             ]
-    policies = [one.policy for one in simulations]
+    policies = [one.policy for one in result.policies]
     x = {
         "type": "quantitative",
         "scale": {"type": "log" if log else "linear", "domainMin": int(log), "nice": True},
@@ -76,11 +71,11 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
             shape=shape,
         ),
     ]
-    first = simulations[0]
+    first = result.policies[0]
     title = {
         "text": "How long each value stayed away",
         "subtitle": [
-            f"longest among {first.requests:,} requests, {first.in_flight} in flight",
+            f"longest among {first.requests:,} requests, {result.in_flight} in flight",
             "grey: within the deadline",
         ],
     }
@@ -92,15 +87,14 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
     )
 
 
-def draw_costs(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
+def draw_costs(result: GenerationSimulationResult, *, width: int = WIDE) -> Spec:
     """Draw violations, interventions and items made, per request, a panel each and a bar for each policy."""
-    simulations = _list_simulations(result)
-    policies = [one.policy for one in simulations]
+    policies = [one.policy for one in result.policies]
     panels = []
     questions: list[tuple[str, list[float], str]] = [
-        ("deadlines missed", [one.violations for one in simulations], ","),
-        ("prompts changed, of requests", [one.interventions / one.requests for one in simulations], ".1%"),
-        ("items made per request", [one.generator_calls / one.requests for one in simulations], ".3f"),
+        ("deadlines missed", [one.violations for one in result.policies], ","),
+        ("prompts changed, of requests", [one.interventions / one.requests for one in result.policies], ".1%"),
+        ("items made per request", [one.generator_calls / one.requests for one in result.policies], ".3f"),
     ]
     beside = width >= 600
     each = (width - LABEL_WIDTH - 60) // 3 if beside else width - LABEL_WIDTH - 10
@@ -136,13 +130,8 @@ def draw_costs(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
     said = "; ".join(
         f"{one.policy}: {one.violations:,} deadlines missed, {format_percent(one.interventions / one.requests)} of "
         f"prompts changed, {one.generator_calls / one.requests:.3f} items made per request"
-        for one in simulations
+        for one in result.policies
     )
     return finish_chart(
         {"hconcat" if beside else "vconcat": panels, "spacing": 20}, f"What policies missed and cost. {said}."
     )
-
-
-def _list_simulations(result: SimulatedPolicies) -> tuple[GenerationSimulationResult, ...]:
-    """Return the simulations of a result, one for each policy."""
-    return result.simulations if isinstance(result, PolicyComparisonResult) else (result,)
