@@ -1,9 +1,10 @@
 """``evenhand genai assess``: what a recorded sequence shows, as a screen, JSON and a page."""
 
+import pandas as pd
 import pytest
 
 from evenhand.errors import DataError
-from evenhand.genai.assessment.sequences import check_labels
+from evenhand.genai.assessment.sequences import ItemTable
 from support import shared
 
 TABLE = """run,asked,sex,age,file
@@ -80,11 +81,12 @@ def test_labels_that_are_no_values(evenhand, tmp_path):
     ],
 )
 def test_what_is_a_misspelt_value(label, value, misspelt):
+    items = ItemTable(pd.DataFrame({"sex": [label]}))
     if misspelt:
         with pytest.raises(DataError, match="did you mean"):
-            check_labels([label], [value, "other"], "sex", "s.csv")
+            items.check_labels("sex", [value, "other"])
     else:
-        check_labels([label], [value, "other"], "sex", "s.csv")
+        items.check_labels("sex", [value, "other"])
 
 
 def test_screen_page_and_every_sequence(evenhand, table, tmp_path):
@@ -120,8 +122,8 @@ def test_three_groups(evenhand, table):
         (["--group-column", "sex", "--condition-column", "asked"], "NAME=VALUE"),
         (["--group-column", "sex", "--condition-column", "asked=rich"], "no item has asked = rich"),
         (["--group-column", "sex", "--repeated", "soon"], "expected a number of items, got 'soon'"),
-        (["--group-column", "sex", "--repeated", "0"], "beta 0 for sex"),
-        (["--group-column", "sex", "--repeated", "3,4,5"], "3 betas for the 2 values of sex"),
+        (["--group-column", "sex", "--repeated", "0"], "at least 1, got 0"),
+        (["--group-column", "sex", "--repeated", "3,4,5"], "2 values need as many deadlines, and there are 3"),
         (["--group-column", "sex", "--repeated", "age=3"], "there is no group 'age'"),
         (["--group-column", "sex", "--values", "sex=m"], "at least two values"),
         (["--group-column", "sex", "--sequence-column", "run=7"], "there is no sequence '7'"),

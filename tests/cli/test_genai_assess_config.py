@@ -200,7 +200,7 @@ def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
             "--inherent: expected one of: judged",
         ),
         (["--config", "{config}", "--prompt", "x", "--out", "{out}", "--group-column", "a=b"], "none is given"),
-        (["--config", "{config}", "--prompt", "a cat", "--out", "{out}"], "no prompt asks for a condition"),
+        (["--config", "{config}", "--prompt", "a cat", "--out", "{out}"], "no prompt meets a condition"),
         (["--config", "{config}", "--prompts", "{out}", "--out", "{out}"], "cannot be read"),
         (["--config", "{config}", "{table}", "--group-column", "gender"], "does not say which value"),
         (

@@ -65,7 +65,7 @@ def test_bad_options_are_refused(evenhand, sample, tmp_path):
     ran = evenhand(*command, "--condition-column", "truth=x")
     assert ran.err.count("truth: ") == 1  # the column of the true values is named once
     refused(evenhand(*command, "--tolerated", "1"), "--tolerated: expected a number")
-    refused(evenhand(*command, "--repeated", "0"), "a deadline of 0 items")
+    refused(evenhand(*command, "--repeated", "0"), "at least 1, got 0")
     refused(evenhand(*command, "--confidence", "1"), "--confidence: expected a number between 0 and 1")
     refused(evenhand(*command, "--json", tmp_path / "no" / "x.json"), "--json")
     refused(evenhand("genai", "confusion", sample()), "there is no column 'true'")
@@ -106,7 +106,7 @@ def test_a_check_says_what_deadlines_are_worth(evenhand, config, tmp_path, wrong
 
 def test_a_check_without_a_sample_takes_labels_as_right(evenhand, config):
     ran = evenhand("genai", "check", "--config", config())
-    assert "labels of gender are taken as right" in ran.out
+    assert "labels of gender are assumed to be right" in ran.out
     assert "an attempt works 90.0% of the time, as the simulation says" in ran.out
     assert "configured  1 retry and slack 1" in ran.out
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.genai import GenaiAssessment, RecordedSequence, assess_sequences, read_sequences
 from evenhand.genai.assessment.assess import (
-    combination_coverage,
+    find_coverage,
     finite_frequency_bound,
     frequency_bound,
     judge_appearances,
@@ -233,14 +233,14 @@ def test_the_bounds_hold_of_fair_sequences(numbers):
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", None])] * 3), min_size=1, max_size=8), st.integers(2, 3))
 def test_coverage_is_the_share_of_combinations_seen(rows, ways):
     columns = dict(zip("xyz", map(tuple, zip(*rows, strict=True)), strict=True))
-    found = combination_coverage(RecordedSequence("s", columns, dict.fromkeys("xyz", ("a", "b"))), ways=ways)
+    found = find_coverage(RecordedSequence("s", columns, dict.fromkeys("xyz", ("a", "b"))), ways)
     choices = list(itertools.combinations(range(3), ways))
     every = {(choice, values) for choice in choices for values in itertools.product("ab", repeat=ways)}
     for n in range(1, len(rows) + 1):
         seen = {(choice, tuple(row[i] for i in choice)) for row in rows[:n] for choice in choices} & every
-        assert found.seen[n - 1] == len(seen)
+        assert found.curve[n - 1] == len(seen) / len(every)
     assert found.total == len(every)
-    named = {(tuple("xyz".index(group) for group in groups), values) for groups, values in found.missing}
+    named = {(tuple("xyz".index(group) for group in one.groups), one.values) for one in found.missing}
     assert named == every - seen
 
 
@@ -285,9 +285,9 @@ def test_reading_a_file_leaves_words_as_they_are(tmp_path):
         ({"groups": []}, "no group is named"),
         ({"groups": ["sex"], "conditions": {"asked": "rich"}}, "no item has asked = rich"),
         ({"groups": ["sex"], "conditions": {"nobody": "rich"}}, "there is no column 'nobody'"),
-        ({"groups": ["sex"], "values": {"age": ["a", "b"]}}, "values are given of 'age'"),
-        ({"groups": ["sex"], "values": {"sex": ["m"]}}, "at least two values"),
-        ({"groups": ["sex"], "values": {"sex": ["m", "m"]}}, "all different"),
+        ({"groups": ["sex"], "values": {"age": ["a", "b"]}}, "values are given for 'age'"),
+        ({"groups": ["sex"], "values": {"sex": ["m"]}}, "has the values m"),
+        ({"groups": ["sex"], "values": {"sex": ["m", "m"]}}, "has the values m, m"),
         ({"groups": ["sex"], "sequence_column": "run", "sequence": "3"}, "there is no sequence '3'"),
     ],
 )
@@ -300,8 +300,8 @@ def test_bad_tables_are_refused(given, said):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"repeated": 0}, "beta 0 for sex"),
-        ({"repeated": (3, 3, 3)}, "3 betas for the 2 values of sex"),
+        ({"repeated": 0}, "at least 1, got 0"),
+        ({"repeated": (3, 3, 3)}, "2 values need as many deadlines, and there are 3"),
         ({"repeated": {"age": 3}}, "there is no group 'age'"),
         ({"repeated": {("sex", "sex"): 3}}, "named twice"),
         ({"ways": 2}, "combinations of 2 groups among 1"),

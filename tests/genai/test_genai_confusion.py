@@ -35,7 +35,7 @@ def test_counts_and_shares_by_hand() -> None:
     assert isinstance(found, Observed)
     assert (right.value, right.n) == (18 / 24, 24)
     assert (found.value, found.n) == (18 / 20, 20)
-    assert sample.precision("elderly") == Unknown(reason="no item was said to show 'elderly'")
+    assert sample.precision("elderly") == Unknown(reason="no item was labelled 'elderly'")
 
 
 def test_the_interval_is_the_exact_one_shared_out_among_the_values() -> None:
@@ -80,11 +80,11 @@ def test_true_deadlines_hold_as_often_as_said_when_labels_err_independently() ->
     ("given", "error", "said"),
     [
         ({"true": [], "said": []}, DataError, "no labelled items"),
-        ({"true": ["a"], "said": []}, DataError, "1 items are labelled and 0"),
+        ({"true": ["a"], "said": []}, DataError, "1 true values and 0 labels"),
         ({"true": ["c"], "said": ["a"]}, DataError, "'c' is not a value"),
         ({"true": ["a"], "said": ["asian"]}, DataError, "'asian' is not a value"),
-        ({"true": ["a"], "said": ["a"], "values": ["a", "a"]}, OptionError, "are not values"),
-        ({"true": ["a"], "said": ["a"], "confidence": 1.0}, OptionError, "confidence is 1.0"),
+        ({"true": ["a"], "said": ["a"], "values": ["a", "a"]}, OptionError, "values must be different names"),
+        ({"true": ["a"], "said": ["a"], "confidence": 1.0}, OptionError, "between 0 and 1, got 1.0"),
     ],
 )
 def test_samples_that_cannot_be_counted_are_refused(given: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -96,7 +96,7 @@ def test_worth_refuses_what_makes_no_sense() -> None:
     sample = _sample()
     with pytest.raises(OptionError, match="'old' is not a value"):
         sample.deadline_successes({"old": 3})
-    with pytest.raises(OptionError, match="deadline of 0"):
+    with pytest.raises(OptionError, match="at least 1, got 0"):
         sample.deadline_successes({"adult": 0})
     with pytest.raises(OptionError, match="not probabilities"):
         sample.deadline_successes({"adult": 3}, likely=1.0)

@@ -18,7 +18,6 @@ from evenhand.genai.assessment.prompts import (
     estimate_prompt_bias,
     judge_prompt_bias,
     keep_neutral_prompts,
-    measure_dependence,
 )
 from evenhand.genai.backends.studio import Studio, StudioPixels
 from evenhand.stats.sequential.betting import betting_martingales
@@ -79,8 +78,6 @@ def test_it_asks_no_more_often_than_it_must():
     assert found.fixed_groups("a nun") == {"gender"}
     assert (found.neutral("a doctor", "gender"), found.neutral("a nun", "gender")) == (True, False)
     assert not found.neutral("never asked", "gender")
-    (gender,) = found.dependence
-    assert (gender.source, gender.prompts) == ("unknown", 2)
 
 
 def test_it_stops_where_it_must_without_a_verdict():
@@ -107,8 +104,6 @@ def test_judged_by_words_with_what_was_shown():
         ("neutral", "man", 1),
     ]
     assert found.findings[0].why == "its words fix the value of gender"
-    # Prompts are compared that leave the value open, and there is one.
-    assert (found.dependence[0].prompts, found.dependence[0].source) == (1, "unknown")
 
 
 def test_items_of_biased_prompts_do_not_count_for_what_is_fixed():
@@ -130,23 +125,6 @@ def test_items_of_biased_prompts_do_not_count_for_what_is_fixed():
     assert neutral.labels == {"gender": (None, "woman", None, None), "age": ("old", "young", "young", None)}
     assert neutral.biased == {"gender": {0, 2, 3}, "age": {3}}
     assert neutral.name == "s, neutral prompts"
-
-
-def test_whose_doing_it_is():
-    same = {"a leader": {"woman": 3, "man": 97}, "a manager": {"woman": 4, "man": 96}}
-    found = measure_dependence("gender", same)
-    assert found.source == "generator"
-    assert found.why == "whichever prompt, man comes more than half of the time (at least 84.4 %)"
-    assert (found.difference.value, found.difference.low) == (pytest.approx(0.01), 0)
-    apart = measure_dependence("gender", {"a leader": {"woman": 0, "man": 200}, "a manager": {"woman": 60, "man": 140}})
-    assert (apart.source, apart.why.endswith("in how often one value comes")) == ("generator", True)
-    other = measure_dependence("gender", {**same, "a nurse": {"woman": 90, "man": 10}})
-    assert (other.source, other.prompts) == ("prompts", 3)
-    assert 0.5 < other.difference.low < other.difference.value == pytest.approx(0.87)
-    few = measure_dependence("gender", {"a": {"woman": 1, "man": 0}, "b": {"woman": 0, "man": 1}})
-    assert few.source == "unknown"
-    alone = measure_dependence("gender", {"a": {"woman": 5, "man": 0}, "b": {"woman": 0, "man": 0}})
-    assert (alone.source, alone.difference.kind) == ("unknown", "unknown")
 
 
 @pytest.mark.parametrize("given", [{"bar": 0.4}, {"bar": 1.0}, {"error": 0.0}, {"error": 0.7}, {"repetitions": 0}])
@@ -253,7 +231,6 @@ def test_the_studio_is_seen_through():
         ("an elderly leader", "gender", "neutral"),
         ("an elderly leader", "age", "biased"),
     ]
-    assert [(one.group, one.source) for one in found.dependence] == [("gender", "generator"), ("age", "prompts")]
 
 
 def test_real_answers_to_one_request():
@@ -271,6 +248,3 @@ def test_real_answers_to_one_request():
     found = estimate_prompt_bias(both, {"gender": ("female", "male")})
     assert [one.verdict for one in found.findings] == ["neutral", "neutral"]
     assert found.findings[1].value == "male"
-    difference = found.dependence[0].difference
-    assert difference.value == pytest.approx(44 / 57 - 43 / 94)
-    assert (difference.low, found.dependence[0].source) == (0, "unknown")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import Enforcer, GenerationConfig, measure_confusion
+from evenhand.genai import ConfusionConfig, Enforcer, GenerationConfig, measure_confusion
 from evenhand.genai.assessment.check import check_configuration
 from evenhand.genai.classifiers.confusion import ConfusionResult, count_confusion, read_sample, specification_success
 from evenhand.stats import Observed, Unknown
@@ -50,19 +50,19 @@ def age(right=500, wrong=0):
 def test_a_sample_is_read_to_the_letter(tmp_path):
     file = tmp_path / "sample.csv"
     file.write_text("who,true,said\na,female,female\na,male,female\na,none,male\na,male,\na,,male\nb,male,none\n")
-    sample, unlabelled = read_sample(file, values=GENDER)
+    sample, unlabelled = read_sample(file, ConfusionConfig(values=GENDER))
     assert sample.counts == ((1, 0, 0), (1, 0, 2), (0, 1, 0))
     assert unlabelled == 1
-    only, unlabelled = read_sample(file, conditions={"who": "b"})
+    only, unlabelled = read_sample(file, ConfusionConfig(conditions={"who": "b"}))
     assert (only.values, only.items, unlabelled) == (("male",), 1, 0)
-    assert read_sample(file)[0].values == ("female", "male")
+    assert read_sample(file, ConfusionConfig())[0].values == ("female", "male")
     with pytest.raises(DataError, match="'female' is not a value") as refused:
-        read_sample(file, values=("woman", "male"))
+        read_sample(file, ConfusionConfig(values=("woman", "male")))
     assert refused.value.location == "sample.csv"
     with pytest.raises(DataError, match="no item is labelled"):
-        read_sample(file, conditions={"who": "c"})
+        read_sample(file, ConfusionConfig(conditions={"who": "c"}))
     with pytest.raises(DataError, match="no column 'truth'"):
-        read_sample(file, true="truth")
+        read_sample(file, ConfusionConfig(true="truth"))
 
 
 def test_a_configuration_names_samples_beside_it(tmp_path):
@@ -106,7 +106,7 @@ def test_without_a_sample_labels_are_taken_as_right():
         ((), ("gender",), None),
         ((), ("gender", "age"), None),
     ]
-    assert "labels of gender and age are taken as right" in several[1].statement()
+    assert "labels of gender and age are assumed to be right" in several[1].statement()
 
 
 def test_the_errors_of_groups_add_up():
@@ -170,7 +170,7 @@ def test_a_group_without_a_sample_never_makes_a_guarantee():
     _, both = specification_success(configuration, {"gender": gender(400, 100)})
     assert both.guaranteed is False
     assert "'female + young' and 'female + old'" in both.statement()
-    assert "the labels of age are taken as right" in both.statement()
+    assert "the labels of age are assumed to be right" in both.statement()
 
 
 def test_a_value_that_no_label_said_is_not_guaranteed():
@@ -190,10 +190,10 @@ def test_what_is_tolerated_can_be_set():
 
 def test_an_enforcer_calls_no_deadline_guaranteed_whose_labels_err():
     enforcer = Enforcer(GenerationConfig.read(described()))
-    assert "the labels of gender are taken as right" in enforcer.guarantee()
+    assert "the labels of gender are assumed to be right" in enforcer.guarantee()
     said = enforcer.guarantee({"gender": gender(450, 50)})
     assert "NOT guaranteed for what items show: labels 'female' may be wrong more than 5% of the time" in said
-    assert "of 500 items said to show it 90.0% do" in said
+    assert "90.0% of 500 items with this label show it" in said
 
 
 # ---- a check, and a sample by itself

@@ -161,7 +161,7 @@ def test_a_request_that_fails_is_kept_as_one_and_many_end_the_work(tmp_path):
     broken = with_generator(Stops(studio(), 5, ModelError("it is gone", hint="Start it.")))
     with pytest.raises(ModelError, match="it is gone") as error:
         run(tmp_path / "gone", pipeline=broken)
-    assert "run it again to go on" in str(error.value)
+    assert "repeat the command to continue" in str(error.value)
     assert len(rows(tmp_path / "gone")) == 5 + MAX_FAILURES
     # Requests at the end that failed are asked again.
     run(tmp_path / "gone")
@@ -186,10 +186,10 @@ def test_texts_are_kept_as_texts(tmp_path):
 def test_other_work_in_the_same_folder_is_refused(tmp_path):
     run(tmp_path, requests=3)
     assert json.loads((tmp_path / "about.json").read_text("utf-8"))["prompts"] == PROMPTS
-    with pytest.raises(OptionError, match="other prompts, or made and looked at by other models"):
+    with pytest.raises(OptionError, match="other prompts or models"):
         assess_live(build_pipeline(configuration()), ["a leader"], requests=3, folder=tmp_path)
     other = configuration(generator={"kind": "studio", "seed": 5})
-    with pytest.raises(OptionError, match="other models"):
+    with pytest.raises(OptionError, match="other prompts or models"):
         run(tmp_path, pipeline=build_pipeline(other))
     # Deadlines may change: the items are the same.
     later = configuration(specifications=[{"condition": "leader", "group": "gender", "repeated": 9}])
@@ -200,15 +200,15 @@ def test_other_work_in_the_same_folder_is_refused(tmp_path):
 
 
 def test_prompts_that_ask_for_nothing_are_refused_before_anything_is_made(tmp_path):
-    with pytest.raises(OptionError, match="no prompt asks for a condition: a cat"):
+    with pytest.raises(OptionError, match="no prompt meets a condition: a cat"):
         assess_live(build_pipeline(configuration()), ["a cat"], requests=3, folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(OptionError, match="nothing is asked"):
+    with pytest.raises(OptionError, match="nothing to generate"):
         assess_live(build_pipeline(configuration()), [], requests=3, folder=tmp_path / "out")
     for senseless in ({"config": AssessmentConfig(ways=2)}, {"requests": 0}):
         with pytest.raises(OptionError):
             run(tmp_path / "out", **senseless)
-    with pytest.raises(OptionError, match="nothing is asked"):
+    with pytest.raises(OptionError, match="nothing to generate"):
         assess_live(build_pipeline(configuration()), ["a leader", " "], requests=3, folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     taken = configuration(
@@ -238,7 +238,7 @@ def test_services_behind_http_are_asked_in_the_same_way(tmp_path):
         upstream.always = 503
         with pytest.raises(EvenhandError, match="503") as error:
             run(tmp_path / "http", requests=20, pipeline=pipeline)
-    assert "run it again to go on" in str(error.value)
+    assert "repeat the command to continue" in str(error.value)
     # The same pictures as from the studio itself, and so the same answers.
     labels = [(row["gender"], row["conditions"]) for row in rows(tmp_path / "http")[:12]]
     run(tmp_path / "here")

@@ -36,7 +36,7 @@ def test_rows_are_taken_back(tmp_path: Path) -> None:
     table = CsvTable(tmp_path / "table.csv", NAMES)
     for row in ROWS:
         table.append(row)
-    table.take_back(1)
+    table.truncate(1)
     assert CsvTable(table.path, NAMES).rows == table.rows == [ROWS[0]]
     with pytest.raises(DataError, match="other columns"):
         CsvTable(table.path, ["request"])

@@ -280,7 +280,7 @@ def test_nothing_smaller_is_enough(share, beta, tolerated, in_flight):
 
 def test_there_may_be_nothing_to_choose():
     assert choose_retries(one((4, 4)), works(0.0)) == Unknown(
-        reason="nothing is known of how often an instruction works, or it never does"
+        reason="the success rate of instructions is not known, or 0"
     )
     rare = choose_retries(one((4, 4)), works(0.01), in_flight=None)
     assert isinstance(rare, Unknown)
@@ -364,7 +364,7 @@ def test_bounds_of_several_groups_are_not_added_up_into_one_line():
 
 def test_what_was_not_measured_is_said_to_be_so():
     success = AttemptSuccess.from_simulation(one((4, 4)))
-    assert success.statement().startswith("nothing was measured: how often instructions work is not known")
+    assert success.statement().startswith("the success rate of instructions is not known")
     words = str(check_configuration(one((4, 4))).document())
     assert "retries and slack" not in words
 
@@ -391,11 +391,11 @@ def test_the_studio_need_not_be_described_twice():
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (lambda c: bound_misses(c, works(0.9), retries=-1), "make no sense"),
-        (lambda c: bound_misses(c, works(0.9), requests=0), "make no sense"),
-        (lambda c: bound_misses(c, works(0.9), tolerated=0.0), "make no sense"),
+        (lambda c: bound_misses(c, works(0.9), retries=-1), "out of range"),
+        (lambda c: bound_misses(c, works(0.9), requests=0), "out of range"),
+        (lambda c: bound_misses(c, works(0.9), tolerated=0.0), "out of range"),
         (lambda c: AttemptSuccess.from_counts(c, {"asked: g": {"asked": 2, "obeyed": 3}}), "3 of 2 attempts"),
-        (lambda c: AttemptSuccess.from_counts(c, {}, confidence=1.0), "confidence is 1.0"),
+        (lambda c: AttemptSuccess.from_counts(c, {}, confidence=1.0), "between 0 and 1, got 1.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(broken, said):

@@ -226,7 +226,7 @@ def test_what_a_table_says_of_prompts():
 @pytest.mark.parametrize(
     ("table", "columns", "said"),
     [
-        (TABLE.drop(columns="condition"), ItemColumns(), "nothing tells which conditions"),
+        (TABLE.drop(columns="condition"), ItemColumns(), "conditions of the items are missing"),
         (TABLE.drop(columns="age"), ItemColumns(), "there is no column 'age' for the group 'age'"),
         (TABLE, ItemColumns(groups={"colour": "x"}), "no group 'colour'"),
         (
@@ -234,7 +234,7 @@ def test_what_a_table_says_of_prompts():
             ItemColumns(),
             "no label in the column 'sex' is a value of the group 'sex': female",
         ),
-        (TABLE.assign(condition="rich"), ItemColumns(), "no item was asked for 'leader' or 'poor'"),
+        (TABLE.assign(condition="rich"), ItemColumns(), "no item was requested for 'leader' or 'poor'"),
         (TABLE.assign(run="1"), ItemColumns(sequence="run", name="2"), "there is no sequence '2'"),
         (TABLE, ItemColumns(conditions="nowhere"), "there is no column 'nowhere'"),
     ],

@@ -1,4 +1,4 @@
-"""What a folder of requests is made of: tables that grow row by row, and the items beside them."""
+"""Folders of requests: tables that grow row by row, and files of items."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from evenhand.core.files import append_durably, write_atomically
+from evenhand.core.text import find_repeated
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.backends.generator import MEDIA_SUFFIXES, Item
 
@@ -16,16 +17,16 @@ TableRow: TypeAlias = dict[str, str]
 
 
 class CsvTable:
-    """Rows in a CSV file, each on the disk as soon as it is there.
+    """CSV file whose rows are durable as soon as they are appended.
 
-    A row that was cut off is not a row. The file is not changed before ``take_back`` or ``append``.
+    An incomplete row at the end of the file is ignored. The file is not changed before ``truncate`` or ``append``.
 
     Args:
-        path: the file.
-        names: its columns.
+        path: Path of the file.
+        names: Names of the columns.
 
     Raises:
-        DataError: the file cannot be read, or has other columns.
+        DataError: The file is unreadable, or has other columns.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -45,17 +46,17 @@ class CsvTable:
         self.rows = [dict(zip(self._names, line, strict=True)) for line in whole if len(line) == len(self._names)]
         self._is_whole = text == self._format()
 
-    def take_back(self, rows: int) -> None:
-        """Rewrite the file with this many of its rows."""
+    def truncate(self, rows: int) -> None:
+        """Rewrite the file with only its first rows."""
         del self.rows[rows:]
         write_atomically(self.path, self._format().encode())
         self._is_whole = True
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Add a row, which is in the file before this returns."""
+        """Append a row, which is durable when this returns."""
         cells = ["" if row.get(name) is None else str(row[name]) for name in self._names]
         if not self._is_whole:
-            self.take_back(len(self.rows))
+            self.truncate(len(self.rows))
         append_durably(self.path, _format_line(cells).encode())
         self.rows.append(dict(zip(self._names, cells, strict=True)))
 
@@ -70,28 +71,27 @@ def _format_line(cells: Sequence[str]) -> str:
 
 
 def open_folder(folder: Path, names: Sequence[str]) -> None:
-    """Make the folder of requests and items where it is not there.
+    """Create the folder of requests and items if necessary.
 
     Args:
-        folder: where.
-        names: columns of its tables, concept groups among them.
+        folder: Path of the folder.
+        names: Names of the columns of its tables, including concept groups.
 
     Raises:
-        OptionError: a group is called like another column.
-        OSError: the folder cannot be made.
+        OptionError: A group has the name of another column.
+        OSError: The folder cannot be created.
     """
-    repeated = [name for i, name in enumerate(names) if name in names[:i] or name in names[i + 1 :]]
-    if repeated:
+    if repeated := find_repeated(names):
         raise OptionError(
             f"the group {repeated[0]!r} has the name of another column of the table",
             location="groups",
-            hint="give it another name",
+            hint="rename the group",
         )
     (folder / "items").mkdir(parents=True, exist_ok=True)
 
 
 def write_item(folder: Path, stem: str, item: Item) -> str:
-    """Write an item, whole before this returns, and return its name inside the folder."""
+    """Write an item durably, and return its path relative to the folder."""
     name = f"items/{stem}{MEDIA_SUFFIXES.get(item.media_type, '.bin')}"
     write_atomically(folder / name, item.data)
     return name

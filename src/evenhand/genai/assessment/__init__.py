@@ -1,1 +1,1 @@
-"""Judge what a generator shows, recorded or asked now."""
+"""Assessment of recorded items, live generators and configurations."""

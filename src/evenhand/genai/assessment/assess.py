@@ -1,9 +1,9 @@
-"""Judge recorded sequences of a generator: eventual and repeated appearance, longest wait, frequencies, coverage.
+"""Assessment of recorded sequences: appearance of values, longest waits, frequencies and coverage.
 
-The items whose condition holds are taken in the order of their requests, those not recognised are left out, and the
-rest is numbered from 1 to L. Deadlines are read as Cheng et al. read them for finite sequences ("Conditional Fairness
-for Generative AIs", definition 10): a value must come among the first beta items, and after each appearance within the
-next beta; a deadline after L has not passed and violates nothing. A sequence no longer than beta shows nothing.
+The items of a condition are taken in the order of their requests. Unrecognised items are excluded, and the remaining
+items are numbered from 1 to L. Deadlines follow Cheng et al., "Conditional Fairness for Generative AIs", definition 10:
+a value must appear among the first beta items, and after each appearance among the next beta items. A deadline after L
+is not missed. A sequence of at most beta items shows nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import combinations, pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from evenhand.core.text import format_count
+from evenhand.core.text import format_count, list_some
 from evenhand.errors import LimitError, OptionError
 from evenhand.genai.assessment.result import (
     CoverageFinding,
@@ -32,49 +32,54 @@ from evenhand.genai.assessment.result import (
     VerdictValue,
 )
 from evenhand.genai.assessment.sequences import RecordedSequence
+from evenhand.genai.spec.specification import Requirement, expand_deadlines
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import clopper_pearson, observed_rates
 from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown
 
-if TYPE_CHECKING:
-    from evenhand.genai.assessment.sequences import RecordedSequence
-
-
 DeadlineLengths = int | Sequence[int]
+
 MAX_VALUES = 10_000
-"""Values of several groups taken together that are judged one by one."""
+"""Maximum number of combined values of several groups."""
+
+MAX_COMBINATIONS = 1_000_000
+"""Maximum number of combinations whose coverage is computed."""
+
+NO_ITEM = "no item is recognised"
 
 
 def longest_wait(appearances: Sequence[int], length: int) -> int:
-    """Return the smallest beta by which no deadline up to the end is missed, for a value that appears at these items.
+    """Compute the smallest beta for which no deadline of a value is missed.
 
-    It is the largest of: the number of the first item that shows it, the distances between one and the next, and the
-    distance from the last to one past the end. Without any appearance: length + 1.
+    It is the largest distance between two appearances, where 0 and ``length + 1`` count as appearances.
+
+    Args:
+        appearances: Ascending numbers of the items that show the value, from 1.
+        length: Number of items.
     """
-    stops = [0, *appearances, length + 1]
-    # Beyond the last item nothing is due: if the value is the last item, the wait there is 1, as it must be.
-    return max(after - before for before, after in pairwise(stops))
+    return max(after - before for before, after in pairwise([0, *appearances, length + 1]))
 
 
 def smallest_beta(appearances: Sequence[int], length: int) -> int | None:
-    """Return the smallest beta with which the sequence is fair to a value; None if it is with none.
-
-    Args:
-        appearances: numbers of the items that show it, from 1, ascending.
-        length: of how many items.
-    """
+    """Compute the smallest beta for which the sequence is fair to a value. None if there is none."""
     wait = longest_wait(appearances, length)
     return wait if wait < length else None
 
 
 def missed_deadlines(appearances: Sequence[int], length: int, beta: int) -> tuple[int, ...]:
-    """Return the numbers of the items at which a value was due and did not come: while it stays away, every beta."""
-    stops = [0, *appearances, length + 1]
-    return tuple(due for before, after in pairwise(stops) for due in range(before + beta, after, beta))
+    """Compute the items by which a value was due and did not appear: every beta items of its absence."""
+    stops = pairwise([0, *appearances, length + 1])
+    return tuple(due for before, after in stops for due in range(before + beta, after, beta))
 
 
 def judge_appearances(appearances: Sequence[Sequence[int]], length: int, beta: Sequence[int] | None) -> VerdictValue:
-    """Return whether values with these appearances come, or come again and again within beta."""
+    """Judge whether all values appear, or appear repeatedly within beta.
+
+    Args:
+        appearances: Appearances of each value.
+        length: Number of items.
+        beta: Deadline of each value. None if values only have to appear.
+    """
     if length == 0:
         return "unknown"
     if beta is None:
@@ -85,16 +90,15 @@ def judge_appearances(appearances: Sequence[Sequence[int]], length: int, beta: S
 
 
 def frequency_bound(values: int, beta: int) -> float:
-    """At most how much two frequencies differ in an endless sequence with equal beta: 1 - values / beta.
+    """Bound the difference of two frequencies in an endless sequence with equal beta by ``1 - values / beta``.
 
-    Every value has a frequency of at least 1 / beta, so one has at most 1 - (values - 1) / beta, and another has at
-    least 1 / beta (the lemma on equal beta of Cheng et al.).
+    Every frequency is at least 1 / beta, so the largest is at most 1 - (values - 1) / beta (Cheng et al., lemma 1).
     """
     return 1 - values / beta
 
 
 def finite_frequency_bound(values: int, beta: int, length: int) -> float:
-    """The same for the first ``length`` items of a fair sequence: each value is among every beta items in a row."""
+    """Bound the difference of two frequencies among the first ``length`` items of a fair sequence."""
     return 1 - values * (length // beta) / length
 
 
@@ -108,140 +112,152 @@ def assess_sequences(
     conditions: Mapping[str, str] | None = None,
     source: str = "recorded items",
 ) -> GenaiAssessment:
-    """Judge sequences: every group by itself, and combinations of groups.
+    """Assess the groups of sequences, and combinations of groups.
 
     Args:
-        sequences: what the generator answered.
-        repeated: within how many items each value must come, and come again. One number, one per value, or these per
-            group; a tuple of groups is judged by the values they have together. None: nothing is asked, and the least
-            that would hold is reported all the same.
-        ways: coverage of combinations of so many groups; 2 where there are several groups.
-        together: groups to judge together even though no beta is asked.
-        confidence: of the intervals, each for itself. They are for items drawn independently, which those of a
+        sequences: Recorded sequences.
+        repeated: Number of items within which each value must appear repeatedly: one number, one per value, or these by
+            group. A tuple of groups refers to their combined values. None sets no deadline.
+        ways: Number of groups in the combinations whose coverage is computed. Default: 2 if there are several groups.
+        together: Groups to assess together without a deadline.
+        confidence: Confidence level of each interval. Intervals assume independent items, which the items of a
             generator that is told to vary are not.
-        conditions: column -> value, what the items were asked for, as the result shows it.
-        source: where the sequences come from.
+        conditions: Value by column for which the items were requested, shown in the result.
+        source: Origin of the sequences, shown in the result.
 
     Raises:
-        OptionError: a beta is not a positive number, there is not one per value, or a group is not there.
-        LimitError: too many combinations.
+        OptionError: A deadline is not a positive number, their number is wrong, or a group is unknown.
+        LimitError: There are too many combinations.
     """
     started = time.perf_counter()
     if not sequences:
         raise OptionError("there is no sequence to assess")
-    betas = _deadlines_by_groups(repeated, sequences[0])
-    sets = list(dict.fromkeys([*(key for key in betas if len(key) > 1), *map(tuple, together)]))
-    for groups in [*betas, *sets]:
-        _check_groups(groups, sequences[0])
-    found = tuple(_assess_sequence(recorded, betas, sets, ways, confidence) for recorded in sequences)
+    first = sequences[0]
+    named = repeated if isinstance(repeated, Mapping) else dict.fromkeys(first.labels, repeated)
+    deadlines = {(key,) if isinstance(key, str) else tuple(key): beta for key, beta in named.items()}
+    sets = list(dict.fromkeys([*(key for key in deadlines if len(key) > 1), *map(tuple, together)]))
+    for groups in [*deadlines, *sets]:
+        for group in groups:
+            if group not in first.labels:
+                raise OptionError(f"there is no group {group!r}", hint=f"groups: {', '.join(first.labels)}")
+        if len(set(groups)) != len(groups):
+            raise OptionError(f"a group is named twice: {' + '.join(groups)}")
+    findings = []
+    for recorded in sequences:
+        requirements = []
+        for key in [*((group,) for group in recorded.labels), *sets]:
+            _check_combined_values(recorded, key)
+            eventual = Requirement("", "", key, tuple(recorded.values[group] for group in key), None)
+            requirements.append(eventual)
+            if (beta := deadlines.get(key)) is not None:
+                own = expand_deadlines(beta, eventual.labels, f"`repeated=` for {' + '.join(key)}")
+                requirements.append(replace(eventual, repeated=own))
+        combined = ways or (2 if len(recorded.labels) > 1 else None)
+        finding = assess_sequence(recorded, requirements, ways=combined, confidence=confidence)
+        if finding.coverage is not None and len(recorded.labels) > 1:
+            more = _judge_combinations(recorded, finding.coverage, sets)
+            finding = finding.model_copy(update={"verdicts": (*finding.verdicts, *more)})
+        findings.append(finding)
     return GenaiAssessment(
         seed=0,
         seconds=time.perf_counter() - started,
         source=source,
         conditions=dict(conditions or {}),
         confidence=confidence,
-        sequences=found,
+        sequences=tuple(findings),
     )
 
 
-def _deadlines_by_groups(
-    repeated: DeadlineLengths | Mapping[str | tuple[str, ...], DeadlineLengths] | None, recorded: RecordedSequence
-) -> dict[tuple[str, ...], DeadlineLengths]:
-    if repeated is None:
-        return {}
-    if not isinstance(repeated, Mapping):
-        return {(group,): repeated for group in recorded.labels}
-    return {(key,) if isinstance(key, str) else tuple(key): beta for key, beta in repeated.items()}
-
-
-def _check_groups(groups: tuple[str, ...], recorded: RecordedSequence) -> None:
-    for group in groups:
-        if group not in recorded.labels:
-            raise OptionError(f"there is no group {group!r}", hint=f"groups: {', '.join(recorded.labels)}")
-    if len(set(groups)) != len(groups):
-        raise OptionError(f"a group is named twice: {' + '.join(groups)}")
-
-
-def _assess_sequence(
+def assess_sequence(
     recorded: RecordedSequence,
-    betas: Mapping[tuple[str, ...], DeadlineLengths],
-    sets: Sequence[tuple[str, ...]],
-    ways: int | None,
-    confidence: float,
+    requirements: Sequence[Requirement],
+    *,
+    ways: int | None = None,
+    confidence: float = 0.95,
+    condition: str | None = None,
 ) -> SequenceFinding:
-    groups: list[GroupFinding] = []
-    verdicts: list[SpecificationVerdict] = []
-    for key in [*((group,) for group in recorded.labels), *sets]:
-        beta = None if key not in betas else _deadline_per_value(betas[key], _count_combined_values(recorded, key), key)
-        finding = assess_group(recorded, key, beta, confidence)
-        groups.append(finding)
-        verdicts += [judge_group(finding, one) for one in ([None] if beta is None else [None, beta])]
-    covered = None
-    if ways is not None or len(recorded.labels) > 1:
-        covered = find_coverage(recorded, ways or 2)
-        if len(recorded.labels) > 1:
-            verdicts += _judge_combinations(recorded, covered, sets)
+    """Assess one sequence.
+
+    Args:
+        recorded: The sequence.
+        requirements: Requirements to judge.
+        ways: Number of groups in the combinations whose coverage is computed. If None, that of the requirements, and at
+            least 2.
+        confidence: Confidence level of each interval.
+        condition: Name of the condition of the items.
+
+    Raises:
+        OptionError: There are fewer groups than ``ways``.
+        LimitError: There are too many combinations.
+    """
+    deadlines: dict[tuple[str, ...], list[tuple[int, ...]]] = {(group,): [] for group in recorded.labels}
+    for requirement in requirements:
+        own = deadlines.setdefault(requirement.groups, [])
+        if requirement.repeated is not None and requirement.repeated not in own:
+            own.append(requirement.repeated)
+    # A finding with deadlines also shows whether values appear at all.
+    groups = {
+        (key, beta): assess_group(recorded, key, beta, confidence)
+        for key, own in deadlines.items()
+        for beta in own or (None,)
+    }
+    default = {key: groups[key, own[0] if own else None] for key, own in deadlines.items()}
+    verdicts = [
+        judge_group(
+            groups.get((requirement.groups, requirement.repeated), default[requirement.groups]),
+            requirement.repeated,
+            requirement.name or None,
+        )
+        for requirement in requirements
+    ]
+    combined = max([2, *(len(requirement.groups) for requirement in requirements)])
+    covered = len(recorded) > 0 and (ways is not None or len(recorded.labels) > 1)
     return SequenceFinding(
         name=recorded.name,
+        condition=condition,
         items=len(recorded),
-        groups=tuple(groups),
+        groups=tuple(groups.values()),
         verdicts=tuple(verdicts),
-        coverage=covered,
+        coverage=find_coverage(recorded, ways or combined) if covered else None,
         files=recorded.files,
     )
 
 
-def _deadline_per_value(beta: DeadlineLengths, values: int, groups: tuple[str, ...]) -> tuple[int, ...]:
-    many = (beta,) * values if isinstance(beta, int) else tuple(beta)
-    name = " + ".join(groups)
-    if len(many) != values:
-        raise OptionError(f"{len(many)} betas for the {values} values of {name}", hint="one number, or one per value")
-    for one in many:
-        if one < 1:
-            raise OptionError(f"beta {one} for {name}", hint="a value comes within 1 or more items")
-    return many
-
-
-def _count_combined_values(recorded: RecordedSequence, groups: Sequence[str]) -> int:
-    """Return how many values groups have together.
-
-    Raises:
-        LimitError: too many.
-    """
+def _check_combined_values(recorded: RecordedSequence, groups: Sequence[str]) -> None:
+    """Raise a LimitError if groups have too many combined values."""
     number = math.prod(len(recorded.values[group]) for group in groups)
     if number > MAX_VALUES:
-        raise LimitError(f"{' + '.join(groups)} have {number:,} values together", hint="fewer values or groups")
-    return number
+        raise LimitError(f"{' + '.join(groups)} have {number:,} values together", hint="use fewer values or groups")
 
 
 def assess_group(
     recorded: RecordedSequence, groups: tuple[str, ...], beta: tuple[int, ...] | None, confidence: float
 ) -> GroupFinding:
-    """Return how the values of groups, taken together, appear; the last group's values change fastest.
+    """Assess the combined values of groups. The values of the last group change fastest.
 
     Args:
-        beta: one per value, or None.
-        confidence: of the intervals.
+        recorded: The sequence.
+        groups: Names of the groups.
+        beta: Deadline of each value. None if there are none.
+        confidence: Confidence level of the intervals.
 
     Raises:
-        LimitError: the groups have too many values together.
+        LimitError: The groups have too many combined values.
     """
-    _count_combined_values(recorded, groups)
-    names = list(product(*(recorded.values[group] for group in groups)))
+    _check_combined_values(recorded, groups)
     column = recorded.column(groups)
-    items = tuple(i + 1 for i, values in enumerate(column) if values is not None)
+    items = tuple(i for i, values in enumerate(column, start=1) if values is not None)
     length = len(items)
-    at: dict[tuple[str, ...], list[int]] = {values: [] for values in names}
-    for number, item in enumerate(items, start=1):
-        shown = column[item - 1]
-        if shown is not None:
-            at[shown].append(number)
-    left_out = _left_out(recorded, groups, [values is not None for values in column])
-    counts = [len(own) for own in at.values()]
-    rates = observed_rates(counts, [length] * len(names), confidence, if_empty="no item is recognised")
-    values = tuple(
+    appearances: dict[tuple[str, ...], list[int]] = {
+        values: [] for values in product(*(recorded.values[group] for group in groups))
+    }
+    for number, values in enumerate((values for values in column if values is not None), start=1):
+        appearances[values].append(number)
+    counts = [len(own) for own in appearances.values()]
+    rates = observed_rates(counts, [length] * len(counts), confidence, if_empty=NO_ITEM)
+    findings = tuple(
         ValueFinding(
-            value=" + ".join(name),
+            value=" + ".join(values),
             appearances=tuple(own),
             longest_wait=longest_wait(own, length),
             smallest_beta=smallest_beta(own, length),
@@ -249,70 +265,110 @@ def assess_group(
             missed=() if beta is None else missed_deadlines(own, length, beta[k]),
             frequency=rate,
         )
-        for k, ((name, own), rate) in enumerate(zip(at.items(), rates, strict=True))
+        for k, ((values, own), rate) in enumerate(zip(appearances.items(), rates, strict=True))
     )
-    betas = [value.smallest_beta for value in values]
-    known = [one for one in betas if one is not None]
-    least = max(known) if len(known) == len(betas) else None
-    equal = least
-    if beta is not None and len(set(beta)) == 1 and judge_appearances(list(at.values()), length, beta) == "holds":
-        equal = beta[0]
+    betas = [finding.smallest_beta for finding in findings if finding.smallest_beta is not None]
+    smallest = max(betas) if len(betas) == len(findings) else None
+    equal = smallest
+    if beta is not None and len(set(beta)) == 1:
+        fair = judge_appearances(list(appearances.values()), length, beta) == "holds"
+        equal = beta[0] if fair else smallest
+    bound: Quantity
+    bound_here: Quantity
+    bound = bound_here = Unknown(reason="a value never appears, or the sequence is too short for it")
+    if equal is not None:
+        bound = Proved(
+            value=frequency_bound(len(counts), equal),
+            how=f"as 1 - {len(counts)}/{equal}, while every value comes within {equal} items",
+        )
+        bound_here = Proved(
+            value=finite_frequency_bound(len(counts), equal, length),
+            how=f"since each value comes at least {length // equal:,} times in {length:,} items",
+        )
     return GroupFinding(
         groups=groups,
         items=items,
-        **left_out,
-        values=values,
-        smallest_beta=least,
+        **_count_excluded(recorded, groups, column),
+        values=findings,
+        smallest_beta=smallest,
         difference=_frequency_difference(counts, length, confidence),
-        bound=_bound_quantity(len(names), equal, None),
-        bound_here=_bound_quantity(len(names), equal, length),
+        bound=bound,
+        bound_here=bound_here,
     )
 
 
-def _left_out(recorded: RecordedSequence, groups: tuple[str, ...], recognised: Sequence[bool]) -> dict[str, Any]:
-    """Count the items that do not count for groups, each under one reason."""
+def _count_excluded(
+    recorded: RecordedSequence, groups: tuple[str, ...], column: Sequence[tuple[str, ...] | None]
+) -> dict[str, Any]:
+    """Count the items that are not counted for groups, each under one reason."""
     outside: Counter[str] = Counter()
-    fixed = biased = unrecognised = 0
-    for i, known in enumerate(recognised):
-        if known:
+    reasons: Counter[str] = Counter()
+    for i, values in enumerate(column):
+        if values is not None:
             continue
+        labels = [(group, recorded.labels[group][i]) for group in groups]
         others = [
             label if len(groups) == 1 else f"{group} {label}"
-            for group in groups
-            if (label := recorded.labels[group][i]) is not None and label not in recorded.values[group]
+            for group, label in labels
+            if label is not None and label not in recorded.values[group]
         ]
         if any(i in recorded.biased.get(group, ()) for group in groups):
-            biased += 1
+            reasons["biased"] += 1
         elif any(i in recorded.fixed.get(group, ()) for group in groups):
-            fixed += 1
+            reasons["fixed"] += 1
         elif others:
-            outside.update(others[:1])
+            outside[others[0]] += 1
         else:
-            unrecognised += 1
-    return {"unrecognised": unrecognised, "outside": dict(outside.most_common()), "fixed": fixed, "biased": biased}
+            reasons["unrecognised"] += 1
+    return {"outside": dict(outside.most_common()), "unrecognised": 0, **reasons}
 
 
 def find_coverage(recorded: RecordedSequence, ways: int) -> CoverageFinding:
-    """Return coverage of the combinations of so many groups.
+    """Compute the coverage of combinations of values of several groups.
+
+    An item counts for every choice of groups in which it is recognised. For two groups, this is the normalised
+    all-paired fairness of Cheng et al., "Conditional Fairness for Generative AIs", definition 9.
+
+    Args:
+        recorded: The sequence.
+        ways: Number of groups in a combination.
 
     Raises:
-        OptionError: there are fewer groups.
-        LimitError: too many combinations.
+        OptionError: ``ways`` is less than 2, or more than the number of groups.
+        LimitError: There are too many combinations.
     """
-    seen = combination_coverage(recorded, ways=ways)
+    if not 2 <= ways <= len(recorded.labels):
+        raise OptionError(
+            f"combinations of {ways} groups among {len(recorded.labels)}",
+            hint="combine 2 or more groups, and no more than there are",
+        )
+    choices = list(combinations(recorded.labels, ways))
+    total = sum(math.prod(len(recorded.values[group]) for group in choice) for choice in choices)
+    if total > MAX_COMBINATIONS:
+        raise LimitError(f"{total:,} combinations of {ways} groups", hint="use fewer values, groups or ways")
+    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+    counts = []
+    for row in zip(*(recorded.column(choice) for choice in choices), strict=True):
+        seen |= {(choice, values) for choice, values in zip(choices, row, strict=True) if values is not None}
+        counts.append(len(seen))
     return CoverageFinding(
-        ways=seen.ways,
-        total=seen.total,
-        share=seen.share,
-        curve=tuple(count / seen.total for count in seen.seen),
-        missing=tuple(MissingCombination(groups=choice, values=values) for choice, values in seen.missing),
+        ways=ways,
+        total=total,
+        share=len(seen) / total,
+        curve=tuple(count / total for count in counts),
+        missing=tuple(
+            MissingCombination(groups=choice, values=values)
+            for choice in choices
+            for values in product(*(recorded.values[group] for group in choice))
+            if (choice, values) not in seen
+        ),
     )
 
 
 def _frequency_difference(counts: Sequence[int], length: int, confidence: float) -> Quantity:
-    """The largest difference of two frequencies. Its interval follows from those of all values, taken together."""
+    """Compute the largest difference of two frequencies. Its interval follows from those of all values together."""
     if length == 0:
-        return Unknown(reason="no item is recognised")
+        return Unknown(reason=NO_ITEM)
     low, high = clopper_pearson(counts, np.full(len(counts), length), bonferroni(confidence, len(counts)))
     return Observed(
         value=(max(counts) - min(counts)) / length,
@@ -324,145 +380,73 @@ def _frequency_difference(counts: Sequence[int], length: int, confidence: float)
     )
 
 
-def _bound_quantity(values: int, beta: int | None, length: int | None) -> Quantity:
-    if beta is None:
-        return Unknown(reason="a value never appears, or the sequence is too short for it")
-    if length is None:
-        return Proved(
-            value=frequency_bound(values, beta),
-            how=f"as 1 - {values}/{beta}, while every value comes within {beta} items",
-        )
-    share = finite_frequency_bound(values, beta, length)
-    return Proved(value=share, how=f"since each value comes at least {length // beta:,} times in {length:,} items")
-
-
 def judge_group(group: GroupFinding, beta: tuple[int, ...] | None, name: str | None = None) -> SpecificationVerdict:
-    """Return whether every value appears, or again and again within beta.
+    """Judge whether every value appears, or appears repeatedly within beta.
 
     Args:
-        name: of the specification, if it has one.
+        group: Finding for the groups of the specification.
+        beta: Deadline of each value. None if values only have to appear.
+        name: Name of the specification.
     """
     length = len(group.items)
-    found = judge_appearances([value.appearances for value in group.values], length, beta)
-    kind: VerdictKind = (
-        ("eventual" if beta is None else "repeated") if len(group.groups) == 1 else _coverage_kind(len(group.groups))
-    )
+    verdict = judge_appearances([value.appearances for value in group.values], length, beta)
     fault: tuple[str, ...] = ()
     if length == 0:
-        why = "no item is recognised"
+        why = NO_ITEM
     elif beta is None:
         fault = tuple(value.value for value in group.values if not value.appearances)
-        why = f"never: {_join_names(fault)}" if fault else f"{len(group.values)} values in {length:,} items"
-    else:
+        why = f"never: {list_some(fault, 6)}" if fault else f"{len(group.values)} values in {length:,} items"
+    elif verdict == "violated":
         fault = tuple(value.value for value in group.values if value.missed)
         count = sum(len(value.missed) for value in group.values)
-        overdue = [(value.value, group.items[value.overdue - 1]) for value in group.values if value.overdue]
-        late = [f"{value} since item {item:,}" for value, item in overdue]
-        if found == "violated":
-            why = f"{format_count(count, 'deadline', 'deadlines')} missed by {_join_names(fault)}"
-            why += f"; overdue at the end: {_join_names(late)}" if late else ""
-        elif found == "unknown":
-            why = f"nothing was missed, but {length:,} items are not more than {max(beta):,}"
-        else:
-            why = f"no deadline was missed in {length:,} items"
-    values = () if beta is None else tuple(value.value for value in group.values)
+        late = [
+            f"{value.value} since item {group.items[value.overdue - 1]:,}" for value in group.values if value.overdue
+        ]
+        why = f"{format_count(count, 'deadline', 'deadlines')} missed by {list_some(fault, 6)}"
+        why += f"; overdue at the end: {list_some(late, 6)}" if late else ""
+    elif verdict == "unknown":
+        why = f"nothing was missed, but {length:,} items are not more than {max(beta):,}"
+    else:
+        why = f"no deadline was missed in {length:,} items"
+    single: VerdictKind = "eventual" if beta is None else "repeated"
     return SpecificationVerdict(
-        name=name, groups=group.groups, kind=kind, beta=beta, values=values, verdict=found, at_fault=fault, why=why
+        name=name,
+        groups=group.groups,
+        kind=single if len(group.groups) == 1 else _coverage_kind(len(group.groups)),
+        beta=beta,
+        values=() if beta is None else tuple(value.value for value in group.values),
+        verdict=verdict,
+        at_fault=fault,
+        why=why,
     )
 
 
 def _judge_combinations(
     recorded: RecordedSequence, covered: CoverageFinding, judged: Sequence[tuple[str, ...]]
 ) -> list[SpecificationVerdict]:
-    """Whether all combinations of each choice of groups appear, for choices that are not judged by themselves."""
-    missing: dict[tuple[str, ...], list[str]] = {}
-    for one in covered.missing:
-        missing.setdefault(one.groups, []).append(" + ".join(one.values))
-    found = []
+    """Judge whether all combinations of each choice of groups appear, without the choices in ``judged``."""
+    absent: dict[tuple[str, ...], list[str]] = {}
+    for combination in covered.missing:
+        absent.setdefault(combination.groups, []).append(" + ".join(combination.values))
+    verdicts = []
     for choice in combinations(recorded.labels, covered.ways):
         if choice in judged:
             continue
+        missing = tuple(absent.get(choice, ()))
         total = math.prod(len(recorded.values[group]) for group in choice)
-        known = any(recorded.column(choice))
-        fault = tuple(missing.get(choice, ())) if known else ()
-        found.append(
+        recognised = any(recorded.column(choice))
+        verdicts.append(
             SpecificationVerdict(
                 groups=choice,
                 kind=_coverage_kind(len(choice)),
                 beta=None,
-                verdict="violated" if fault else "holds" if known else "unknown",
-                at_fault=fault,
-                why=f"{total - len(fault):,} of {total:,} combinations appear" if known else "no item is recognised",
+                verdict=("violated" if missing else "holds") if recognised else "unknown",
+                at_fault=missing if recognised else (),
+                why=f"{total - len(missing):,} of {total:,} combinations appear" if recognised else NO_ITEM,
             )
         )
-    return found
+    return verdicts
 
 
 def _coverage_kind(ways: int) -> VerdictKind:
     return "paired" if ways == 2 else "k-way"
-
-
-def _join_names(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
-# Which combinations of values of several groups have appeared, item by item, and which are missing.
-
-MAX_COMBINATIONS = 1_000_000
-"""Combinations that are kept track of."""
-
-
-@dataclass(frozen=True)
-class CombinationCoverage:
-    """How the share of combinations seen grows with the items.
-
-    Attributes:
-        ways: groups in a combination.
-        total: combinations there are: over every choice of so many groups, the product of their numbers of values.
-        seen: combinations seen among the first 1, 2, ... items.
-        missing: (groups, values) that no item shows.
-    """
-
-    ways: int
-    total: int
-    seen: tuple[int, ...]
-    missing: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-
-    @property
-    def share(self) -> float:
-        """The share of all combinations that the whole sequence shows."""
-        return (self.seen[-1] if self.seen else 0) / self.total
-
-
-def combination_coverage(recorded: RecordedSequence, *, ways: int = 2) -> CombinationCoverage:
-    """Return all-pairs coverage, or of larger combinations.
-
-    An item counts for every choice of groups in which it is recognised, also if it is not in others. With two ways this
-    is the normalised all-paired fairness of Cheng et al., "Conditional Fairness for Generative AIs", definition 9.
-
-    Raises:
-        OptionError: there are fewer groups than ways, or fewer ways than 2.
-        LimitError: more combinations than can be kept track of.
-    """
-    groups = list(recorded.labels)
-    if not 2 <= ways <= len(groups):
-        raise OptionError(
-            f"combinations of {ways} groups among {len(groups)}",
-            hint="combinations are of 2 or more groups, and no more than there are",
-        )
-    choices = list(combinations(groups, ways))
-    total = sum(math.prod(len(recorded.values[group]) for group in choice) for choice in choices)
-    if total > MAX_COMBINATIONS:
-        raise LimitError(f"{total:,} combinations of {ways} groups", hint="fewer values, groups or ways")
-    found: set[tuple[int, tuple[str, ...]]] = set()
-    seen = []
-    for row in zip(*(recorded.column(choice) for choice in choices), strict=True):
-        found |= {(i, values) for i, values in enumerate(row) if values is not None}
-        seen.append(len(found))
-    missing = (
-        (choice, values)
-        for i, choice in enumerate(choices)
-        for values in product(*(recorded.values[group] for group in choice))
-        if (i, values) not in found
-    )
-    return CombinationCoverage(ways, total, tuple(seen), tuple(missing))

@@ -1,4 +1,4 @@
-"""What a configuration promises before anything is made: whether it can be kept, and what that is worth."""
+"""Check of a configuration: whether its deadlines are feasible, and how reliable they are."""
 
 from __future__ import annotations
 
@@ -24,18 +24,31 @@ from evenhand.genai.games.retries import (
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.quantity import Unknown
 
+TITLES: dict[FeasibilityVerdict, str] = {
+    "feasible": "{} can be kept",
+    "infeasible": "{} cannot be kept",
+    "undecided": "Whether {} can be kept is not known",
+}
+"""Title by verdict, with a place for the name of the configuration."""
+
+METHODS = {
+    "hall": "no more are ever due than there are items",
+    "exact": "the game of {:,} positions was solved",
+}
+"""Description of each method."""
+
 
 @dataclass(frozen=True)
 class ConfigurationCheck:
-    """What a configuration promises.
+    """Check of a configuration.
 
     Attributes:
-        feasibility: whether an obedient generator can keep it for ever.
-        labels: what deadlines are worth under the samples of labels, by specification.
-        success: how often instructions work.
-        settings: what the configured retries and slack are worth: for everything, or, where successes were counted, for
-            groups that are kept apart one by one; empty if it is not known that the configuration can be kept.
-        smallest: likewise retries and slack that are enough, or why there are none.
+        feasibility: Feasibility for an obedient generator.
+        labels: Effect of wrong labels on each specification.
+        success: Success rate of instructions.
+        settings: Reliability of the configured retries and slack: for everything, or, with counted success rates, for
+            each component. Empty if the configuration is not known to be feasible.
+        smallest: Sufficient retries and slack, or the reason why there are none, in the same order.
     """
 
     feasibility: Feasibility
@@ -45,33 +58,29 @@ class ConfigurationCheck:
     smallest: tuple[RetrySettings | Unknown, ...] = ()
 
     def document(self, name: str = "the configuration") -> Document:
-        """Return whether the configuration can be kept, what labels make of it, and what retries and slack are worth.
+        """Describe the feasibility, the effect of wrong labels, and the reliability of retries and slack.
 
         Args:
-            name: of the configuration.
+            name: Name of the configuration.
         """
-        found = self.feasibility
+        checked = self.feasibility
         blocks: list[Block] = [
-            Text(f"{found.reason[:1].upper()}{found.reason[1:]}", role="finding"),
-            Facts(tuple((one.name, _describe_specification(one)) for one in found.specifications)),
+            Text(f"{checked.reason[:1].upper()}{checked.reason[1:]}", role="finding"),
+            Facts(tuple((one.name, _describe_specification(one)) for one in checked.specifications)),
         ]
-        if found.hint is not None:
-            blocks.append(NextStep(found.hint))
+        if checked.hint is not None:
+            blocks.append(NextStep(checked.hint))
         if self.labels:
             blocks.append(Heading("Labels"))
-        blocks += [
-            Text(f"{one.specification}: {one.statement()}", tuple(value.statement() for value in one.values))
-            for one in self.labels
-        ]
+        for label in self.labels:
+            text = f"{label.specification}: {label.statement()}"
+            blocks.append(Text(text, tuple(value.statement() for value in label.values)))
         if self.settings:
             blocks += [Heading("Instructions"), Text(self.success.statement())]
-            # Where nothing is known of the generator, retries that would be enough for an obedient one mislead.
-            blocks += [] if self.success.source == "nothing" else [Facts(tuple(self._settings()))]
-        return Document(
-            TITLES[found.verdict].format(name),
-            blocks=tuple(blocks),
-            brand="Evenhand, generative AI",
-        )
+            # Without a success rate, retries that suffice for an obedient generator are misleading.
+            if self.success.source != "nothing":
+                blocks.append(Facts(tuple(self._settings())))
+        return Document(TITLES[checked.verdict].format(name), blocks=tuple(blocks), brand="Evenhand, generative AI")
 
     def _settings(self) -> Iterator[tuple[str, str]]:
         for now, enough in zip(self.settings, self.smallest, strict=True):
@@ -80,39 +89,28 @@ class ConfigurationCheck:
             yield "enough", f"{about}none; {enough.reason}" if isinstance(enough, Unknown) else enough.statement()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values: what ``Feasibility.to_dict`` says, and more."""
+        """Convert to plain JSON values."""
         return {
             **self.feasibility.to_dict(),
-            "labels": [one.model_dump(mode="json") for one in self.labels],
+            "labels": [label.model_dump(mode="json") for label in self.labels],
             "success": self.success.model_dump(mode="json"),
-            "settings": [one.plain() for one in self.settings],
+            "settings": [settings.plain() for settings in self.settings],
             "smallest": [
-                one.plain() if isinstance(one, RetrySettings) else one.model_dump(mode="json") for one in self.smallest
+                settings.plain() if isinstance(settings, RetrySettings) else settings.model_dump(mode="json")
+                for settings in self.smallest
             ],
         }
 
 
-TITLES: dict[FeasibilityVerdict, str] = {
-    "feasible": "{} can be kept",
-    "infeasible": "{} cannot be kept",
-    "undecided": "Whether {} can be kept is not known",
-}
-"""What is said of a configuration, by its name."""
-
-METHODS = {
-    "hall": "no more are ever due than there are items",
-    "exact": "the game of {:,} positions was solved",
-}
-"""How it is known whether deadlines can be kept."""
-
-
-def _describe_specification(one: SpecificationFeasibility) -> str:
-    if one.repeated is None:
+def _describe_specification(specification: SpecificationFeasibility) -> str:
+    if specification.repeated is None:
         return "every value must appear; there are no deadlines"
-    within = ", ".join(f"{value} within {by}" for value, by in zip(one.values, one.repeated, strict=True))
-    how = f"; {METHODS[one.method].format(one.states)}" if one.method is not None else ""
-    sign = {"feasible": "", "infeasible": "AT FAULT: ", "undecided": "UNDECIDED: "}[one.verdict]
-    return f"{sign}{within}{how if one.verdict != 'undecided' else ''}"
+    deadlines = zip(specification.values, specification.repeated, strict=True)
+    text = ", ".join(f"{value} within {deadline}" for value, deadline in deadlines)
+    if specification.verdict == "undecided":
+        return f"UNDECIDED: {text}"
+    how = "" if specification.method is None else f"; {METHODS[specification.method].format(specification.states)}"
+    return f"{'' if specification.feasible else 'AT FAULT: '}{text}{how}"
 
 
 def check_configuration(
@@ -121,26 +119,26 @@ def check_configuration(
     """Check a configuration.
 
     Args:
-        configuration: what is to be kept.
-        counts: of instructions, by specification, as in ``Enforcer.counts``; as the simulation says unless given.
+        configuration: The configuration.
+        counts: Counts of instructions by specification, as in ``Enforcer.counts``. If None, the simulation is used.
 
     Raises:
-        DataError: a sample cannot be read.
-        OptionError: counts that cannot be.
+        DataError: A sample is unreadable.
+        OptionError: A count is out of range.
     """
-    found = check_feasibility(configuration)
+    feasibility = check_feasibility(configuration)
     success = (
         AttemptSuccess.from_simulation(configuration)
         if counts is None
         else AttemptSuccess.from_counts(configuration, counts)
     )
     labels = specification_success(configuration)
-    if not found.feasible:
-        return ConfigurationCheck(found, labels, success)
+    if not feasibility.feasible:
+        return ConfigurationCheck(feasibility, labels, success)
     in_flight = configuration.simulation.in_flight
     apart = split_specifications(configuration, success)
     return ConfigurationCheck(
-        found,
+        feasibility,
         labels,
         success,
         tuple(bound_misses(configuration, success, in_flight=in_flight, about=about) for about in apart),

@@ -1,54 +1,52 @@
-"""Judge recorded items by what a configuration asks: its conditions, groups, values and deadlines."""
+"""Assessment of recorded items by the conditions, groups, values and deadlines of a configuration."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai.assessment.assess import assess_group, find_coverage, judge_group
+from evenhand.genai.assessment.assess import assess_sequence
 from evenhand.genai.assessment.prompts import PromptBias, keep_neutral_prompts
 from evenhand.genai.assessment.result import GenaiAssessment, SequenceFinding
 from evenhand.genai.assessment.sequences import (
+    ItemTable,
     RecordedSequence,
-    check_labels,
-    read_source_table,
-    read_text_column,
     sample_values,
     split_sequences,
 )
-from evenhand.genai.spec.specification import GenerationConfig, Requirement
+from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
 NAME_SEPARATOR = ";"
-"""Between the names in one cell of a table, where several conditions hold or several groups are fixed."""
+"""Separator of several conditions or groups in one cell."""
 
 CONDITION_COLUMNS = ("conditions", "condition")
-"""Columns that hold names of conditions, if no other is named."""
+"""Default columns of the names of conditions."""
 
-YES, NO = frozenset({"1", "yes", "true", "y"}), frozenset({"0", "no", "false", "n"})
-"""What stands in a column that is named like a condition."""
+FLAGS = {**dict.fromkeys(("1", "yes", "true", "y"), True), **dict.fromkeys(("0", "no", "false", "n"), False)}
+"""Cells of a column that is named like a condition."""
 
 
 @dataclass(frozen=True)
 class ItemColumns:
-    """Where in a table things stand that a configuration speaks of.
+    """Columns of a table of items.
 
     Attributes:
-        conditions: the column with the names of an item's conditions, several with ";" between them. None:
-            ``conditions`` or ``condition``; or one column for each condition, named like it, that says yes or no; or
-            none, if the configuration has one condition: then every item counts.
-        groups: concept group -> its column; groups left out have columns of their names.
-        only: column -> value; only rows that have all of these are read.
-        sequence: its values name sequences, which are judged apart.
-        name: only the sequence of that name.
-        image: of paths of pictures and texts. None: ``file``, if there is one.
-        prompt: of prompts, needed only where these are looked at. None: ``prompt``, if there is one.
+        conditions: Column of the names of the conditions, separated by ";". Default: ``conditions`` or ``condition``,
+            or one yes/no column named after each condition, or none if the configuration has only one condition, which
+            every item then meets.
+        groups: Column of each concept group. Default: the name of the group.
+        only: Required value by column. Other rows are ignored.
+        sequence: Column of sequence names. Sequences are assessed separately.
+        name: Name of the only sequence to read.
+        image: Column of file paths. Default: ``file``, if it exists.
+        prompt: Column of prompts. Default: ``prompt``, if it exists.
     """
 
     conditions: str | None = None
@@ -62,11 +60,11 @@ class ItemColumns:
 
 @dataclass(frozen=True)
 class ConditionSequence:
-    """A sequence of items of one condition.
+    """Sequence of the items of one condition.
 
     Attributes:
-        condition: its name.
-        recorded: the items.
+        condition: Name of the condition.
+        recorded: The items.
     """
 
     condition: str
@@ -76,75 +74,67 @@ class ConditionSequence:
 def read_condition_sequences(
     source: str | Path | IntoDataFrame, configuration: GenerationConfig, columns: ItemColumns | None = None
 ) -> list[ConditionSequence]:
-    """Read recorded items as a configuration speaks of them: a sequence for every condition with specifications.
+    """Read recorded items as one sequence for each condition with specifications.
 
-    An item whose label is not a value of its group does not count, and is listed; a misspelt value is refused. A column
-    ``fixed`` with groups whose value the prompt fixed says why an item has no label for them.
+    An item whose label is not a value of its group is not counted, but listed. A misspelt value is refused. The column
+    ``fixed`` names the groups whose value the prompt fixed.
 
     Args:
-        source: a CSV or Parquet file with a row per item, in the order of the requests, or a data frame.
-        configuration: what is asked of the generator.
-        columns: where things stand.
+        source: CSV or Parquet file, or data frame, with one row per item in the order of the requests.
+        configuration: Configuration of the generator.
+        columns: Columns of the table.
 
     Returns:
-        The sequences, condition by condition in the order of the configuration; a condition that no item meets has one
-        without items.
+        The sequences, in the order of the conditions of the configuration. Sequences may be empty.
 
     Raises:
-        DataError: the table cannot be read, a column is not there, or it holds nothing that the configuration knows.
-        OptionError: a group is named that is not in the configuration.
+        DataError: The table is unreadable, a column is missing, or no item meets a condition.
+        OptionError: A group is not in the configuration.
     """
     columns = columns or ItemColumns()
-    table, location = read_source_table(source)
-    places = dict(columns.groups or {})
-    for group in places:
+    table = ItemTable(source)
+    groups = groups_by_condition(configuration)
+    names = {group: group for own in groups.values() for group in own}
+    for group, column in (columns.groups or {}).items():
         if group not in configuration.values:
             raise OptionError(
                 f"the configuration has no group {group!r}", hint=f"groups: {', '.join(configuration.values)}"
             )
-    asked = groups_by_condition(configuration)
-    fixed = _read_fixed_rows(table, configuration, location)
-    groups = list(dict.fromkeys(group for own in asked.values() for group in own))
-    labels = {group: _read_labels(table, group, places.get(group), configuration, location) for group in groups}
-    filters = {name: read_text_column(table, name, location) for name in columns.only or {}}
-    rows = [
-        i for i in range(len(table)) if all(filters[name][i] == value for name, value in (columns.only or {}).items())
-    ]
-    meets = _rows_by_condition(table, configuration, columns, rows, location)
+        if group in names:
+            names[group] = column
+    labels = {group: _read_labels(table, group, name, configuration.values[group]) for group, name in names.items()}
+    meets = _rows_by_condition(table, configuration, columns, table.select(columns.only or {}))
     if not any(meets.values()):
         raise DataError(
-            f"no item was asked for {' or '.join(map(repr, asked))}",
-            location=location,
-            hint="name the column of the conditions, or write the configuration's names into it",
+            f"no item was requested for {' or '.join(map(repr, groups))}",
+            location=table.name,
+            hint="name the column of the conditions, or write the names of the configuration into it",
         )
-    image, prompt = (
-        given if given is not None else usual if usual in table.columns else None
-        for given, usual in ((columns.image, "file"), (columns.prompt, "prompt"))
-    )
-    extra = {
-        name: read_text_column(table, name, location) for name in (columns.sequence, image, prompt) if name is not None
-    }
-    found = []
-    for condition, own in asked.items():
+    defaults = {name: name for name in ("file", "prompt") if name in table.columns}
+    wanted = (columns.image or defaults.get("file"), columns.prompt or defaults.get("prompt"), columns.sequence)
+    files, prompts, sequence_names = (None if name is None else table.column(name) for name in wanted)
+    fixed = [_split_names(cell) for cell in table.column("fixed")] if _has_fixed(table, configuration) else []
+    found: list[ConditionSequence] = []
+    for condition, own in groups.items():
         sequences = split_sequences(
             meets[condition],
             {group: labels[group] for group in own},
             {group: configuration.values[group] for group in own},
             name=condition,
-            names=None if columns.sequence is None else extra[columns.sequence],
-            files=None if image is None else extra[image],
-            prompts=None if prompt is None else extra[prompt],
-            fixed={group: fixed.get(group, frozenset()) for group in own},
+            names=sequence_names,
+            files=files,
+            prompts=prompts,
+            fixed={group: frozenset(i for i, cell in enumerate(fixed) if group in cell) for group in own},
         )
-        for one in sequences:
-            if columns.name in (None, one.name):
-                name = condition if columns.sequence is None else f"{one.name}, {condition}"
-                found.append(ConditionSequence(condition, replace(one, name=name)))
-    if columns.name is not None and not any(len(one.recorded) for one in found):
+        for recorded in sequences:
+            if columns.name in (None, recorded.name):
+                name = condition if columns.sequence is None else f"{recorded.name}, {condition}"
+                found.append(ConditionSequence(condition, replace(recorded, name=name)))
+    if columns.name is not None and not any(len(sequence.recorded) for sequence in found):
         raise DataError(
             f"there is no sequence {columns.name!r}",
-            location=location,
-            hint=f"there are {', '.join(sample_values(extra[columns.sequence or '']))}",
+            location=table.name,
+            hint=f"there are {', '.join(sample_values(sequence_names or []))}",
         )
     return found
 
@@ -159,163 +149,126 @@ def evaluate_config(
     source: str = "recorded items",
     interrupted: bool = False,
 ) -> GenaiAssessment:
-    """Judge sequences by the specifications of a configuration: one verdict for each, and what stands behind it.
+    """Assess sequences by the specifications of a configuration.
 
     Args:
-        sequences: what the generator answered, from ``read_condition_sequences``.
-        configuration: what is asked of it.
-        prompts: which of them are biased; then every sequence is judged twice: all of it, and with the items alone
-            whose prompts are neutral (inherent fairness).
-        ways: coverage of combinations of so many groups; as the specifications combine them unless given.
-        confidence: of the intervals, each for itself.
-        source: where the sequences come from.
-        interrupted: whether somebody stopped the making of items.
+        sequences: Sequences from ``read_condition_sequences``.
+        configuration: Configuration of the generator.
+        prompts: Bias of the prompts. If given, every sequence is also assessed with the items of neutral prompts alone
+            (inherent fairness).
+        ways: Number of groups in the combinations whose coverage is computed. If None, that of the specifications.
+        confidence: Confidence level of each interval.
+        source: Origin of the sequences, shown in the result.
+        interrupted: Whether the generation of items was interrupted.
 
     Raises:
-        OptionError: there is no sequence, or fewer groups than ways.
-        LimitError: too many combinations.
+        OptionError: There is no sequence, or there are fewer groups than ``ways``.
+        LimitError: There are too many combinations.
     """
     started = time.perf_counter()
     if not sequences:
         raise OptionError("there is no sequence to assess")
-    found = []
-    for one in sequences:
-        mine = [each for each in configuration.requirements if each.condition == one.condition]
-        found.append(_sequence_finding(one, one.recorded, mine, ways, confidence))
+    findings: list[SequenceFinding] = []
+    for sequence in sequences:
+        requirements = [one for one in configuration.requirements if one.condition == sequence.condition]
+        variants = {"all": sequence.recorded}
         if prompts is not None:
-            neutral = keep_neutral_prompts(one.recorded, prompts)
-            finding = _sequence_finding(one, neutral, mine, ways, confidence)
-            found.append(finding.model_copy(update={"prompts": "neutral"}))
+            variants["neutral"] = keep_neutral_prompts(sequence.recorded, prompts)
+        for variant, recorded in variants.items():
+            finding = assess_sequence(
+                recorded, requirements, ways=ways, confidence=confidence, condition=sequence.condition
+            )
+            findings.append(finding.model_copy(update={"prompts": variant}))
     return GenaiAssessment(
         seed=0,
         seconds=time.perf_counter() - started,
         source=source,
-        conditions={"condition": ", ".join(dict.fromkeys(one.condition for one in sequences))},
+        conditions={"condition": ", ".join(dict.fromkeys(sequence.condition for sequence in sequences))},
         confidence=confidence,
-        sequences=tuple(found),
+        sequences=tuple(findings),
         prompts=prompts,
         interrupted=interrupted,
     )
 
 
 def read_fixed_groups(source: str | Path | IntoDataFrame) -> dict[str, frozenset[str]] | None:
-    """Read which groups each prompt fixes the value of, if a table has columns ``prompt`` and ``fixed``; else None."""
-    table, location = read_source_table(source)
+    """Read the groups that each prompt fixes from the columns ``prompt`` and ``fixed``. None if one is missing."""
+    table = ItemTable(source)
     if not {"prompt", "fixed"} <= set(table.columns):
         return None
-    rows = zip(read_text_column(table, "prompt", location), read_text_column(table, "fixed", location), strict=True)
+    rows = zip(table.column("prompt"), table.column("fixed"), strict=True)
     return {prompt: frozenset(_split_names(fixed)) for prompt, fixed in rows if prompt is not None}
-
-
-def _sequence_finding(
-    one: ConditionSequence,
-    recorded: RecordedSequence,
-    requirements: Sequence[Requirement],
-    ways: int | None,
-    confidence: float,
-) -> SequenceFinding:
-    betas: dict[tuple[str, ...], list[tuple[int, ...] | None]] = {(group,): [] for group in recorded.labels}
-    for requirement in requirements:
-        betas.setdefault(requirement.groups, []).append(requirement.repeated)
-    groups = {}
-    for key, asked in betas.items():
-        # What only has to appear is read off the findings with deadlines, where the same groups have both.
-        deadlines = list(dict.fromkeys(each for each in asked if each is not None))
-        for beta in deadlines or (None,):
-            groups[key, beta] = assess_group(recorded, key, beta, confidence)
-    usual = {key: next(finding for (own, _), finding in groups.items() if own == key) for key in betas}
-    verdicts = [
-        judge_group(groups.get((each.groups, each.repeated), usual[each.groups]), each.repeated, each.name)
-        for each in requirements
-    ]
-    combined = max((len(each.groups) for each in requirements), default=1)
-    several = len(recorded) > 0 and len(recorded.labels) > 1
-    return SequenceFinding(
-        name=recorded.name,
-        condition=one.condition,
-        items=len(recorded),
-        groups=tuple(groups.values()),
-        verdicts=tuple(verdicts),
-        coverage=find_coverage(recorded, ways or max(2, combined)) if several or (ways and len(recorded)) else None,
-        files=recorded.files,
-    )
 
 
 def groups_by_condition(configuration: GenerationConfig) -> dict[str, list[str]]:
     """Map each condition to the groups of its specifications, in the order of the configuration."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for condition in configuration.conditions:
-        about = {group for one in configuration.requirements if one.condition == condition.name for group in one.groups}
-        if about:
-            found[condition.name] = [group for group in configuration.values if group in about]
-    return found
+        own = {group for one in configuration.requirements if one.condition == condition.name for group in one.groups}
+        if own:
+            groups[condition.name] = [group for group in configuration.values if group in own]
+    return groups
 
 
-def _read_labels(
-    table: Any, group: str, given: str | None, configuration: GenerationConfig, location: str
-) -> list[str | None]:
-    name = given or group
+def _read_labels(table: ItemTable, group: str, name: str, values: Sequence[str]) -> list[str | None]:
     if name not in table.columns:
         raise DataError(
             f"there is no column {name!r} for the group {group!r}",
-            location=location,
+            location=table.name,
             hint=f"name it: `group_column={group}=COLUMN`; there are {', '.join(table.columns)}",
         )
-    column = read_text_column(table, name, location)
-    values = configuration.values[group]
-    seen = {label for label in column if label is not None}
-    if seen and not seen & set(values):
+    column = table.column(name)
+    labels = {label for label in column if label is not None}
+    if labels and not labels & set(values):
         raise DataError(
-            f"no label in the column {name!r} is a value of the group {group!r}: "
-            f"{', '.join(sample_values(list(seen)))}",
-            location=location,
+            f"no label in the column {name!r} is a value of the group {group!r}: {', '.join(sample_values(column))}",
+            location=table.name,
             hint=f"the configuration has {', '.join(values)}",
         )
-    check_labels(column, values, name, location)
+    table.check_labels(name, values)
     return column
 
 
-def _read_fixed_rows(table: Any, configuration: GenerationConfig, location: str) -> dict[str, frozenset[int]]:
-    """Map each group to the rows whose prompt fixed its value."""
-    if "fixed" not in table.columns or "fixed" in configuration.values:
-        return {}
-    cells = [_split_names(cell) for cell in read_text_column(table, "fixed", location)]
-    return {group: frozenset(i for i, names in enumerate(cells) if group in names) for group in configuration.values}
+def _has_fixed(table: ItemTable, configuration: GenerationConfig) -> bool:
+    """Check whether the column ``fixed`` exists and is not the column of a group."""
+    return "fixed" in table.columns and "fixed" not in configuration.values
 
 
 def _rows_by_condition(
-    table: Any, configuration: GenerationConfig, columns: ItemColumns, rows: Sequence[int], location: str
+    table: ItemTable, configuration: GenerationConfig, columns: ItemColumns, rows: Sequence[int]
 ) -> dict[str, list[int]]:
     """Map each condition to the rows that meet it."""
     names = [condition.name for condition in configuration.conditions]
     column = columns.conditions or next((name for name in CONDITION_COLUMNS if name in table.columns), None)
     if column is not None:
-        said = [_split_names(cell) for cell in read_text_column(table, column, location)]
-        return {name: [i for i in rows if name in said[i]] for name in names}
+        cells = [_split_names(cell) for cell in table.column(column)]
+        return {name: [i for i in rows if name in cells[i]] for name in names}
     if all(name in table.columns for name in names):
-        yes = {name: list(_read_flags(table, name, location)) for name in names}
-        return {name: [i for i in rows if yes[name][i]] for name in names}
+        flags = {name: _read_flags(table, name) for name in names}
+        return {name: [i for i in rows if flags[name][i]] for name in names}
     if len(names) == 1:
         return {names[0]: list(rows)}
     raise DataError(
-        "nothing tells which conditions the items were asked for",
-        location=location,
-        hint=f"name the column: `condition_column=COLUMN`; it holds {', '.join(names)}",
+        "the conditions of the items are missing",
+        location=table.name,
+        hint=f"name their column: `condition_column=COLUMN`; it contains {', '.join(names)}",
     )
 
 
 def _split_names(cell: str | None) -> set[str]:
-    """Return the names in a cell; of one name that has the separator in it, that name too."""
+    """Return the names in a cell, including a single name that contains the separator."""
     return set() if cell is None else {cell, *(part.strip() for part in cell.split(NAME_SEPARATOR))} - {""}
 
 
-def _read_flags(table: Any, name: str, location: str) -> Iterable[bool]:
-    for cell in read_text_column(table, name, location):
+def _read_flags(table: ItemTable, name: str) -> list[bool]:
+    flags = []
+    for cell in table.column(name):
         word = (cell or "no").casefold()
-        if word not in YES | NO:
+        if word not in FLAGS:
             raise DataError(
                 f"{cell!r} in the column {name!r} is neither yes nor no",
-                location=location,
+                location=table.name,
                 hint="write 1 or 0, yes or no, true or false",
             )
-        yield word in YES
+        flags.append(FLAGS[word])
+    return flags

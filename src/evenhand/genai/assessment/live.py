@@ -1,10 +1,10 @@
-"""Ask a generator, look at what it makes, and keep all of it in a folder, so that nothing is asked for twice.
+"""Assessment of a live generator, whose items are kept in a folder so that no request is repeated.
 
 ::
 
-    FOLDER/about.json        what the items were made with, and for which prompts
-    FOLDER/sequence.csv      one row per request, in their order
-    FOLDER/repetitions.csv   rows of prompts that were repeated to see what they fix
+    FOLDER/about.json        models and prompts of the items
+    FOLDER/sequence.csv      one row per request
+    FOLDER/repetitions.csv   one row per repetition of a prompt, to estimate its bias
     FOLDER/items/            pictures and texts
 """
 
@@ -14,7 +14,6 @@ import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from evenhand.genai.assessment.prompts import (
 from evenhand.genai.assessment.result import GenaiAssessment
 from evenhand.genai.backends.generator import Resumable
 from evenhand.genai.config import AssessmentConfig
+from evenhand.genai.enforcement.supply import known_values
 from evenhand.genai.pipeline import check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from evenhand.genai.pipeline import Pipeline
 
 MAX_FAILURES = 3
-"""Requests in a row that may fail; with the next the fault is not taken for one of a prompt."""
+"""Maximum number of consecutive failed requests. After more, the run stops."""
 
 
 def assess_live(
@@ -58,194 +58,167 @@ def assess_live(
     progress: Progress | None = None,
     **settings: Any,
 ) -> GenaiAssessment:
-    """Ask a generator as it is, with no guard, and judge what it answers by its configuration.
+    """Generate items without a guard, and assess them by the configuration of the generator.
 
-    The prompts are sent in turn, one after the other, so that each is answered about equally often. What is made is
-    kept in the folder at once. The same call goes on where an earlier one was interrupted, and asks for nothing that is
-    there; with more ``requests`` it adds to them.
+    Prompts are sent in turn, so each is answered about equally often. Items are kept in the folder. Repeating the call
+    continues an interrupted run without repeating requests, and adds items if ``requests`` is larger.
 
     Args:
-        pipeline: generator, classifier and judge, with their configuration.
-        prompts: what is asked, at least one; each once.
-        config: settings; with ``inherent``, the judge or repeated prompts tell which prompts are neutral, and their
-            items are judged by themselves too.
-        requests: how many items.
-        folder: where they are kept; it is made if it is not there.
-        progress: called with what is being done and the share that is done.
-        settings: fields of ``AssessmentConfig`` by name, in place of those in ``config``.
+        pipeline: Generator, classifier and judge, with their configuration.
+        prompts: Prompts, at least one. Each is used once per turn.
+        config: Settings. With ``inherent``, the items of neutral prompts are also assessed alone.
+        requests: Number of items.
+        folder: Folder of the items, which is created if necessary.
+        progress: Function called with a description and the completed share.
+        settings: Fields of ``AssessmentConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: no prompt asks for a condition, a number is out of range, or the folder holds the items of other
+        OptionError: No prompt meets a condition, a number is out of range, or the folder contains the items of other
             prompts or models.
-        EvenhandError: several requests in a row failed. What was made is kept.
+        EvenhandError: Several consecutive requests failed. Earlier items are kept.
     """
     started = time.perf_counter()
     config = AssessmentConfig.of(config, settings)
+    configuration = pipeline.configuration
     plan = list(dict.fromkeys(prompts))
     if not plan or requests < 1 or not all(prompt.strip() for prompt in plan):
-        raise OptionError("nothing is asked of the generator", hint="give one prompt or more, and requests: 1 or more")
-    # Nothing that the generator makes is to be paid for by somebody who then learns that the question made no sense.
-    for condition, groups in groups_by_condition(pipeline.configuration).items():
+        raise OptionError("there is nothing to generate", hint="give one prompt or more, and requests: 1 or more")
+    # All settings are checked before the first item is paid for.
+    for condition, groups in groups_by_condition(configuration).items():
         if config.ways is not None and config.ways > len(groups):
             raise OptionError(f"combinations of {config.ways} groups, and {condition} is about {', '.join(groups)}")
     conditions = {prompt: pipeline.judge.conditions(prompt) for prompt in plan}
     if not any(conditions.values()):
-        known = ", ".join(condition.name for condition in pipeline.configuration.conditions)
         raise OptionError(
-            f"no prompt asks for a condition: {', '.join(plan[:3])}",
-            hint=f"conditions: {known}; see their keywords, or the judge",
+            f"no prompt meets a condition: {', '.join(plan[:3])}",
+            hint=f"conditions: {', '.join(one.name for one in configuration.conditions)}; check keywords or the judge",
         )
-    kept = RunDirectory.open(Path(folder), pipeline, plan)
-    fixed = ask_fixed_groups(pipeline.judge, plan)
-    maker = _ItemMaker(pipeline, kept, {prompt: (conditions[prompt], fixed[prompt]) for prompt in plan})
+    run = _LiveRun(pipeline, Path(folder), conditions)
     interrupted = False
-    check_keys(pipeline.configuration)
+    check_keys(configuration)
     bias: PromptBias | None = None
     try:
-        while (done := len(kept.sequence.rows)) < requests:
-            maker.make(plan[done % len(plan)], kept.sequence)
+        while (done := len(run.sequence.rows)) < requests:
+            run.generate(plan[done % len(plan)], run.sequence)
             if progress is not None:
                 progress("asking the generator", (done + 1) / requests)
         if config.inherent == "estimated":
             bias = estimate_prompt_bias(
-                kept.values_by_prompt(plan),
-                pipeline.configuration.values,
+                run.values_by_prompt(),
+                configuration.values,
                 terms=config,
-                draw=lambda prompt: maker.make(prompt, kept.repetitions),
+                draw=lambda prompt: run.generate(prompt, run.repetitions),
                 progress=progress,
             )
     except KeyboardInterrupt:
-        if not kept.sequence.rows:
+        if not run.sequence.rows:
             raise
         interrupted = True
-    answered = kept.values_by_prompt(plan)
     if config.inherent == "judged":
-        bias = judge_prompt_bias(answered, pipeline.configuration.values, fixed, terms=config)
+        bias = judge_prompt_bias(run.values_by_prompt(), configuration.values, run.fixed, terms=config)
     elif config.inherent is not None and bias is None:
-        bias = estimate_prompt_bias(answered, pipeline.configuration.values, terms=config)
-    found = read_condition_sequences(kept.sequence.path, pipeline.configuration, ItemColumns(conditions="conditions"))
-    failed = sum(bool(row["error"]) for row in kept.sequence.rows)
+        bias = estimate_prompt_bias(run.values_by_prompt(), configuration.values, terms=config)
+    failed = sum(bool(row["error"]) for row in run.sequence.rows)
     result = evaluate_config(
-        found,
-        pipeline.configuration,
+        read_condition_sequences(run.sequence.path, configuration, ItemColumns(conditions="conditions")),
+        configuration,
         prompts=bias,
         ways=config.ways,
         confidence=config.confidence,
-        source=f"{len(kept.sequence.rows):,} requests" + (f", {failed:,} of which failed" if failed else ""),
+        source=f"{len(run.sequence.rows):,} requests" + (f", {failed:,} of which failed" if failed else ""),
         interrupted=interrupted,
     )
     return result.model_copy(update={"seconds": time.perf_counter() - started})
 
 
-@dataclass(frozen=True)
-class RunDirectory:
-    """What a folder holds.
-
-    Attributes:
-        folder: the folder.
-        groups: concept groups that are looked at.
-        sequence: the requests.
-        repetitions: prompts that were repeated.
-    """
-
-    folder: Path
-    groups: tuple[str, ...]
-    sequence: CsvTable
-    repetitions: CsvTable
-
-    @classmethod
-    def open(cls, folder: Path, pipeline: Pipeline, prompts: Sequence[str]) -> RunDirectory:
-        """Return the folder, new or with what an earlier call left in it.
-
-        Raises:
-            OptionError: it cannot be written, or holds the items of other prompts or models.
-            DataError: what is in it cannot be read.
-        """
-        configuration = pipeline.configuration
-        groups = tuple(configuration.values)
-        names = ["request", "prompt", "conditions", "fixed", *groups, "file", "error"]
-        parts = configuration.model_dump(mode="json", include={"generator", "classifier", "judge", "conditions"})
-        about = json.dumps({"prompts": list(prompts), "groups": configuration.values, **parts}, indent=2) + "\n"
-        place = folder / "about.json"
-        try:
-            open_folder(folder, names)
-            if not place.exists():
-                if (folder / "sequence.csv").exists():
-                    raise OptionError(f"{folder} holds other items", location="`out=`", hint="choose another folder")
-                write_atomically(place, about)
-            elif place.read_text("utf-8") != about:
-                raise OptionError(
-                    f"{folder} holds items of other prompts, or made and looked at by other models",
-                    location="`out=`",
-                    hint=f"choose another folder; {place} says what was used",
-                )
-        except OSError as error:
-            raise OptionError(f"{folder} cannot be used: {error.strerror}", location="`out=`") from None
-        tables = [CsvTable(folder / file, names) for file in ("sequence.csv", "repetitions.csv")]
-        for table in tables:
-            # Requests at the end that failed are made again.
-            failed = sum(1 for _ in itertools.takewhile(lambda row: row["error"], reversed(table.rows)))
-            table.take_back(len(table.rows) - failed)
-        return cls(folder, groups, *tables)
-
-    @property
-    def items(self) -> int:
-        """Items that were made."""
-        return sum(bool(row["file"]) for table in (self.sequence, self.repetitions) for row in table.rows)
-
-    def values_by_prompt(self, prompts: Sequence[str]) -> dict[str, list[ItemLabels]]:
-        """Return the prompt -> what its items showed; where nothing was made, nothing is counted."""
-        found: dict[str, list[ItemLabels]] = {prompt: [] for prompt in prompts}
-        for table in (self.sequence, self.repetitions):
-            for row in table.rows:
-                if row["file"]:
-                    found[row["prompt"]].append({group: row[group] or None for group in self.groups})
-        return found
-
-
-class _ItemMaker:
-    """Makes items, looks at them, keeps them.
+class _LiveRun:
+    """Items of a live assessment, and their folder.
 
     Args:
-        judged: prompt -> its conditions and the groups that its words fix.
+        pipeline: Generator and classifier, with their configuration.
+        folder: The folder.
+        conditions: Conditions that each prompt meets.
+
+    Attributes:
+        fixed: Groups whose value each prompt fixes.
+        sequence: Table of requests.
+        repetitions: Table of repeated prompts.
+
+    Raises:
+        OptionError: The folder is not writable, or contains the items of other prompts or models.
+        DataError: The folder is unreadable.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, kept: RunDirectory, judged: Mapping[str, tuple[frozenset[str], frozenset[str]]]
-    ) -> None:
-        self._pipeline, self._kept, self._judged = pipeline, kept, judged
-        self._failed = 0
+    def __init__(self, pipeline: Pipeline, folder: Path, conditions: Mapping[str, frozenset[str]]) -> None:
+        self._pipeline, self._folder, self._conditions = pipeline, folder, conditions
+        self._values = pipeline.configuration.values
+        self._failures = 0
+        names = ["request", "prompt", "conditions", "fixed", *self._values, "file", "error"]
+        self._check_folder(names)
+        self.sequence, self.repetitions = (
+            CsvTable(folder / file, names) for file in ("sequence.csv", "repetitions.csv")
+        )
+        for table in (self.sequence, self.repetitions):
+            # Failed requests at the end are repeated.
+            failed = sum(1 for _ in itertools.takewhile(lambda row: row["error"], reversed(table.rows)))
+            table.truncate(len(table.rows) - failed)
+        self.fixed = ask_fixed_groups(pipeline.judge, conditions)
         if isinstance(pipeline.generator, Resumable):
-            pipeline.generator.resume(kept.items)
+            pipeline.generator.resume(sum(map(len, self.values_by_prompt().values())))
 
-    def make(self, prompt: str, table: CsvTable) -> ItemLabels:
-        """Return one more row; what its item shows.
+    def _check_folder(self, names: Sequence[str]) -> None:
+        configuration, about = self._pipeline.configuration, self._folder / "about.json"
+        parts = configuration.model_dump(mode="json", include={"generator", "classifier", "judge", "conditions"})
+        text = json.dumps({"prompts": list(self._conditions), "groups": self._values, **parts}, indent=2) + "\n"
+        try:
+            open_folder(self._folder, names)
+            if about.exists():
+                other = about.read_text("utf-8") != text
+            else:
+                other = (self._folder / "sequence.csv").exists()
+                if not other:
+                    write_atomically(about, text)
+        except OSError as error:
+            raise OptionError(f"{self._folder} is not usable: {error.strerror}", location="`out=`") from None
+        if other:
+            raise OptionError(
+                f"{self._folder} contains items of other prompts or models",
+                location="`out=`",
+                hint=f"choose another folder; {about} describes the items",
+            )
+
+    def values_by_prompt(self) -> dict[str, list[ItemLabels]]:
+        """Collect the labels of the generated items of each prompt."""
+        labels: dict[str, list[ItemLabels]] = {prompt: [] for prompt in self._conditions}
+        for row in (*self.sequence.rows, *self.repetitions.rows):
+            if row["file"]:
+                labels[row["prompt"]].append({group: row[group] or None for group in self._values})
+        return labels
+
+    def generate(self, prompt: str, table: CsvTable) -> ItemLabels:
+        """Generate, classify and store one item, and return its labels.
 
         Raises:
-            EvenhandError: too many requests in a row failed.
+            EvenhandError: Too many consecutive requests failed.
         """
-        conditions, fixed = self._judged[prompt]
         number = len(table.rows) + 1
         row = {
-            "request": str(number),
+            "request": number,
             "prompt": prompt,
-            "conditions": NAME_SEPARATOR.join(sorted(conditions)),
-            "fixed": NAME_SEPARATOR.join(sorted(fixed)),
+            "conditions": NAME_SEPARATOR.join(sorted(self._conditions[prompt])),
+            "fixed": NAME_SEPARATOR.join(sorted(self.fixed[prompt])),
         }
-        labels: dict[str, str | None] = dict.fromkeys(self._kept.groups)
+        labels: ItemLabels = dict.fromkeys(self._values)
         try:
             item = self._pipeline.generator.generate(prompt)
-            row["file"] = write_item(self._kept.folder, f"{table.path.stem}-{number:05d}", item)
-            said = self._pipeline.classifier.classify(item)
-            for group, values in self._pipeline.configuration.values.items():
-                label = said.get(group)
-                labels[group] = label if label in values else None
-            self._failed = 0
+            row["file"] = write_item(self._folder, f"{table.path.stem}-{number:05d}", item)
+            labels = known_values(self._pipeline.classifier.classify(item), self._values)
+            self._failures = 0
         except EvenhandError as error:
-            self._failed += 1
-            if self._failed > MAX_FAILURES:
-                error.hint = "; ".join(filter(None, (error.hint, "what was made is kept: run it again to go on")))
+            self._failures += 1
+            if self._failures > MAX_FAILURES:
+                error.hint = "; ".join(filter(None, (error.hint, "items are kept: repeat the command to continue")))
                 raise
             row["error"] = error.message
-        table.append(row | {group: label or "" for group, label in labels.items()})
+        table.append({**row, **labels})
         return labels

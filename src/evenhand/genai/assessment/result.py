@@ -1,4 +1,4 @@
-"""The assessment of recorded sequences as a result: verdicts, longest wait, frequencies, coverage."""
+"""Result of the assessment of recorded sequences."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
 
 VerdictValue = Literal["holds", "violated", "unknown"]
 VerdictKind = Literal["eventual", "repeated", "paired", "k-way"]
-NAMED_COMBINATIONS = 8
-"""Deadlines of values that are named in a sentence."""
+
+NAMED_DEADLINES = 8
+"""Maximum number of deadlines listed in a sentence."""
 
 
 class ValueFinding(ResultPart):
-    """How one value appears among the recognised items, which are numbered from 1.
+    """Appearances of one value among the recognised items, which are numbered from 1.
 
     Attributes:
-        value: the value; of several groups, their values joined by " + ".
-        appearances: numbers of the items that show it.
-        longest_wait: the most items from one appearance up to the next, from the start up to the first, or from the
-            last to one past the end.
-        smallest_beta: smallest with which the sequence is fair to this value; None if it never appears, or if the
-            sequence is not longer than what it would take.
-        beta: what was asked for.
-        missed: numbers of the items at which it was due and did not come: while it stays away, one every beta items.
-        frequency: its share of the recognised items.
+        value: Name of the value. Combined values are joined with `` + ``.
+        appearances: Numbers of the items that show it.
+        longest_wait: Longest distance from one appearance to the next, from the start to the first, or from the last to
+            the item after the end.
+        smallest_beta: Smallest beta for which the sequence is fair to the value. None if it never appears, or if the
+            sequence is too short.
+        beta: Deadline. None if there is none.
+        missed: Numbers of the items by which it was due and did not appear: every beta items of its absence.
+        frequency: Share of the recognised items.
     """
 
     value: str
@@ -47,27 +48,27 @@ class ValueFinding(ResultPart):
 
     @property
     def overdue(self) -> int | None:
-        """The item since which it is overdue at the end of the sequence; None if it is not."""
+        """Number of the item since which it is overdue at the end of the sequence. None if it is not."""
         last = max(self.appearances, default=0)
         return next((number for number in self.missed if number > last), None)
 
 
 class GroupFinding(ResultPart):
-    """How the values of one group, or of several taken together, appear.
+    """Appearances of the values of one group, or of the combined values of several.
 
     Attributes:
-        groups: the group or groups.
-        items: numbers, from 1, of the recognised items in the sequence.
-        unrecognised: how many items are not.
-        outside: labels that are not among the values, with how many items show them; these do not count.
-        fixed: how many items have no label because their prompts fixed the value.
-        biased: how many items are left out because their prompts are not neutral.
-        values: one finding per value.
-        smallest_beta: the smallest equal beta with which the sequence is fair to all values; None if there is none.
-        difference: the largest difference between the frequencies of two values.
-        bound: what equal beta proves of that difference for an endless sequence that stays fair with it: the beta asked
-            for if it is equal and holds, else the longest wait.
-        bound_here: what it proves of the recorded items, which are finitely many.
+        groups: Names of the groups.
+        items: Numbers of the recognised items in the sequence, from 1.
+        unrecognised: Number of items without a recognised value.
+        outside: Number of items by label that is not one of the values. They are not counted.
+        fixed: Number of items without a label because their prompts fixed the value.
+        biased: Number of items that are excluded because their prompts are not neutral.
+        values: Finding for each value.
+        smallest_beta: Smallest equal beta for which the sequence is fair to all values. None if there is none.
+        difference: Largest difference between the frequencies of two values.
+        bound: Bound of that difference in an endless sequence that remains fair for an equal beta: the required beta if
+            it is equal and holds, otherwise the longest wait.
+        bound_here: Bound of that difference in the recorded items.
     """
 
     groups: tuple[str, ...]
@@ -88,18 +89,18 @@ class GroupFinding(ResultPart):
 
 
 class SpecificationVerdict(ResultPart):
-    """Whether a specification holds of the recorded items.
+    """Verdict on one specification.
 
     Attributes:
-        name: of the specification in the configuration, if it stands in one.
-        groups: of which groups.
-        kind: eventual and repeated are about one group, paired about two, k-way about more.
-        beta: within how many items each value must come, and come again; None: it only has to appear.
-        values: those that beta is about, in its order.
-        verdict: unknown: nothing was missed, but the sequence is not longer than every beta, so it shows nothing; or no
-            item is recognised.
-        at_fault: values that never appeared, or missed a deadline.
-        why: one sentence.
+        name: Name of the specification in the configuration. None if there is none.
+        groups: Groups of the specification.
+        kind: ``eventual`` and ``repeated`` concern one group, ``paired`` two, ``k-way`` more.
+        beta: Deadline of each value. None if values only have to appear.
+        values: Names of the values, in the order of ``beta``.
+        verdict: ``unknown`` if no item is recognised, or if nothing was missed but the sequence is not longer than the
+            largest deadline.
+        at_fault: Values that never appeared or missed a deadline.
+        why: Explanation in one sentence.
     """
 
     name: str | None = None
@@ -113,33 +114,33 @@ class SpecificationVerdict(ResultPart):
 
     @property
     def specification(self) -> str:
-        """What was asked, in words."""
+        """Description of the specification."""
+        about = f"every value of {' + '.join(self.groups)} appears"
         if self.beta is None:
-            return f"every value of {' + '.join(self.groups)} appears"
-        about = " + ".join(self.groups)
+            return about
         if len(set(self.beta)) == 1:
-            return f"every value of {about} appears within {self.beta[0]} items, again and again"
+            return f"{about} within {self.beta[0]} items, again and again"
         each = [f"{value} within {beta}" for value, beta in zip(self.values, self.beta, strict=False)]
-        more = f" and {len(self.beta) - NAMED_COMBINATIONS:,} more" if len(self.beta) > NAMED_COMBINATIONS else ""
-        return f"every value of {about} appears, again and again: {', '.join(each[:NAMED_COMBINATIONS])}{more} items"
+        more = f" and {len(each) - NAMED_DEADLINES:,} more" if len(each) > NAMED_DEADLINES else ""
+        return f"{about}, again and again: {', '.join(each[:NAMED_DEADLINES])}{more} items"
 
 
 class MissingCombination(ResultPart):
-    """A combination that no item shows."""
+    """Combination of values that no item shows."""
 
     groups: tuple[str, ...]
     values: tuple[str, ...]
 
 
 class CoverageFinding(ResultPart):
-    """Combinations of values seen.
+    """Coverage of the combinations of values.
 
     Attributes:
-        ways: groups in a combination.
-        total: combinations there are.
-        share: of them, seen in the whole sequence.
-        curve: the share seen among the first 1, 2, ... items.
-        missing: combinations that no item shows.
+        ways: Number of groups in a combination.
+        total: Number of combinations.
+        share: Share of combinations that appear in the sequence.
+        curve: Share of combinations that appear among the first 1, 2, ... items.
+        missing: Combinations that no item shows.
     """
 
     ways: int
@@ -150,17 +151,17 @@ class CoverageFinding(ResultPart):
 
 
 class SequenceFinding(ResultPart):
-    """One sequence: its items, its groups, verdicts, coverage (None for a single group), pictures if there are any.
+    """Findings for one sequence.
 
     Attributes:
-        name: of the sequence, with its condition if they are told apart.
-        condition: the name of the condition in the configuration, if there is one.
-        prompts: neutral: items whose prompt fixes the value of a group do not count for it (inherent fairness).
-        items: how many there are.
-        groups: every group, and those that are judged together.
-        verdicts: one for every specification.
-        coverage: of combinations of groups; None for a single group.
-        files: of pictures and texts, if there are any.
+        name: Name of the sequence, including its condition if there are several.
+        condition: Name of the condition in the configuration. None if there is none.
+        prompts: ``neutral`` if items are not counted for groups whose value their prompt fixes (inherent fairness).
+        items: Number of items.
+        groups: Finding for each group, and for groups that are assessed together.
+        verdicts: Verdict on each specification.
+        coverage: Coverage of combinations of groups. None for a single group.
+        files: Files of the items. Empty if there are none.
     """
 
     name: str
@@ -174,15 +175,15 @@ class SequenceFinding(ResultPart):
 
 
 class GenaiAssessment(Result):
-    """What recorded sequences of a generator show about conditional fairness.
+    """Assessment of the conditional fairness of recorded sequences.
 
     Attributes:
-        source: where they come from.
-        conditions: column -> value; what the items were asked for.
-        confidence: of every interval.
-        sequences: one finding per sequence.
-        prompts: which prompts are biased; None if not requested.
-        interrupted: whether somebody stopped the making of items.
+        source: Origin of the sequences.
+        conditions: Value by column for which the items were requested.
+        confidence: Confidence level of each interval.
+        sequences: Findings for each sequence.
+        prompts: Bias of the prompts. None if it was not assessed.
+        interrupted: Whether the generation of items was interrupted.
     """
 
     chart = "assessment.plot_assessment"
@@ -195,41 +196,55 @@ class GenaiAssessment(Result):
     interrupted: bool = False
 
     def condition(self) -> str:
-        """Return what the items were asked for, in words."""
+        """Describe the conditions of the items."""
         if set(self.conditions) == {"condition"}:
             return self.conditions["condition"]
         return " and ".join(f"{name} = {value}" for name, value in self.conditions.items()) or "all items"
 
     def document(self, folder: str | None = None) -> Document:
-        """Return the verdicts, and per value the longest wait and the frequency.
+        """Describe the verdicts, and the longest wait and frequency of each value.
 
         Args:
-            folder: what the paths of pictures are relative to; without it no pictures are shown.
+            folder: Folder of the files of items. If None, items are not shown.
         """
         return self._write_document("evenhand.genai.assessment.wording", folder)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per sequence, group and value."""
+        """Build a table with one row per sequence, group and value."""
         import pandas as pd
 
-        rows = []
-        for sequence in self.sequences:
-            for group in sequence.groups:
-                for value in group.values:
-                    row: dict[str, Any] = {"sequence": sequence.name, "prompts": sequence.prompts}
-                    row |= {"group": group.name, "value": value.value}
-                    row |= {"items": len(group.items), "appearances": len(value.appearances)}
-                    row |= {"smallest_beta": value.smallest_beta, "longest_wait": value.longest_wait}
-                    row |= {"beta": value.beta, "missed": len(value.missed)}
-                    frequency = value.frequency
-                    if isinstance(frequency, Observed):
-                        row |= {"frequency": frequency.value, "low": frequency.low, "high": frequency.high}
-                    rows.append(row)
-        return pd.DataFrame(rows)
+        return pd.DataFrame(
+            [
+                _value_row(sequence, group, value)
+                for sequence in self.sequences
+                for group in sequence.groups
+                for value in group.values
+            ]
+        )
+
+
+def _value_row(sequence: SequenceFinding, group: GroupFinding, value: ValueFinding) -> dict[str, Any]:
+    frequency = value.frequency
+    interval = {}
+    if isinstance(frequency, Observed):
+        interval = {"frequency": frequency.value, "low": frequency.low, "high": frequency.high}
+    return {
+        "sequence": sequence.name,
+        "prompts": sequence.prompts,
+        "group": group.name,
+        "value": value.value,
+        "items": len(group.items),
+        "appearances": len(value.appearances),
+        "smallest_beta": value.smallest_beta,
+        "longest_wait": value.longest_wait,
+        "beta": value.beta,
+        "missed": len(value.missed),
+        **interval,
+    }
 
 
 def format_coverage(coverage: CoverageFinding) -> str:
-    """Return the share of combinations seen, in words."""
+    """Describe the share of combinations that appear."""
     kind = "pairs" if coverage.ways == 2 else f"combinations of {coverage.ways} groups"
     seen = coverage.total - len(coverage.missing)
     return f"{format_percent(coverage.share)} of the {kind} of values appear ({seen:,} of {coverage.total:,})"

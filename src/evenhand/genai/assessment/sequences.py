@@ -1,4 +1,4 @@
-"""What a generator answered, in the order of the requests: a recorded sequence of items with their labels."""
+"""Recorded sequences of items, and how they are read from tables."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedSequence:
-    """The items of one condition, in the order of their requests.
+    """Items of one condition, in the order of their requests.
 
     Attributes:
-        name: which sequence it is.
-        labels: group -> one label per item; None where the item is unrelated to the group or not recognisable.
-        values: group -> the values that are to appear. Items with a label outside them do not count, and are listed.
-        files: path of each item's picture; empty if not given.
-        prompts: the prompt of each item; empty if not given.
-        biased: group -> positions, from 0, of items that are left out because their prompt is not neutral.
-        fixed: group -> positions of items without a label because their prompt fixed the value.
+        name: Name of the sequence.
+        labels: Labels of the items by group. None if no value is recognisable.
+        values: Values of each group. Items with other labels are not counted.
+        files: Paths of the items. Empty if there are none.
+        prompts: Prompts of the items. Empty if they are unknown.
+        biased: Positions of items that are excluded because their prompt is not neutral, by group, from 0.
+        fixed: Positions of items without a label because their prompt fixed the value, by group, from 0.
     """
 
     name: str
@@ -37,28 +37,27 @@ class RecordedSequence:
     fixed: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        lengths = {len(labels) for labels in self.labels.values()}
-        lengths |= {len(one) for one in (self.files, self.prompts) if one}
-        if len(lengths) != 1:
-            raise DataError("the groups of a sequence need one label per item each", location=self.name)
+        columns = [*self.labels.values(), *filter(None, (self.files, self.prompts))]
+        if len(set(map(len, columns))) != 1:
+            raise DataError("the groups of a sequence need one label for each item", location=self.name)
         for group in self.labels:
             values = self.values.get(group, ())
             if len(set(values)) != len(values) or len(values) < 2:
                 raise OptionError(
                     f"group {group!r} has the values {', '.join(values) or '(none)'}",
                     location=self.name,
-                    hint="a group needs at least two values, all different",
+                    hint="name at least two values, all different",
                 )
 
     def __len__(self) -> int:
         return len(next(iter(self.labels.values())))
 
     def column(self, groups: Sequence[str]) -> list[tuple[str, ...] | None]:
-        """Return each item's values of several groups taken together; None unless all of them are recognised."""
-        known = [set(self.values[group]) for group in groups]
+        """Return the combined values of several groups for each item. None unless all are recognised."""
+        domains = [set(self.values[group]) for group in groups]
         return [
             tuple(label for label in row if label is not None)
-            if all(label in own for label, own in zip(row, known, strict=True))
+            if all(label in domain for label, domain in zip(row, domains, strict=True))
             else None
             for row in zip(*(self.labels[group] for group in groups), strict=True)
         ]
@@ -74,70 +73,65 @@ def read_sequences(
     sequence: str | None = None,
     image_column: str | None = None,
 ) -> list[RecordedSequence]:
-    """Read recorded items: one row per item, in the order of the requests. An empty label means not recognised.
+    """Read recorded items from a table with one row per item, in the order of the requests.
 
     Args:
-        source: a CSV or Parquet file, or any data frame that narwhals knows.
-        groups: columns of labels.
-        conditions: column -> value; only the rows that have all of these are read.
-        values: group -> its values; of the other groups, all that occur anywhere in the table, sorted. Items with
-            another label do not count, and are listed; a label that is a misspelt value is refused.
-        sequence_column: its values name sequences, which are read apart; without it the table is one sequence.
-        sequence: only the sequence of that name.
-        image_column: paths of pictures.
+        source: CSV or Parquet file, or data frame.
+        groups: Columns of labels. An empty label is an unrecognised value.
+        conditions: Required value by column. Other rows are ignored.
+        values: Values by group. Default: all labels of the column, sorted. Items with other labels are not counted, but
+            listed.
+        sequence_column: Column of sequence names. If None, the table is one sequence.
+        sequence: Name of the only sequence to read.
+        image_column: Column of file paths.
 
     Returns:
         The sequences, in the order of their first items.
 
     Raises:
-        DataError: the file cannot be read, a column is not there, or no row meets the condition.
-        OptionError: a group has fewer than two values.
+        DataError: The file is unreadable, a column is missing, a label is a misspelt value, or no row matches.
+        OptionError: A group has fewer than two values.
     """
-    table, location = read_source_table(source)
-    names = [*groups, *(conditions or {}), *filter(None, (sequence_column, image_column))]
-    columns = {name: read_text_column(table, name, location) for name in dict.fromkeys(names)}
+    table = ItemTable(source)
     if not groups:
         raise OptionError("no group is named", hint="name a column of labels")
-    for name in values or {}:
+    columns = {group: table.column(group) for group in groups}
+    files, names = (None if name is None else table.column(name) for name in (image_column, sequence_column))
+    stated = values or {}
+    for name in stated:
         if name not in groups:
             raise OptionError(
-                f"values are given of {name!r}, which is not a group", hint=f"groups: {', '.join(groups)}"
+                f"values are given for {name!r}, which is not a group", hint=f"groups: {', '.join(groups)}"
             )
     domains = {
-        group: tuple((values or {}).get(group) or sorted({label for label in columns[group] if label is not None}))
-        for group in groups
+        group: tuple(stated.get(group) or sorted({label for label in column if label is not None}))
+        for group, column in columns.items()
     }
     for group, domain in domains.items():
-        check_labels(columns[group], domain, group, location, given=group in (values or {}))
-    kept = [
-        i
-        for i in range(len(columns[groups[0]]))
-        if all(columns[name][i] == value for name, value in (conditions or {}).items())
-    ]
-    if not kept:
-        said = " and ".join(f"{name} = {value}" for name, value in (conditions or {}).items())
-        seen = "; ".join(f"{name}: {', '.join(sample_values(columns[name]))}" for name in conditions or {})
+        table.check_labels(group, domain, stated=group in stated)
+    rows = table.select(conditions or {})
+    if not rows:
+        condition = " and ".join(f"{name} = {value}" for name, value in (conditions or {}).items())
         raise DataError(
-            f"no item has {said}" if said else "there are no items", location=location, hint=f"there are {seen}"
+            f"no item has {condition}" if condition else "there are no items",
+            location=table.name,
+            hint=f"there are {table.sample(list(conditions or {}))}",
         )
-    found = split_sequences(
-        kept,
-        {group: columns[group] for group in groups},
-        domains,
-        name=location,
-        names=columns[sequence_column] if sequence_column else None,
-        files=columns[image_column] if image_column else None,
-    )
-    if sequence is None:
-        return found
-    one = [each for each in found if each.name == sequence]
-    if not one:
-        raise DataError(
-            f"there is no sequence {sequence!r}",
-            location=location,
-            hint=f"there are {', '.join(sample_values([each.name for each in found]))}",
-        )
-    return one
+    sequences = split_sequences(rows, columns, domains, name=table.name, names=names, files=files)
+    return sequences if sequence is None else select_sequence(sequences, sequence, table.name)
+
+
+def select_sequence(sequences: Sequence[RecordedSequence], name: str, location: str) -> list[RecordedSequence]:
+    """Select the sequences with a name.
+
+    Raises:
+        DataError: There is none.
+    """
+    matches = [recorded for recorded in sequences if recorded.name == name]
+    if not matches:
+        names = sample_values([recorded.name for recorded in sequences])
+        raise DataError(f"there is no sequence {name!r}", location=location, hint=f"there are {', '.join(names)}")
+    return matches
 
 
 def split_sequences(
@@ -151,15 +145,15 @@ def split_sequences(
     prompts: Sequence[str | None] | None = None,
     fixed: Mapping[str, frozenset[int]] | None = None,
 ) -> list[RecordedSequence]:
-    """Return the rows of a table as sequences, in the order of their first items.
+    """Split the rows of a table into sequences, in the order of their first items.
 
     Args:
-        rows: the positions that count.
-        labels, files, prompts: columns of the whole table.
-        values: group -> its values.
-        name: of the sequence, where rows are not told apart.
-        names: of the sequence that each row belongs to.
-        fixed: group -> rows whose prompt fixed its value.
+        rows: Positions of the selected rows.
+        labels, files, prompts: Columns of the whole table.
+        values: Values of each group.
+        name: Name of the sequence if ``names`` is None.
+        names: Column of sequence names.
+        fixed: Rows whose prompt fixed the value, by group.
     """
     parts: dict[str, list[int]] = {} if names is not None else {name: list(rows)}
     if names is not None:
@@ -181,97 +175,118 @@ def split_sequences(
     ]
 
 
-def check_labels(
-    column: Sequence[str | None], values: Sequence[str], name: str, location: str, *, given: bool = True
-) -> None:
-    """Refuse labels that are misspelt values: their items would silently count for nothing.
+class ItemTable:
+    """Table of items, whose cells are read as words.
 
     Args:
-        column: labels.
-        values: of the group.
-        name: of the column, for the message.
-        given: whether the values were named; else they are all labels, and two may be one value in two spellings.
+        source: CSV or Parquet file, or data frame.
+
+    Attributes:
+        name: Name of the file.
+        columns: Names of the columns.
 
     Raises:
-        DataError: a label differs from a value only in case, spaces or punctuation, or by one letter.
+        DataError: The file is unreadable, or the source is not a data frame.
     """
-    labels = sorted({label for label in column if label is not None} - set(values))
-    pairs = ((label, value) for label in labels for value in values if _misspelt(label, value))
-    hint = f"correct the label, or name it among the values: {', '.join(values)}"
-    if not given:
-        spelt: dict[str, str] = {}
-        pairs = ((value, spelt[key]) for value in values if spelt.setdefault(key := _spelling(value), value) != value)
-        hint = "correct the labels, or name the values that are meant: `values=`"
-    found = next(pairs, None)
-    if found is not None:
-        label, value = found
-        times = format_count(sum(one == label for one in column), "item", "items")
-        raise DataError(
-            f"{label!r} in the column {name!r} ({times}) is not the value {value!r}: did you mean {value!r}?",
-            location=location,
-            hint=hint,
-        )
 
+    def __init__(self, source: Any) -> None:
+        import narwhals as nw
 
-def _spelling(label: str) -> str:
-    """Return a label without case, spaces and punctuation."""
-    return "".join(letter for letter in label.casefold() if letter.isalnum()) or label
+        if isinstance(source, str | Path):
+            from evenhand.datasets.tables import read_words
 
+            self._table, self.name = nw.from_native(read_words(source), eager_only=True), Path(source).name
+        else:
+            try:
+                self._table, self.name = nw.from_native(source, eager_only=True), "the data frame"
+            except TypeError:
+                raise DataError(
+                    f"expected a data frame, got a {type(source).__name__}", hint="pass a pandas or polars frame"
+                ) from None
+        self.columns: list[str] = self._table.columns
+        self._read: dict[str, list[str | None]] = {}
 
-def _misspelt(label: str, value: str) -> bool:
-    """Return whether two spellings differ in case and punctuation only, or, of words of 4 letters, by one letter."""
-    one, other = _spelling(label), _spelling(value)
-    if one == other:
-        return True
-    short, long = sorted((one, other), key=len)
-    if len(short) < 4 or len(long) - len(short) > 1 or any(letter.isdigit() for letter in one + other):
-        return False
-    # Up to the first letter that differs all is the same; behind it, but for one letter changed, left out or added, or
-    # two swapped, all must be.
-    same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    swapped = short[same : same + 2] == long[same : same + 2][::-1] and short[same + 2 :] == long[same + 2 :]
-    if len(short) == len(long):
-        return swapped or short[same + 1 :] == long[same + 1 :]
-    return short[same:] == long[same + 1 :]
+    def column(self, name: str) -> list[str | None]:
+        """Return a column. Empty and missing cells are None.
 
+        Raises:
+            DataError: There is no such column.
+        """
+        if name not in self._read:
+            if name not in self.columns:
+                raise DataError(
+                    f"there is no column {name!r}", location=self.name, hint=f"there are {', '.join(self.columns)}"
+                )
+            self._read[name] = [_cell_text(value) for value in self._table[name].to_list()]
+        return self._read[name]
 
-def read_source_table(source: Any) -> tuple[Any, str]:
-    """Return a table and how it is called.
+    def select(self, conditions: Mapping[str, str]) -> list[int]:
+        """Return the positions of the rows with the required value in each column."""
+        columns = {name: self.column(name) for name in conditions}
+        return [i for i in range(len(self._table)) if all(columns[name][i] == conditions[name] for name in columns)]
 
-    Raises:
-        DataError: a file cannot be read, or it is not a data frame.
-    """
-    import narwhals as nw
+    def sample(self, names: Sequence[str]) -> str:
+        """List a few values of each of several columns."""
+        return "; ".join(f"{name}: {', '.join(sample_values(self.column(name)))}" for name in names)
 
-    if isinstance(source, str | Path):
-        from evenhand.datasets.tables import read_words
+    def check_labels(self, name: str, values: Sequence[str], *, stated: bool = True) -> None:
+        """Refuse misspelt labels, whose items would silently not be counted.
 
-        return nw.from_native(read_words(source), eager_only=True), Path(source).name
-    try:
-        return nw.from_native(source, eager_only=True), "the data frame"
-    except TypeError:
-        raise DataError(f"a {type(source).__name__} is not a data frame", hint="pandas, polars, pyarrow, ...") from None
+        Args:
+            name: Column of labels.
+            values: Values of the group.
+            stated: Whether the values were stated. Otherwise they are all labels, and two may be spellings of one.
 
-
-def read_text_column(table: Any, name: str, location: str) -> list[str | None]:
-    """Return a column as words; what is missing or empty is None.
-
-    Raises:
-        DataError: there is no such column.
-    """
-    if name not in table.columns:
-        raise DataError(f"there is no column {name!r}", location=location, hint=f"there are {', '.join(table.columns)}")
-    return [_cell_text(value) for value in table[name].to_list()]
+        Raises:
+            DataError: A label differs from a value only in case, spaces, punctuation or one letter.
+        """
+        column = self.column(name)
+        if stated:
+            labels = sorted({label for label in column if label is not None} - set(values))
+            pairs = [(label, value) for label in labels for value in values if _is_misspelt(label, value)]
+            hint = f"correct the label, or name it among the values: {', '.join(values)}"
+        else:
+            first: dict[str, str] = {}
+            pairs = [(value, own) for value in values if (own := first.setdefault(_spelling(value), value)) != value]
+            hint = "correct the labels, or state the values: `values=`"
+        if pairs:
+            label, value = pairs[0]
+            times = format_count(column.count(label), "item", "items")
+            raise DataError(
+                f"{label!r} in the column {name!r} ({times}) is not the value {value!r}: did you mean {value!r}?",
+                location=self.name,
+                hint=hint,
+            )
 
 
 def _cell_text(value: object) -> str | None:
-    if value is None or value != value:  # NaN is the one value that differs from itself
+    if value is None or value != value:  # NaN is the only value that differs from itself
         return None
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     return text or None
 
 
+def _spelling(label: str) -> str:
+    """Remove case, spaces and punctuation."""
+    return "".join(letter for letter in label.casefold() if letter.isalnum()) or label
+
+
+def _is_misspelt(label: str, value: str) -> bool:
+    """Check whether two labels differ only in case and punctuation, or, with 4 letters or more, by one letter."""
+    short, long = sorted((_spelling(label), _spelling(value)), key=len)
+    if short == long:
+        return True
+    if len(short) < 4 or len(long) - len(short) > 1 or any(letter.isdigit() for letter in short + long):
+        return False
+    same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    # After the first difference, the rest is equal if one letter was changed, added or removed, or two were swapped.
+    if len(short) < len(long):
+        return short[same:] == long[same + 1 :]
+    swapped = short[same : same + 2] == long[same : same + 2][::-1] and short[same + 2 :] == long[same + 2 :]
+    return swapped or short[same + 1 :] == long[same + 1 :]
+
+
 def sample_values(column: Sequence[str | None]) -> list[str]:
-    """Return a few of the values of a column."""
-    found = sorted({value for value in column if value is not None})
-    return [*found[:8], *(["..."] if len(found) > 8 else [])] or ["none"]
+    """Return a few values of a column."""
+    values = sorted({value for value in column if value is not None})
+    return [*values[:8], *(["..."] if len(values) > 8 else [])] or ["none"]

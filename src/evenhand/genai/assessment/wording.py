@@ -1,4 +1,4 @@
-"""An assessed generator in words: what holds of the recorded items, how often values come, and how long they wait."""
+"""Document of the assessment of a generator: verdicts, frequencies and longest waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from evenhand.core.document import (
     Figure,
     Fold,
     Heading,
-    Metric,
     Note,
     ReportedNumber,
     Table,
@@ -32,54 +31,50 @@ from evenhand.genai.assessment.result import (
     ValueFinding,
     format_coverage,
 )
-from evenhand.stats.quantity import Estimated, Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import show_quantity
 
 LISTED = 12
-"""Values, prompts and missed deadlines listed on a screen."""
+"""Maximum number of values, prompts and missed deadlines listed on a screen."""
 
 DRAWN = 12
-"""Sequences whose timelines and pictures a page has; its tables have all."""
+"""Maximum number of sequences with timelines and pictures. The tables contain all sequences."""
 
 MAX_MISSING = 200
-"""Missing combinations named on a page; the JSON has all."""
+"""Maximum number of missing combinations listed on a page. The JSON contains all of them."""
 
 SIGNS = {"holds": "\N{BLACK CIRCLE}", "violated": "\N{BLACK UP-POINTING TRIANGLE}"}
-"""What stands before a verdict."""
+"""Sign of each verdict."""
 
-ORDER = ("biased", "unknown", "neutral")
-"""In which order prompts are listed."""
+VERDICT_ORDER = ("biased", "unknown", "neutral")
+"""Order of prompts by their verdict."""
 
-SOURCES = {"prompts": "by the prompts", "generator": "by the generator", "unknown": "not known"}
-"""Where a group's values come from."""
-
-TIMELINE = "A tick: an item that shows the value. Grey: its longest wait. Orange, from a cross on: due and not there."
+TIMELINE = "A tick: an item that shows the value. Grey: its longest wait. Orange, starting at a cross: overdue."
 
 
 def build_document(result: GenaiAssessment, folder: str | None = None) -> Document:
-    """Return what recorded sequences show.
+    """Describe an assessment.
 
     Args:
-        result: the assessment.
-        folder: what the paths of pictures are relative to; without it no pictures are shown.
+        result: The assessment.
+        folder: Folder of the files of items. If None, items are not shown.
     """
-    recorded = [one for one in result.sequences if one.prompts != "neutral"]
+    recorded = [sequence for sequence in result.sequences if sequence.prompts != "neutral"]
     blocks: list[Block] = []
     if result.interrupted:
         blocks.append(
-            Note("Interrupted: the items that were there by then are judged. The same command goes on.", "caution")
+            Note("Interrupted: only the existing items are assessed. Repeat the command to continue.", "caution")
         )
-    blocks += _finding(result)
-    blocks.append(_verdict_table(result))
+    blocks += [*_finding(recorded), _verdict_table(result)]
     if result.prompts is not None:
         blocks += _prompt_blocks(result.prompts)
     for i, sequence in enumerate(result.sequences):
         blocks += _sequence_blocks(result, sequence, i, folder)
-    if any(one.coverage is not None for one in result.sequences):
+    if any(sequence.coverage is not None for sequence in result.sequences):
         blocks += _coverage_blocks(result)
-    blocks += [Heading("How it was done", anchor="method", detail=True), _method_facts(result)]
+    blocks += [Heading("Method", anchor="method", detail=True), _method_facts(result)]
     return Document(
         f"{result.source}: {result.condition()}",
-        "Who appears, how often, and how soon again, in what a generator answered: "
+        "Which values appear in the items of a generator, how often, and how soon again: "
         f"{format_count(len(recorded), 'sequence', 'sequences')}.",
         tuple(blocks),
         brand="Evenhand, generative AI",
@@ -88,56 +83,58 @@ def build_document(result: GenaiAssessment, folder: str | None = None) -> Docume
 
 
 def describe_left_out(group: GroupFinding) -> str:
-    """Return how many items do not count for a group, in brackets; nothing if all do."""
-    others = [f"{label!r} in {number:,}" for label, number in group.outside.items()]
-    counted = (
-        (sum(group.outside.values()), f"with labels that are not among the values: {list_some(others, LISTED)}"),
+    """Describe the items that are not counted for a group, in parentheses. Empty if there are none."""
+    labels = list_some([f"{label!r} in {number:,}" for label, number in group.outside.items()], LISTED)
+    counts = (
+        (sum(group.outside.values()), f"with labels that are not among the values: {labels}"),
         (group.fixed, "whose prompt fixes it"),
         (group.unrecognised, "not recognised"),
         (group.biased, "of prompts that are not neutral"),
     )
-    said = [f"{number:,} {why}" for number, why in counted if number]
-    return f" ({'; '.join(said)})" if said else ""
+    reasons = [f"{number:,} {reason}" for number, reason in counts if number]
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _mark(verdict: str) -> str:
     return f"{SIGNS[verdict]}\N{NO-BREAK SPACE}{verdict}" if verdict in SIGNS else verdict
 
 
-def _finding(result: GenaiAssessment) -> Iterator[Text]:
-    """Yield how many specifications hold, and which values are at fault most often."""
-    found = [verdict for one in result.sequences if one.prompts != "neutral" for verdict in one.verdicts]
-    broken = [verdict for verdict in found if verdict.verdict == "violated"]
-    fault = Counter(value for verdict in broken for value in verdict.at_fault)
-    said = f"{len(broken)} of {format_count(len(found), 'specification', 'specifications')} do not hold (observed)"
-    worst = [f"{value} ({number})" for value, number in fault.most_common(3)]
-    if found:
-        yield Text(f"{said}{f'; missed or absent most often: {list_some(worst)}' if worst else ''}.", role="finding")
+def _finding(sequences: list[SequenceFinding]) -> Iterator[Text]:
+    """Yield the number of violated specifications, and the values that are most often at fault."""
+    verdicts = [verdict for sequence in sequences for verdict in sequence.verdicts]
+    violated = [verdict for verdict in verdicts if verdict.verdict == "violated"]
+    worst = Counter(value for verdict in violated for value in verdict.at_fault).most_common(3)
+    if verdicts:
+        text = f"{len(violated)} of {format_count(len(verdicts), 'specification', 'specifications')} do not hold"
+        names = list_some([f"{value} ({number})" for value, number in worst])
+        yield Text(
+            f"{text} (observed){f'; missed or absent most often: {names}' if worst else ''}.",
+            role="finding",
+        )
 
 
 def _verdict_table(result: GenaiAssessment) -> Table:
-    """Return every verdict, with the one about neutral prompts beside it."""
-    neutral = result.prompts is not None
+    """List every verdict, with the verdict for neutral prompts."""
     rows: list[TableRow] = []
     for i, sequence in enumerate(result.sequences):
         if sequence.prompts == "neutral":
             continue
         rows.append(TableRow((f"{sequence.name}, {format_count(sequence.items, 'item', 'items')}",), heading=True))
-        after = result.sequences[i + 1] if i + 1 < len(result.sequences) else None
-        beside = after.verdicts if after is not None and after.prompts == "neutral" else ()
+        following = result.sequences[i + 1 : i + 2]
+        neutral = following[0].verdicts if following and following[0].prompts == "neutral" else ()
         for k, verdict in enumerate(sequence.verdicts):
             title = _specification_title(sequence, verdict)
-            said = f"{f'{title}: ' if title else ''}{verdict.specification}: {verdict.why}"
-            if beside:
-                said += f"; of neutral prompts: {beside[k].why}"
-            more = (_mark(beside[k].verdict) if beside else "",) if neutral else ()
-            rows.append(TableRow((_mark(verdict.verdict), *more, said)))
-    columns = (Column("verdict"), *((Column("of neutral prompts"),) if neutral else ()), Column("specification"))
-    return Table("What holds of the recorded items, observed", columns, tuple(rows))
+            text = f"{f'{title}: ' if title else ''}{verdict.specification}: {verdict.why}"
+            if neutral:
+                text += f"; of neutral prompts: {neutral[k].why}"
+            more = (_mark(neutral[k].verdict) if neutral else "",) if result.prompts is not None else ()
+            rows.append(TableRow((_mark(verdict.verdict), *more, text)))
+    names = ("verdict", *(["of neutral prompts"] if result.prompts is not None else []), "specification")
+    return Table("Verdicts on the recorded items, observed", tuple(map(Column, names)), tuple(rows))
 
 
 def _specification_title(sequence: SequenceFinding, verdict: SpecificationVerdict) -> str | None:
-    """Return the name of a specification, if somebody gave it one."""
+    """Return the configured name of a specification. None if it is derived from its groups."""
     return None if verdict.name == f"{sequence.condition}: {' + '.join(verdict.groups)}" else verdict.name
 
 
@@ -153,35 +150,25 @@ def _sequence_blocks(result: GenaiAssessment, sequence: SequenceFinding, i: int,
         if i < DRAWN:
             yield Figure("appearances", TIMELINE, group)
         yield _value_table(result, group)
-        yield Fold(f"How far frequencies of {group.name} differ", (_difference_table(group),))
+        yield Fold(f"Differences between frequencies of {group.name}", (_difference_table(group),))
     if folder is not None and i < DRAWN and sequence.files:
         texts = all(Path(file).suffix.lower() == ".txt" for file in sequence.files if file)
         yield Heading("Texts" if texts else "Pictures", level=3, detail=True)
-        yield Figure(
-            "items",
-            "In the order of the requests. Outlined: a value was due at the latest here, and did not come.",
-            sequence,
-            (folder,),
-        )
+        caption = "In the order of the requests. Outlined: a value was due by this item and did not appear."
+        yield Figure("items", caption, sequence, (folder,))
 
 
 def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
-    columns = [
-        Column("value"),
-        Column("items", numeric=True),
-        Column("frequency", numeric=True),
-        Column("longest wait", numeric=True),
-    ]
     due = any(value.beta is not None for value in group.values)
-    if due:
-        columns += [Column("asked for", numeric=True), Column("missed", numeric=True), Column("missed at")]
+    names = ("items", "frequency", "longest wait", *(["deadline", "missed"] if due else []))
+    columns = [Column("value"), *(Column(name, numeric=True) for name in names)]
     rows = []
     for value in group.values:
         cells: list[Cell] = [
             value.value,
             len(value.appearances),
             show_quantity(value.frequency, "frequency"),
-            _longest_wait(value),
+            _format_longest_wait(value),
         ]
         if due:
             missed = [str(group.items[number - 1]) for number in value.missed]
@@ -191,40 +178,33 @@ def _value_table(result: GenaiAssessment, group: GroupFinding) -> Table:
     return Table(
         f"{group.name}, observed on {recognised}{describe_left_out(group)}, with {format_level(result.confidence)} "
         "intervals",
-        tuple(columns),
+        (*columns, *((Column("missed at"),) if due else ())),
         tuple(rows),
         usual="observed",
         listed=LISTED,
     )
 
 
-def _longest_wait(value: ValueFinding) -> str:
+def _format_longest_wait(value: ValueFinding) -> str:
     if value.smallest_beta is not None:
         return format_count(value.smallest_beta, "item", "items")
     return "too few items" if value.appearances else "never appears"
 
 
 def _difference_table(group: GroupFinding) -> Table:
-    longest = "-" if group.smallest_beta is None else format_count(group.smallest_beta, "item", "items")
-    none = "a value never appears, or there are too few items"
-    rows: list[tuple[str, str | ReportedNumber]] = [
-        (
-            "longest wait of any value",
-            ReportedNumber(longest, group.smallest_beta, "observed")
-            if group.smallest_beta is not None
-            else ReportedNumber("-", kind="unknown", basis=none),
-        )
-    ]
-    bounds: tuple[tuple[str, Quantity], ...] = (
-        ("largest difference of two frequencies", group.difference),
-        ("that difference at most, in these items", group.bound_here),
-        ("that difference at most, in the long run", group.bound),
+    longest = ReportedNumber("-", kind="unknown", basis="a value never appears, or there are too few items")
+    if group.smallest_beta is not None:
+        longest = ReportedNumber(format_count(group.smallest_beta, "item", "items"), group.smallest_beta, "observed")
+    rows = (
+        ("longest wait of any value", longest),
+        ("largest difference of two frequencies", show_quantity(group.difference, "frequency")),
+        ("that difference at most, in these items", show_quantity(group.bound_here, "frequency")),
+        ("that difference at most, in the long run", show_quantity(group.bound, "frequency")),
     )
-    rows += [(name, show_quantity(quantity, "frequency")) for name, quantity in bounds]
     return Table(
-        f"{group.name}: differences, and what a longest wait proves of them",
+        f"{group.name}: differences, and their bounds by the longest wait",
         (Column("number"), Column("value", numeric=True)),
-        tuple(TableRow(row) for row in rows),
+        tuple(map(TableRow, rows)),
         usual="observed",
         tiles=True,
     )
@@ -235,63 +215,50 @@ def _prompt_blocks(bias: PromptBias) -> Iterator[Block]:
     how = (
         "Here prompts were judged by their words."
         if bias.how == "judged"
-        else f"Here prompts were repeated: biased is one that shows one value at least {format_percent(bias.bar)} of "
-        "the time, neutral one that shows every value less often. All verdicts together are wrong with probability "
-        f"{format_percent(bias.error)} at most. Prompts of which it is not known do not count as neutral. An estimate "
-        "cannot tell a prompt that fixes a value from a generator that always shows it: compare the prompts."
+        else f"Here prompts were repeated. A prompt is biased if it shows one value at least "
+        f"{format_percent(bias.bar)} of the time, and neutral if it shows every value less often. The probability "
+        f"that any verdict is wrong is at most {format_percent(bias.error)}. Prompts with an unknown verdict are not "
+        "counted as neutral. Estimates do not distinguish a prompt that fixes a value from a generator that always "
+        "shows it."
     )
     yield Text(
-        "A prompt is biased for a group if it fixes the group\u2019s value: then its items say nothing about the "
-        f"generator, and do not count under \u201cof neutral prompts\u201d. {how}",
+        "A prompt is biased for a group if it fixes the value of the group. Its items then do not characterise the "
+        f"generator, and are not counted under \u201cof neutral prompts\u201d. {how}",
         role="small",
     )
-    for one in bias.dependence:
-        findings = sorted(
-            (each for each in bias.findings if each.group == one.group), key=lambda each: ORDER.index(each.verdict)
-        )
-        yield Heading(one.group, level=3, detail=False)
-        yield Text(f"Where the values come from: {SOURCES[one.source]}. {one.why[:1].upper()}{one.why[1:]}.")
-        if any(each.items for each in findings):
+    for group in dict.fromkeys(finding.group for finding in bias.findings):
+        findings = [finding for finding in bias.findings if finding.group == group]
+        findings.sort(key=lambda finding: VERDICT_ORDER.index(finding.verdict))
+        yield Heading(group, level=3, detail=False)
+        if any(finding.items for finding in findings):
             ordered = bias.model_copy(update={"findings": tuple(findings)})
-            yield Figure(
-                "prompts", "How often each prompt shows each value, of its recognised items.", ordered, (one.group,)
-            )
-        yield _prompt_table(bias, one.group, findings)
-        if not isinstance(one.difference, Unknown):
-            which = "neutral prompts" if bias.how == "judged" else "prompts"
-            on = format_count(one.difference.n, "item", "items") if isinstance(one.difference, Estimated) else "items"
-            number = show_quantity(one.difference, "frequency", basis=f"on {on}")
-            yield Metric(f"largest difference between two {which}", number, (f"in how often {one.value} comes",))
+            yield Figure("prompts", "Share of each value among the recognised items of each prompt.", ordered, (group,))
+        yield _prompt_table(bias, group, findings)
 
 
 def _prompt_table(bias: PromptBias, group: str, findings: list[PromptFinding]) -> Table:
-    columns = (
-        Column("prompt"),
-        Column("verdict"),
-        Column("value"),
-        Column("its probability", numeric=True),
-        Column("items", numeric=True),
-        Column("why"),
-    )
+    numeric = ("its probability", "items")
+    names = ("prompt", "verdict", "value", *numeric, "why")
     rows = []
     for finding in findings:
         more = f"; {finding.unrecognised:,} items not recognised" if finding.unrecognised else ""
+        probability = show_quantity(finding.probability, "frequency")
         rows.append(
             TableRow(
                 (
                     finding.prompt,
                     finding.verdict,
                     finding.value or "",
-                    show_quantity(finding.probability, "frequency"),
+                    probability,
                     finding.items,
                     f"{finding.why}{more}",
                 )
             )
         )
     return Table(
-        f"{group} by prompt, {bias.how}: the value that each prompt shows most often, estimated with "
-        f"{format_level(1 - 2 * bias.error)} intervals of all together",
-        columns,
+        f"{group} by prompt, {bias.how}: most frequent value of each prompt, estimated with joint "
+        f"{format_level(1 - 2 * bias.error)} intervals",
+        tuple(Column(name, numeric=name in numeric) for name in names),
         tuple(rows),
         usual="estimated",
         listed=LISTED,
@@ -300,47 +267,42 @@ def _prompt_table(bias: PromptBias, group: str, findings: list[PromptFinding]) -
 
 def _coverage_blocks(result: GenaiAssessment) -> Iterator[Block]:
     yield Heading("Combinations", anchor="coverage")
-    yield Figure(
-        "coverage", "How many of the combinations of values of different groups have appeared, item by item.", result
-    )
-    known = [(one.name, one.coverage) for one in result.sequences if one.coverage is not None]
+    yield Figure("coverage", "Share of the combinations of values that have appeared, item by item.", result)
+    covered = [(sequence.name, sequence.coverage) for sequence in result.sequences if sequence.coverage is not None]
     yield Table(
         "Combinations of values, observed",
         (Column("sequence"), Column("missing", numeric=True), Column("seen")),
-        tuple(TableRow((name, len(coverage.missing), format_coverage(coverage))) for name, coverage in known),
+        tuple(TableRow((name, len(coverage.missing), format_coverage(coverage))) for name, coverage in covered),
     )
-    for name, coverage in known:
+    for name, coverage in covered:
         if coverage.missing:
-            missing = [" + ".join(one.values) for one in coverage.missing]
-            yield Fold(
-                f"{name}: {format_count(len(missing), 'missing combination', 'missing combinations')}",
-                (Text(list_some(missing, MAX_MISSING)),),
-            )
+            missing = [" + ".join(combination.values) for combination in coverage.missing]
+            count = format_count(len(missing), "missing combination", "missing combinations")
+            yield Fold(f"{name}: {count}", (Text(list_some(missing, MAX_MISSING)),))
 
 
 def _method_facts(result: GenaiAssessment) -> Facts:
     entries = [
         (
             "items",
-            f"those asked for {result.condition()}, in the order of the requests; items whose value is not recognised, "
-            "not among the values, or fixed by the prompt are left out, and the others numbered",
+            f"items requested for {result.condition()}, in the order of the requests; items whose value is not "
+            "recognised, not among the values, or fixed by the prompt are excluded, and the others are numbered",
         ),
         (
             "within beta",
-            "a value comes among the first beta items, and after each appearance among the next beta; while it stays "
-            "away, every beta items are one more deadline missed. A deadline after the last item violates nothing, and "
-            "a sequence no longer than beta shows nothing",
+            "a value appears among the first beta items, and after each appearance among the next beta items; every "
+            "beta items of its absence are a missed deadline. A deadline after the last item is not missed, and a "
+            "sequence of at most beta items shows nothing",
         ),
-        ("longest wait", "the smallest beta with which that holds of the recorded items"),
+        ("longest wait", "the smallest beta for which this holds for the recorded items"),
         (
             "intervals",
-            f"exact (Clopper and Pearson) at {format_level(result.confidence)}, as for items drawn independently, "
-            "which those of a generator that was told to vary are not; for the difference, of all values together "
-            "(Bonferroni)",
+            f"exact (Clopper and Pearson) at {format_level(result.confidence)} for independent items, which those of a "
+            "generator that was told to vary are not; for the difference, of all values together (Bonferroni)",
         ),
         (
             "proved",
-            "with n values and equal beta every value has a frequency of at least 1/beta in the long run, so two "
+            "with n values and equal beta, every value has a frequency of at least 1/beta in the long run, so two "
             "differ by at most 1 - n/beta",
         ),
     ]
@@ -349,10 +311,9 @@ def _method_facts(result: GenaiAssessment) -> Facts:
         entries.append(
             (
                 "prompts",
-                f"probabilities by bets that are valid however often one looks, each end at {level}, all prompts and "
-                "groups together (Bonferroni); differences between prompts by mixture likelihood ratios at "
-                f"{level}, likewise. Items of one prompt are taken to be made independently of each other",
+                f"probabilities by betting intervals that are valid at any time, each end at {level}, for all prompts "
+                "and groups together (Bonferroni). The items of one prompt are assumed to be independent",
             )
         )
-    entries.append(("labels", "as given: how well they were recognised is not judged here"))
+    entries.append(("labels", "as given; errors of recognition are not assessed here"))
     return Facts(tuple(entries))

@@ -1,1 +1,1 @@
-"""What an item shows: one protocol, a model that is asked over HTTP, and classifiers that need no model."""
+"""Classifiers of items, and their error rates."""

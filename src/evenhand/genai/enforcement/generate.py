@@ -380,7 +380,7 @@ class _RunDirectory:
                     f"{folder} holds requests without the state to go on with", hint="choose another folder"
                 )
             else:
-                kept.table.take_back(0)
+                kept.table.truncate(0)
                 kept._commit_state(enforcer)
         except OSError as error:
             raise OptionError(f"{folder} cannot be used: {error.strerror}") from None
@@ -424,7 +424,7 @@ class _RunDirectory:
                 hint="choose another folder",
             )
         if len(self.table.rows) > self.rows:
-            self.table.take_back(self.rows)
+            self.table.truncate(self.rows)
         return rows
 
     def begin(self, prompts: Sequence[str], *, again: bool) -> int:

@@ -1,1 +1,1 @@
-"""Which deadlines can be kept for ever, against a generator that shows whatever harms most."""
+"""Games of deadlines, their feasibility, and the probability of missed deadlines."""

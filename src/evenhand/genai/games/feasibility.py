@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from evenhand.genai.games.game import MAX_GAME_STATES, Game, SolutionMethod, WinningRegion, find_culprits, solve_game
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
@@ -40,23 +40,23 @@ class RequirementComponent:
 
     @cached_property
     def assignments(self) -> tuple[tuple[int, ...], ...]:
-        """What an item can show of the groups: positions of values; empty if there are too many to try."""
+        """Combinations of positions of values that an item may show. Empty if there are too many."""
         sizes = [len(values) for values in self.values]
         return tuple(product(*map(range, sizes))) if prod(sizes) <= MAX_ASSIGNMENTS else ()
 
     def combinations_in(self, assignment: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what an assignment is for every requirement: the position of its combination."""
-        return tuple(self._position(requirement, assignment) for requirement in self.requirements)
-
-    def _position(self, requirement: Requirement, assignment: tuple[int, ...]) -> int:
-        place = 0
-        for group, values in zip(requirement.groups, requirement.values, strict=True):
-            place = place * len(values) + assignment[self.groups.index(group)]
-        return place
+        """Compute the position of the combination of each requirement in an assignment."""
+        positions = []
+        for requirement in self.requirements:
+            place = 0
+            for group, values in zip(requirement.groups, requirement.values, strict=True):
+                place = place * len(values) + assignment[self.groups.index(group)]
+            positions.append(place)
+        return tuple(positions)
 
     @cached_property
     def moves(self) -> tuple[tuple[int, ...], ...]:
-        """The sets of requirements that one item can count for, the smallest first; empty if there are too many.
+        """Sets of requirements that one item may count for, smallest first. Empty if there are too many.
 
         A requirement applies to a request if its condition holds and the prompt fixes none of its groups. Under one
         condition, a requirement on fewer groups therefore applies whenever a requirement on these and more groups does.
@@ -77,7 +77,7 @@ class RequirementComponent:
 
     @cached_property
     def game(self) -> Game:
-        """The joint game of all requirements."""
+        """Joint game of all requirements."""
         return Game(
             tuple(requirement.repeated or () for requirement in self.requirements),
             tuple(self.combinations_in(assignment) for assignment in self.assignments),
@@ -86,24 +86,25 @@ class RequirementComponent:
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield all subsets of some names, the empty one included."""
+    """Yield all subsets of names, including the empty one."""
     return chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
 
 
 @dataclass(frozen=True)
 class SpecificationFeasibility:
-    """Whether one specification can be kept, together with all others.
+    """Feasibility of one specification, together with all others.
 
     Attributes:
-        name: of the specification.
-        condition, groups, values: what it is about; of paired groups all combinations.
-        repeated: the deadlines; None: eventual only, which any sequence can still fulfil.
-        verdict: ``feasible``: no deadline need ever be missed; ``infeasible``: some must be; ``undecided``: the game is
-            too large to be solved.
-        method: how that was found; None without deadlines.
-        states: of the game that was solved; 0 for ``hall``.
-        minimal: least states from which it can be kept, where the game was solved.
-        faults: values whose deadlines cannot be kept together, or of which it is undecided.
+        name: Name of the specification.
+        condition, groups: Condition and groups of the specification.
+        values: Names of the values, or of their combinations.
+        repeated: Deadlines. None if values only have to appear, which remains possible for any sequence.
+        verdict: ``feasible`` if no deadline need ever be missed; ``infeasible`` if some deadline must be missed;
+            ``undecided`` if the game is too large.
+        method: Method that found the verdict. None without deadlines.
+        states: Number of states of the solved game. 0 for ``hall``.
+        minimal: Number of minimal states from which all deadlines can be kept.
+        faults: Values whose deadlines cannot be kept together, or are undecided.
     """
 
     name: str
@@ -117,6 +118,24 @@ class SpecificationFeasibility:
     minimal: int
     faults: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls, requirement: Requirement, region: WinningRegion | None, faults: tuple[str, ...] = ()
+    ) -> SpecificationFeasibility:
+        """Build from the winning region of a game. None if there are no deadlines."""
+        return cls(
+            name=requirement.name,
+            condition=requirement.condition,
+            groups=requirement.groups,
+            values=requirement.labels,
+            repeated=requirement.repeated,
+            verdict="feasible" if region is None else _region_verdict(region),
+            method=None if region is None else region.method,
+            states=0 if region is None else region.states,
+            minimal=0 if region is None or not region.feasible else len(region.minimal()),
+            faults=faults,
+        )
+
     @property
     def feasible(self) -> bool:
         """Whether it is known that no deadline need ever be missed."""
@@ -125,14 +144,13 @@ class SpecificationFeasibility:
 
 @dataclass(frozen=True)
 class Feasibility:
-    """Whether a configuration can be kept.
+    """Feasibility of a configuration.
 
     Attributes:
-        verdict: whether everything can be kept together, with the slack that is asked for; ``infeasible`` if anything
-            is, and ``undecided`` if only that stands in the way.
-        reason: why not, why it is not known, or how it is.
-        hint: what would help.
-        specifications: one by one.
+        verdict: Joint verdict on all specifications, including the slack.
+        reason: Explanation.
+        hint: Instruction that helps. None if it is feasible.
+        specifications: Feasibility of each specification.
     """
 
     verdict: FeasibilityVerdict
@@ -142,24 +160,23 @@ class Feasibility:
 
     @property
     def feasible(self) -> bool:
-        """Whether it is known that everything can be kept."""
+        """Whether it is known that all deadlines can be kept."""
         return self.verdict == "feasible"
 
     @property
     def refusal(self) -> str:
-        """Why it is not enforced, in words."""
+        """Reason for not enforcing the configuration."""
         undecided = self.verdict == "undecided"
         return f"{'it is not known whether this can be kept' if undecided else 'this cannot be kept'}: {self.reason}"
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain JSON values."""
-        several = [{"feasible": one.feasible, **asdict(one)} for one in self.specifications]
-        return {"kind": "genai-check", "feasible": self.feasible, **asdict(self), "specifications": several}
+        """Convert to plain JSON values."""
+        specifications = [{"feasible": one.feasible, **asdict(one)} for one in self.specifications]
+        return {"kind": "genai-check", "feasible": self.feasible, **asdict(self), "specifications": specifications}
 
 
-@dataclass(frozen=True)
-class _Obstacle:
-    """What stands in the way of keeping a configuration."""
+class _Obstacle(NamedTuple):
+    """Reason why a configuration is not feasible."""
 
     verdict: FeasibilityVerdict
     reason: str
@@ -168,12 +185,12 @@ class _Obstacle:
 
 @lru_cache(maxsize=64)
 def solve_cached(game: Game) -> WinningRegion:
-    """``solve_game``, remembered: the same games come up when a configuration is checked and when it is kept."""
+    """Solve a game. Solutions are cached, since the same games are checked and then enforced."""
     return solve_game(game)
 
 
 def find_components(configuration: GenerationConfig) -> tuple[RequirementComponent, ...]:
-    """Return the requirements with deadlines, those together that share concept groups."""
+    """Group the requirements with deadlines by shared concept groups."""
     parts: list[tuple[set[str], list[Requirement]]] = []
     # Invariant: no two parts share a concept group. A requirement joins all parts that share one with it.
     for requirement in configuration.requirements:
@@ -181,110 +198,89 @@ def find_components(configuration: GenerationConfig) -> tuple[RequirementCompone
             continue
         groups, members = set(requirement.groups), [requirement]
         apart = []
-        for others, theirs in parts:
-            if others & groups:
-                groups |= others
-                members = theirs + members
+        for other_groups, others in parts:
+            if other_groups & groups:
+                groups |= other_groups
+                members = others + members
             else:
-                apart.append((others, theirs))
+                apart.append((other_groups, others))
         parts = [*apart, (groups, members)]
-    order = {requirement.name: i for i, requirement in enumerate(configuration.requirements)}
-    found = []
+    components = []
     for groups, members in parts:
-        named = tuple(group for group in configuration.values if group in groups)
-        found.append(
+        names = tuple(group for group in configuration.values if group in groups)
+        components.append(
             RequirementComponent(
-                tuple(sorted(members, key=lambda one: order[one.name])),
-                named,
-                tuple(configuration.values[group] for group in named),
+                tuple(requirement for requirement in configuration.requirements if requirement in members),
+                names,
+                tuple(configuration.values[group] for group in names),
             )
         )
-    return tuple(found)
+    return tuple(components)
 
 
 def check_feasibility(configuration: GenerationConfig, *, slack: int | None = None) -> Feasibility:
-    """Return whether a configuration can be kept: every specification alone, all together, and with slack.
+    """Check the feasibility of each specification alone, of all together, and with slack.
 
     Args:
-        configuration: conditions and specifications.
-        slack: items of no use that must be borne; by default as in the configuration's ``simulation``.
+        configuration: Conditions and specifications.
+        slack: Number of useless items that must be tolerated. If None, that of the configuration.
     """
     spare = configuration.simulation.slack if slack is None else slack
-    standings: dict[str, SpecificationFeasibility] = {}
+    verdicts = {
+        requirement.name: SpecificationFeasibility.of(requirement, None)
+        for requirement in configuration.requirements
+        if requirement.repeated is None
+    }
     obstacles: list[_Obstacle] = []
     for component in find_components(configuration):
-        alone = [(one, _judge_alone(one)) for one in component.requirements]
-        for requirement, (standing, obstacle) in alone:
-            standings[requirement.name] = standing
-            obstacles += [obstacle] if obstacle is not None else []
-        if not all(standing.feasible for _, (standing, _) in alone):
+        alone = len(obstacles)
+        for requirement in component.requirements:
+            verdicts[requirement.name] = _judge_alone(requirement, obstacles)
+        if len(obstacles) > alone:
             continue
         together = solve_cached(component.game)
         if not together.feasible:
             obstacles.append(_explain_jointly(component, together))
         elif spare:
-            later = solve_cached(component.game.shift_deadlines(spare))
-            obstacles += [] if later.feasible else [_explain_slack(component, later, spare)]
+            earlier = solve_cached(component.game.shift_deadlines(spare))
+            if not earlier.feasible:
+                obstacles.append(_explain_slack(component, earlier, spare))
         if not together.feasible or len(component.requirements) > 1:
             for requirement in component.requirements:
                 faults = () if together.feasible else requirement.labels
-                standings[requirement.name] = _specification_feasibility(requirement, together, faults)
-    for requirement in configuration.requirements:
-        if requirement.repeated is None:
-            standings[requirement.name] = _specification_feasibility(requirement, None, ())
-    several = tuple(standings[requirement.name] for requirement in configuration.requirements)
+                verdicts[requirement.name] = SpecificationFeasibility.of(requirement, together, faults)
+    ordered = tuple(verdicts[requirement.name] for requirement in configuration.requirements)
     if not obstacles:
-        return Feasibility(
-            "feasible", "every deadline can be kept for ever, whatever the generator shows", None, several
-        )
-    # What cannot be kept comes first: it stays so, whatever the undecided part turns out to be.
-    ordered = sorted(obstacles, key=lambda one: one.verdict == "undecided")
-    return Feasibility(ordered[0].verdict, "; ".join(one.reason for one in ordered), ordered[0].hint, several)
+        return Feasibility("feasible", "every deadline can be kept forever, for any generator", None, ordered)
+    # Infeasible parts come first, since they remain infeasible whatever the undecided parts turn out to be.
+    obstacles.sort(key=lambda obstacle: obstacle.verdict == "undecided")
+    reasons = "; ".join(obstacle.reason for obstacle in obstacles)
+    return Feasibility(obstacles[0].verdict, reasons, obstacles[0].hint, ordered)
 
 
 def _region_verdict(region: WinningRegion) -> FeasibilityVerdict:
     return "feasible" if region.feasible else "infeasible" if region.decided else "undecided"
 
 
-def _judge_alone(requirement: Requirement) -> tuple[SpecificationFeasibility, _Obstacle | None]:
-    """Return whether one specification can be kept by itself, and what stands in the way."""
+def _judge_alone(requirement: Requirement, obstacles: list[_Obstacle]) -> SpecificationFeasibility:
+    """Check the feasibility of one specification by itself, and record its obstacle."""
     deadlines = requirement.repeated or ()
     region = solve_cached(Game.single(deadlines))
     if region.feasible:
-        return _specification_feasibility(requirement, region, ()), None
+        return SpecificationFeasibility.of(requirement, region)
     faults = find_culprits(deadlines)
     smallest = solve_cached(Game.single([deadlines[k] for k in faults]))
     if region.decided and not smallest.decided:
         faults, smallest = tuple(range(len(deadlines))), region
-    standing = _specification_feasibility(requirement, smallest, tuple(requirement.labels[k] for k in faults))
     about = ", ".join(f"{requirement.labels[k]} within {deadlines[k]}" for k in faults)
     if smallest.decided:
+        reason = f"{requirement.name}: no order of items shows {about}, again and again"
         hint = f"deadlines of {len(deadlines)} or more for every value can always be kept"
-        return standing, _Obstacle(
-            "infeasible", f"{requirement.name}: no order of items shows {about}, again and again", hint
-        )
-    return standing, _Obstacle(
-        "undecided",
-        f"{requirement.name}: whether {about} can be kept is not known: more than {MAX_GAME_STATES:,} states",
-        _raise_deadlines([requirement], len(deadlines)),
-    )
-
-
-def _specification_feasibility(
-    requirement: Requirement, region: WinningRegion | None, faults: tuple[str, ...]
-) -> SpecificationFeasibility:
-    return SpecificationFeasibility(
-        name=requirement.name,
-        condition=requirement.condition,
-        groups=requirement.groups,
-        values=requirement.labels,
-        repeated=requirement.repeated,
-        verdict="feasible" if region is None else _region_verdict(region),
-        method=None if region is None else region.method,
-        states=0 if region is None else region.states,
-        minimal=0 if region is None or not region.feasible else len(region.minimal()),
-        faults=faults,
-    )
+    else:
+        reason = f"{requirement.name}: whether {about} can be kept is not known: more than {MAX_GAME_STATES:,} states"
+        hint = _raise_deadlines([requirement], len(deadlines))
+    obstacles.append(_Obstacle(_region_verdict(smallest), reason, hint))
+    return SpecificationFeasibility.of(requirement, smallest, tuple(requirement.labels[k] for k in faults))
 
 
 def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> _Obstacle:
@@ -298,26 +294,29 @@ def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> 
         )
     return _Obstacle(
         "undecided",
-        f"whether {names} can be kept together is not known: each can alone, and the game that they make together "
-        "is too large to be solved",
+        f"whether {names} can be kept together is not known: each can alone, and their joint game is too large to be "
+        "solved",
         _raise_deadlines(component.requirements, enough),
     )
 
 
 def _explain_slack(component: RequirementComponent, region: WinningRegion, spare: int) -> _Obstacle:
     names = " and ".join(requirement.name for requirement in component.requirements)
-    said = "those cannot be kept" if region.decided else "whether those can be kept is not known: the game is too large"
+    problem = (
+        "those cannot be kept" if region.decided else "whether those can be kept is not known: the game is too large"
+    )
     return _Obstacle(
         _region_verdict(region),
-        f"{names}: with a slack of {spare}, deadlines are {spare} earlier, and {said}",
-        f"less slack, or deadlines of {component.game.enough + spare} or more",
+        f"{names}: with a slack of {spare}, deadlines are {spare} earlier, and {problem}",
+        f"use less slack, or deadlines of {component.game.enough + spare} or more",
     )
 
 
 def _raise_deadlines(requirements: Sequence[Requirement], enough: int) -> str:
-    """Return the hint with deadlines that are known to be enough, the short ones raised and the others as they are."""
+    """Suggest feasible deadlines, which raise the short ones."""
     raised = [
-        f"{one.name}: repeated: [{', '.join(str(max(d, enough)) for d in one.repeated or ())}]" for one in requirements
+        f"{requirement.name}: repeated: [{', '.join(str(max(d, enough)) for d in requirement.repeated or ())}]"
+        for requirement in requirements
     ]
     return (
         f"deadlines of {enough} or more can always be kept, so these can: {'; '.join(raised)}; or name fewer values, "

@@ -1,44 +1,45 @@
-"""Retries and slack from how often instructions work: what they are worth, and the smallest that are enough.
+"""Retries and slack: bounds of the probability of a missed deadline, and the smallest sufficient numbers.
 
-A deadline is missed only if instructions fail for good, after all retries. How likely that is in a number of requests
-has a bound that follows from how likely one attempt works.
+A deadline is missed only if instructions fail after all retries. The probability of that in a number of requests is
+bounded by the success rate of one attempt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import ceil, expm1, floor, inf, log1p, log10
 from typing import Any
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count
 from evenhand.errors import OptionError
 from evenhand.genai.games.feasibility import RequirementComponent, check_feasibility, find_components
 from evenhand.genai.spec.specification import GenerationConfig
-from evenhand.stats.proportion import clopper_pearson
+from evenhand.stats.level import bonferroni
+from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, Unknown
 
 MAX_RETRIES = 60
-"""Retries that are tried, and slack; a generator that needs more does not know what is asked of it."""
+"""Maximum number of retries, and maximum slack, that are tried."""
 
 MAX_REQUESTS = 10**15
-"""Longest stretch of requests that a bound is stated for; longer ones are cut to it."""
+"""Maximum number of requests for which a bound is stated."""
 
 SMALLEST_PROBABILITY = 1e-300
-"""What a smaller probability is rounded up to, if it is not 0."""
+"""Positive probabilities below this are rounded up to it."""
 
 ROUNDING_MARGIN = 1e-9
-"""What bounds are wider by, which rounding cannot reach."""
+"""Relative margin of bounds, which exceeds rounding errors."""
 
 
 class AttemptSuccess(ResultPart):
-    """How often one attempt shows what its prompt asks for, all of it.
+    """Success rate of one attempt to show all requested values.
 
     Attributes:
-        rate: counted, by specification; empty if it was given.
-        least: the share that is relied on: of all groups together, so that it holds for items asked for several.
-        source: where it comes from: ``counted``, ``simulation``, ``nothing``, or in words.
+        rate: Observed rate by specification. Empty if the rate was stated.
+        least: Lower bound of the rate for all groups together, and thus for items with instructions about several.
+        source: Origin of the rate: ``counted``, ``simulation`` or ``nothing``.
     """
 
     rate: dict[str, Observed | Unknown]
@@ -47,97 +48,95 @@ class AttemptSuccess(ResultPart):
 
     @classmethod
     def from_simulation(cls, configuration: GenerationConfig) -> AttemptSuccess:
-        """As the configuration's simulation says: it obeys, and what it shows is recognised."""
-        told = configuration.simulated
-        said = bool({"obeys", "unrecognised"} & told.model_fields_set)
-        return cls(
-            rate={},
-            least=told.obeys * (1 - told.unrecognised),
-            source="simulation" if said else "nothing",
-        )
+        """Compute the success rate of the simulated generator, which must obey and be recognised."""
+        simulated = configuration.simulated
+        stated = bool({"obeys", "unrecognised"} & simulated.model_fields_set)
+        least = simulated.obeys * (1 - simulated.unrecognised)
+        return cls(rate={}, least=least, source="simulation" if stated else "nothing")
 
     @classmethod
     def from_counts(
         cls, configuration: GenerationConfig, counts: Mapping[str, Mapping[str, int]], *, confidence: float = 0.95
     ) -> AttemptSuccess:
-        """As counted by an ``Enforcer``, whose attempts are taken to be independent and alike.
+        """Compute success rates from the counts of an ``Enforcer``, for independent and identical attempts.
 
-        The interval's lower ends hold for all specifications together (Bonferroni). Specifications that share groups
-        are asked for by the same instructions, and the least sure of them counts. An item that is asked for several
-        groups which are kept apart must show all of it at once: failures add up.
+        The lower ends of the intervals hold jointly for all specifications (Bonferroni). Specifications that share
+        groups are requested by the same instructions, so their smallest lower end is used. An item that is requested
+        for several unrelated groups must show all values, so their failure rates are added.
 
         Args:
-            counts: specification -> ``asked`` and ``obeyed``, as in ``Enforcer.counts``.
-            confidence: of the lower ends.
+            configuration: Configuration of the specifications.
+            counts: Counts ``asked`` and ``obeyed`` by specification, as in ``Enforcer.counts``.
+            confidence: Joint confidence level of the lower ends.
 
         Raises:
-            OptionError: counts that cannot be, of specifications that are not there, or a confidence out of range.
+            OptionError: A count or the confidence is out of range, or a specification is unknown.
         """
         if not 0 < confidence < 1:
-            raise OptionError(f"confidence is {confidence}", hint="Give a number between 0 and 1.")
-        several = find_components(configuration)
-        names = [one.name for component in several for one in component.requirements]
-        known = {one.name for one in configuration.requirements}
+            raise OptionError(f"confidence must be between 0 and 1, got {confidence}")
+        known = sorted(requirement.name for requirement in configuration.requirements)
         for name in counts:
             if name not in known:
-                raise OptionError(f"there is no specification {name!r}", hint=f"one of: {', '.join(sorted(known))}")
-        rate = {name: _observed_rate(counts.get(name, {}), name, confidence, len(names)) for name in names}
+                raise OptionError(f"there is no specification {name!r}", hint=f"one of: {', '.join(known)}")
+        parts = split_specifications(configuration)
+        level = bonferroni(confidence, sum(map(len, parts)))
+        rate = {name: _observed_success(counts.get(name, {}), name, level) for part in parts for name in part}
         failing = 0.0
-        for component in several:
-            seen = [found for one in component.requirements if isinstance(found := rate[one.name], Observed)]
-            failing += 1 - min((found.low for found in seen), default=0.0)
-        return cls(rate=rate, least=max(0.0, 1 - failing), source="counted")
+        for part in parts:
+            failing += 1 - min((found.low for name in part if isinstance(found := rate[name], Observed)), default=0.0)
+        method = f"Clopper-Pearson, {len(rate)} together"
+        joint = {
+            name: found.model_copy(update={"confidence": confidence, "method": method})
+            if isinstance(found, Observed)
+            else found
+            for name, found in rate.items()
+        }
+        return cls(rate=joint, least=max(0.0, 1 - failing), source="counted")
 
     def of(self, names: Collection[str]) -> AttemptSuccess:
-        """Return the success of attempts that ask for some specifications and nothing else."""
+        """Select the success rate of attempts whose instructions concern some specifications only."""
         rate = {name: found for name, found in self.rate.items() if name in names}
         if not rate:
             return self
-        return self.model_copy(
-            update={
-                "rate": rate,
-                "least": min((one.low for one in rate.values() if isinstance(one, Observed)), default=0.0),
-            }
-        )
+        least = min((found.low for found in rate.values() if isinstance(found, Observed)), default=0.0)
+        return self.model_copy(update={"rate": rate, "least": least})
 
     def statement(self) -> str:
-        """In one sentence."""
+        """Describe the success rate in one sentence."""
         if self.source == "nothing":
             return (
-                "nothing was measured: how often instructions work is not known. `evenhand genai generate` counts it, "
-                "in its state; or write it as obeys: under simulation:"
+                "the success rate of instructions is not known. `evenhand genai generate` counts it in its state; or "
+                "state it as obeys: under simulation:"
             )
         if not self.rate:
             return f"an attempt works {format_at_least(self.least)} of the time, as the simulation says"
-        if all(isinstance(found, Unknown) for found in self.rate.values()):
-            return "how often instructions work is not known, as no item had to show anything yet"
-        said = []
-        for name, found in self.rate.items():
-            if isinstance(found, Unknown):
-                said.append(f"{name}: not known, as {found.reason}")
-            else:
-                hits = round(found.value * found.n)
-                said.append(f"{name}: {hits:,} of {found.n:,} attempts worked, at least {format_at_least(found.low)}")
-        confidence = next(
-            (f" ({one.confidence:.0%} sure)" for one in self.rate.values() if isinstance(one, Observed)), ""
-        )
-        return "; ".join(said) + confidence
+        known = [found for found in self.rate.values() if isinstance(found, Observed)]
+        if not known:
+            return "the success rate of instructions is not known, as no item had to show anything yet"
+        parts = [
+            f"{name}: not known, as {found.reason}"
+            if isinstance(found, Unknown)
+            else f"{name}: {round(found.value * found.n):,} of {found.n:,} attempts worked, at least "
+            f"{format_at_least(found.low)}"
+            for name, found in self.rate.items()
+        ]
+        return f"{'; '.join(parts)} ({known[0].confidence:.0%} sure)"
 
 
 class RetrySettings(ResultPart):
-    """Retries and slack, and how likely a deadline is missed with them.
+    """Retries and slack, and the probability of a missed deadline.
 
     Attributes:
-        about: the specifications whose deadlines are meant, if not all of them.
-        retries, slack: as in a configuration.
-        in_flight: requests at once that are counted on; None: any number.
-        requests: in which no deadline is to be missed.
-        failing: an instruction fails for good, after all retries, at most so often.
-        misses: any deadline is missed in so many requests with at most this probability.
-        tolerated: what it may be.
-        good_for: in so many requests a miss is no likelier than that; None: in any number.
-        slack_counts: whether ``misses`` is smaller for the slack.
-        why: it does not.
+        about: Specifications whose deadlines are meant. Empty for all of them.
+        retries, slack: As in a configuration.
+        in_flight: Number of concurrent requests. None for any number.
+        requests: Number of requests to which ``misses`` refers.
+        failing: Maximum probability that an instruction fails after all retries.
+        misses: Maximum probability that any deadline is missed.
+        tolerated: Tolerated probability.
+        good_for: Number of requests for which the tolerance is met. None for any number.
+        slack_counts: Whether the slack reduces ``misses``.
+        why: Reason why it does not.
     """
 
     about: tuple[str, ...] = ()
@@ -154,35 +153,27 @@ class RetrySettings(ResultPart):
 
     @property
     def enough(self) -> bool:
-        """Whether a miss is no likelier than is tolerated."""
+        """Whether the probability of a missed deadline is tolerated."""
         return self.misses <= self.tolerated
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Convert to plain JSON values."""
         return {**self.model_dump(mode="json"), "enough": self.enough}
 
     def statement(self) -> str:
-        """In one sentence."""
+        """Describe the settings in one sentence."""
         how = "with one request at a time " if self.slack_counts else ""
         misses = "may be 1" if self.misses >= 1 else f"is {format_at_most(self.misses)} at most"
         about = f"{' and '.join(self.about)}, asked for alone: " if self.about else ""
         text = (
-            f"{about}{_format_count(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction"
-            f" fails for good {format_at_most(self.failing)} of the time at most; {how}the probability of any missed"
-            f" deadline in {self.requests:,} requests {misses}"
+            f"{about}{format_count(self.retries, 'retry', 'retries')} and slack {self.slack}: an instruction fails for "
+            f"good {format_at_most(self.failing)} of the time at most; {how}the probability of any missed deadline in "
+            f"{self.requests:,} requests {misses}"
         )
         if not self.enough:
-            so_many = _format_count(self.good_for or 0, "request", "requests")
-            text += f", and {format_at_most(self.tolerated)} is tolerated: that is enough for {so_many}"
+            good = format_count(self.good_for or 0, "request", "requests")
+            text += f", and {format_at_most(self.tolerated)} is tolerated: that is enough for {good}"
         return text + (f"; {self.why}" if self.why and not self.slack_counts else "")
-
-
-@dataclass(frozen=True)
-class _SlackCredit:
-    """Within how many items failures of one component must lie to add up; None: the slack is not counted."""
-
-    window: int | None
-    why: str
 
 
 def bound_misses(
@@ -198,51 +189,53 @@ def bound_misses(
 ) -> RetrySettings:
     """Bound the probability that any deadline is missed, given the numbers of retries and slack.
 
-    Let an attempt work with probability ``p`` or more, whatever happened before. A slot whose item must show something
-    fails for good with probability ``q = (1 - p)^(retries + 1)`` at most. While none fails no deadline is missed, so
-    that one is missed in ``N`` requests with probability ``1 - (1 - q)^N`` at most.
+    Let an attempt succeed with probability ``p`` or more, whatever happened before. A slot with an instruction fails
+    after all retries with probability at most ``q = (1 - p)^(retries + 1)``. Without such failures no deadline is
+    missed, so the probability of a miss in ``N`` requests is at most ``1 - (1 - q)^N``.
 
-    With one request at a time, a failure takes away one item's room of the slack ``s``, and it is there again after
-    ``w`` items that do not fail (``recovery_window``). A deadline is missed only after ``s + 1`` failures of which each
-    comes within ``w`` items after the one before it: ``N q (1 - (1 - q)^w)^s`` at most, by the union over where the
-    first may be. The lesser of both bounds is taken.
+    With one request at a time, a failure uses one item of the slack ``s``, which is restored after ``w`` items without
+    failures (``recovery_window``). A deadline is missed only after ``s + 1`` failures, each within ``w`` items of the
+    previous one. By the union bound over the position of the first, the probability is at most
+    ``N q (1 - (1 - q)^w)^s``. The smaller bound is used.
 
-    With more in flight the slack is not counted: when a failure becomes known, items after it may have been admitted
-    that relied on it, however many, and no slack of fewer items makes up for that.
+    With more requests in flight the slack is not counted. When a failure becomes known, any number of later items may
+    have been admitted that relied on it.
 
-    Items in which no value is recognised cost no room, and they only make failures rarer among the others: with ``v``
-    of them, accepted or made again, no more than ``q`` of the others fail.
+    Items without a recognised value use no slack. They only make failures rarer among the other items: at most ``q`` of
+    the others fail.
 
     Args:
-        configuration: what is kept.
-        success: of an attempt.
-        retries, slack: as configured unless given.
-        in_flight: 1 if a request is complete before the next; None: any number.
-        requests: how many; as the configuration tolerates unless given.
-        tolerated: probability of a miss in that many; as configured unless given.
-        about: names of specifications: only their deadlines, by their own success.
+        configuration: Configuration with the deadlines.
+        success: Success rate of an attempt.
+        retries, slack: If None, those of the configuration.
+        in_flight: 1 if a request is complete before the next one. None for any number.
+        requests: Number of requests. If None, that of the tolerance of the configuration.
+        tolerated: Tolerated probability of a miss. If None, that of the configuration.
+        about: Names of specifications. Only their deadlines and success rates are used.
 
     Raises:
-        OptionError: a number out of range.
+        OptionError: A number is out of range.
     """
     success = success.of(about) if about else success
-    told = configuration.simulation
-    retries = told.retries if retries is None else retries
-    slack = told.slack if slack is None else slack
+    retries = configuration.simulation.retries if retries is None else retries
+    slack = configuration.simulation.slack if slack is None else slack
     requests = configuration.tolerated.requests if requests is None else requests
     tolerated = configuration.tolerated.misses if tolerated is None else tolerated
     if min(retries, slack) < 0 or requests < 1 or not 0 < tolerated < 1:
         raise OptionError(
-            f"{retries} retries, slack {slack}, {requests} requests and a tolerated {tolerated} make no sense",
-            hint="Retries and slack are 0 or more, requests 1 or more, and what is tolerated is between 0 and 1.",
+            f"{retries} retries, slack {slack}, {requests} requests and a tolerated {tolerated} are out of range",
+            hint="give retries and slack of 0 or more, 1 request or more, and a tolerated probability between 0 and 1",
         )
-    failing = _round_up((1 - success.least) ** (retries + 1)) if success.least < 1 else 0.0
-    several = [_slack_credit(component, slack, in_flight) for component in _components_about(configuration, about)]
-    each = _any_fails(requests, failing) if several else 0.0
-    windows = [one.window for one in several if one.window is not None]
+    failing = max((1 - success.least) ** (retries + 1), SMALLEST_PROBABILITY) if success.least < 1 else 0.0
+    windows = [_slack_window(component, slack, in_flight) for component in _select_components(configuration, about)]
+    reasons = [reason for _, reason in windows if reason]
+    each = _any_fails(requests, failing) if windows else 0.0
     chain = inf
-    if slack and len(windows) == len(several):
-        chain = sum(_round_up(failing * _any_fails(window, failing) ** slack) if failing else 0.0 for window in windows)
+    if slack and not reasons:
+        chain = sum(
+            max(failing * _any_fails(window, failing) ** slack, SMALLEST_PROBABILITY) if failing else 0.0
+            for window, _ in windows
+        )
     misses = min(each, requests * chain) * (1 + ROUNDING_MARGIN)
     return RetrySettings(
         about=about,
@@ -253,9 +246,9 @@ def bound_misses(
         failing=failing,
         misses=min(1.0, misses),
         tolerated=tolerated,
-        good_for=_tolerable_requests(failing if several else 0.0, chain, tolerated),
+        good_for=_tolerable_requests(failing if windows else 0.0, chain, tolerated),
         slack_counts=requests * chain < each,
-        why=next((one.why for one in several if one.why), ""),
+        why=reasons[0] if reasons else "",
     )
 
 
@@ -268,30 +261,32 @@ def choose_retries(
     tolerated: float | None = None,
     about: tuple[str, ...] = (),
 ) -> RetrySettings | Unknown:
-    """Return the smallest retries and slack with which a miss is no likelier than is tolerated.
+    """Choose the smallest retries and slack for which the probability of a missed deadline is tolerated.
 
-    Smallest in the sum of both, and then in the slack: retries cost a call only where an instruction failed, slack
-    changes more prompts always. Slack that cannot be kept is not tried, nor slack that counts for nothing.
+    The sum of both is minimised, and then the slack, since retries cost a call only after a failure, but slack always
+    changes more prompts. Slack that is infeasible or has no effect is not used.
 
     Args:
-        configuration: what is kept; its own retries and slack do not matter.
-        success: of an attempt.
-        in_flight, requests, tolerated, about: as for ``bound_misses``.
+        configuration: Configuration with the deadlines. Its own retries and slack are ignored.
+        success: Success rate of an attempt.
+        in_flight, requests, tolerated, about: See ``bound_misses``.
 
     Returns:
-        Settings, or why there are none.
+        The settings, or the reason why there are none.
     """
     success = success.of(about) if about else success
     if success.least <= 0:
-        return Unknown(reason="nothing is known of how often an instruction works, or it never does")
+        return Unknown(reason="the success rate of instructions is not known, or 0")
     best: RetrySettings | None = None
-    slack = 0
-    while slack <= MAX_RETRIES:
-        # Only a smaller sum than the best so far is of interest.
+    for slack in range(MAX_RETRIES + 1):
+        # Only a smaller sum than the best one so far is of interest.
         most = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
         if most < 0 or not check_feasibility(configuration, slack=slack).feasible:
             break
-        wanted = partial(
+        components = _select_components(configuration, about)
+        if slack and any(_slack_window(component, slack, in_flight)[1] for component in components):
+            break
+        bound = partial(
             bound_misses,
             configuration,
             success,
@@ -301,92 +296,79 @@ def choose_retries(
             tolerated=tolerated,
             about=about,
         )
-        found = next((one for retries in range(most + 1) if (one := wanted(retries=retries)).enough), None)
-        if found is not None:
-            best = found
-        slack += 1
-        parts = _components_about(configuration, about)
-        if not all(_slack_credit(component, slack, in_flight).window is not None for component in parts):
-            break
+        settings = (bound(retries=retries) for retries in range(most + 1))
+        best = next((setting for setting in settings if setting.enough), best)
     if best is None:
         return Unknown(reason=f"not even {MAX_RETRIES} retries are enough, if an instruction works so rarely")
     return best
 
 
-def split_specifications(configuration: GenerationConfig, success: AttemptSuccess) -> tuple[tuple[str, ...], ...]:
-    """Return the specifications to be bounded apart: those of groups that are kept apart, each by its own counts.
+def split_specifications(
+    configuration: GenerationConfig, success: AttemptSuccess | None = None
+) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the specifications of each component.
 
-    Their bounds are not added up: how often attempts at several groups at once work was not counted, and the worst that
-    it could be asks for far more retries than any of them needs. One empty entry stands for all of them together.
+    With counted success rates, each component is bounded by its own counts. The bounds are not added: the success rate
+    of attempts at several components together was not counted, and its worst case requires far more retries.
+
+    Args:
+        configuration: Configuration with the specifications.
+        success: Success rates. If they were not counted, one empty entry stands for all specifications.
     """
-    several = find_components(configuration)
-    if not success.rate or len(several) < 2:
+    components = find_components(configuration)
+    if success is not None and (not success.rate or len(components) < 2):
         return ((),)
-    return tuple(tuple(one.name for one in component.requirements) for component in several)
+    return tuple(tuple(requirement.name for requirement in component.requirements) for component in components)
 
 
-def _components_about(configuration: GenerationConfig, about: tuple[str, ...]) -> list[RequirementComponent]:
-    found = find_components(configuration)
-    return [one for one in found if not about or any(part.name in about for part in one.requirements)]
+def _select_components(configuration: GenerationConfig, about: tuple[str, ...]) -> list[RequirementComponent]:
+    return [
+        component
+        for component in find_components(configuration)
+        if not about or any(requirement.name in about for requirement in component.requirements)
+    ]
 
 
-def _slack_credit(component: RequirementComponent, slack: int, in_flight: int | None) -> _SlackCredit:
+def _slack_window(component: RequirementComponent, slack: int, in_flight: int | None) -> tuple[int, str]:
+    """Compute the number of items within which failures add up, or the reason why the slack is not counted."""
     if not slack:
-        return _SlackCredit(None, "")
+        return 0, ""
     if in_flight != 1:
-        several = "any number" if in_flight is None else f"{in_flight:,}"
-        return _SlackCredit(
-            None, f"with {several} in flight slack does not help: items under way relied on what failed"
-        )
+        number = "any number" if in_flight is None else f"{in_flight:,}"
+        return 0, f"with {number} in flight slack does not help: items under way relied on what failed"
     if len(component.requirements) > 1:
-        return _SlackCredit(None, "the slack is not counted where several specifications share a group")
+        return 0, "the slack is not counted where several specifications share a group"
     window = recovery_window(component, slack)
-    if window is None:
-        return _SlackCredit(None, "the slack is not counted, as it is not known when it is there again")
-    return _SlackCredit(window, "")
+    return (0, "the slack is not counted, as it is not known when it is restored") if window is None else (window, "")
 
 
-def _any_fails(several: int, failing: float) -> float:
-    """Return the probability that one of several fails, independently."""
-    return -expm1(several * log1p(-failing)) if failing < 1 else 1.0
+def _any_fails(trials: int, failing: float) -> float:
+    """Compute the probability that any of several independent trials fails."""
+    return -expm1(trials * log1p(-failing)) if failing < 1 else 1.0
 
 
 def _tolerable_requests(failing: float, chain: float, tolerated: float) -> int | None:
-    """Return requests with which a miss is no likelier than is tolerated; None: any number."""
+    """Compute the number of requests for which the tolerance is met. None for any number."""
     if not failing or not chain:
         return None
     by_each = log1p(-tolerated) / log1p(-failing) if failing < 1 else 0.0
     return min(MAX_REQUESTS, floor(max(by_each, tolerated / chain) * (1 - ROUNDING_MARGIN)))
 
 
-def _round_up(probability: float) -> float:
-    return max(probability, SMALLEST_PROBABILITY)
-
-
-def _observed_rate(counts: Mapping[str, int], name: str, confidence: float, several: int) -> Observed | Unknown:
+def _observed_success(counts: Mapping[str, int], name: str, confidence: float) -> Observed | Unknown:
     asked, obeyed = counts.get("asked", 0), counts.get("obeyed", 0)
     if not 0 <= obeyed <= asked:
         raise OptionError(f"{obeyed} of {asked} attempts cannot have worked", location=name)
-    if not asked:
-        return Unknown(reason="no item had to show anything yet")
-    low, high = clopper_pearson(obeyed, asked, 1 - (1 - confidence) / several)
-    return Observed(
-        value=obeyed / asked,
-        n=asked,
-        low=float(low),
-        high=float(high),
-        confidence=confidence,
-        method=f"Clopper-Pearson, {several} together",
-    )
+    return observed_rate(obeyed, asked, confidence, if_empty="no item had to show anything yet")
 
 
 def format_at_least(share: float) -> str:
-    """Return a share in percent, rounded down."""
+    """Format a share in percent, rounded down."""
     return f"{floor(1000 * share) / 10:.1f}%"
 
 
 def format_at_most(share: float) -> str:
-    """Return a share in percent, rounded up to two digits that say something."""
+    """Format a share in percent, rounded up to two significant digits."""
     if share <= 0:
         return "0%"
     power = floor(log10(100 * share)) - 1
@@ -394,15 +376,11 @@ def format_at_most(share: float) -> str:
     return f"{digits * 10.0**power:.{max(0, -power)}f}%" if power > -12 else f"{digits / 10}e{power + 1}%"
 
 
-def _format_count(n: int, one: str, more: str) -> str:
-    return f"{n:,} {one if n == 1 else more}"
-
-
-# How soon an enforcer has its full slack again after an item of no use.
+# Recovery of the slack
 #
-# With slack ``s`` a state has level ``s`` as a rule. An item that ignores what its prompt asked for takes the state
-# one level down at most, and no deadline is missed before the level falls below 0. From a lower level every item is
-# asked for something, until the state is back. How many items that takes decides how close failures must lie to add up.
+# With slack ``s``, a state usually has level ``s``. An item that ignores its instruction reduces the level by at most
+# one, and no deadline is missed before the level falls below 0. While the level is below ``s``, every item has an
+# instruction. The number of items until the level is ``s`` again determines how close failures must be to add up.
 
 
 def recovery_window(component: RequirementComponent, slack: int) -> int | None:
@@ -411,10 +389,10 @@ def recovery_window(component: RequirementComponent, slack: int) -> int | None:
     Let one specification have ``n`` values, and deadlines of ``n`` or more even when they are ``slack`` earlier. The
     window is then ``n - 1``. Call a value hurt if it has less room than the slack, counting the values that are due no
     later. Only a value that is due within ``n + slack - 1`` items can be hurt, and a value that has just been shown is
-    due later. As long as a value is hurt, every item is asked for a value that is due no later than a hurt one, and
-    what it shows goes behind all hurt values. Each such item therefore brings the last hurt value forward by one
-    place, takes no room from it, and hurts no value behind it. After a failure, that place is ``n - 1`` at most, as the
-    value that the item did show is behind.
+    due later. While a value is hurt, every item has an instruction for a value that is due no later than a hurt value,
+    and the value that it shows moves behind all hurt values. Each such item therefore moves the last hurt value forward
+    by one place, takes no room from it, and hurts no value behind it. After a failure, that place is at most ``n - 1``,
+    as the value that the item did show is behind.
 
     Only items with a recognised value count. The others change nothing.
 

@@ -1,21 +1,50 @@
-"""What entries of configurations of generative AI are made of: numbers, names, lists, parts that never change."""
+"""Types of the entries of configurations of generative AI."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from evenhand.core.config import FileModel
+from evenhand.errors import OptionError
 
 
 class ConfigPart(FileModel, strict=True):
-    """Some entries of a configuration: read strictly, with no others beside them, and never changed."""
+    """Immutable part of a configuration, without type coercion."""
 
 
-def list_to_tuple(given: object) -> object:
-    """Return a list as the tuple that is kept."""
-    return tuple(given) if isinstance(given, list) else given
+def list_to_tuple(value: object) -> object:
+    """Convert a list to a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def check_known(name: str, known: Collection[str], what: str, location: str | None = None) -> None:
+    """Check that a name is known.
+
+    Args:
+        name: The name.
+        known: Known names.
+        what: Kind of the name, such as ``group``.
+        location: Entry that contains the name.
+
+    Raises:
+        OptionError: The name is unknown.
+    """
+    if name not in known:
+        raise OptionError(f"there is no {what} {name!r}", location=location, hint=f"one of: {', '.join(known)}")
+
+
+def check_values(group: str, values: Collection[str], known: Collection[str], location: str | None = None) -> None:
+    """Check that values of a group are known.
+
+    Raises:
+        OptionError: A value is unknown.
+    """
+    for value in values:
+        if value not in known:
+            raise OptionError(f"{group} has no value {value!r}", location=location, hint=f"one of: {', '.join(known)}")
 
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]

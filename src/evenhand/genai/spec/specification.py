@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from math import comb, prod
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from evenhand.core.config import check_configuration
 from evenhand.core.configuration import read_configuration
+from evenhand.core.text import find_repeated
 from evenhand.errors import OptionError
-from evenhand.genai.spec.entries import (
-    ConfigPart,
-    Name,
-    Names,
-    Share,
-    list_to_tuple,
-)
+from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share, check_known, check_values, list_to_tuple
 from evenhand.genai.spec.pipeline_config import (
     HINTS,
     ClassifierConfig,
@@ -33,23 +28,7 @@ from evenhand.genai.spec.pipeline_config import (
 )
 
 MAX_COMBINATIONS = 10_000
-"""Combinations of groups in one specification, and of values in each of them, at most."""
-
-
-def _parse_deadlines(given: object) -> object:
-    """Return one deadline, one for every value in their order, or by name."""
-    if given is None or isinstance(given, int | tuple | list | Mapping):
-        parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, tuple | list) else [given]
-        for part in parts:
-            if part is not None and (isinstance(part, bool) or not isinstance(part, int)):
-                raise ValueError(f"expected a whole number, got {part!r}")
-            if part is not None and part < 1:
-                raise ValueError(f"a deadline of {part} items cannot be met")
-        return list_to_tuple(given)
-    raise ValueError(f"expected a deadline, got {given!r}")
-
-
-Deadlines: TypeAlias = Annotated[Any, BeforeValidator(_parse_deadlines)]
+"""Maximum number of combinations of groups in one specification, and of their values."""
 
 
 class RequestCondition(ConfigPart):
@@ -69,24 +48,24 @@ class RequestCondition(ConfigPart):
 
 
 class Specification(ConfigPart):
-    """What must appear among the items whose condition holds.
+    """Values that must appear among the items of a condition.
 
     Attributes:
-        condition: its name.
-        group: the concept group, such as ``age``; or ``paired``: several of them.
-        values: of the group; needed once for every group, here or under ``groups``.
-        repeated: every value appears within so many items, again and again: one number, one for every value in their
+        condition: Name of the condition.
+        group: Concept group, such as ``age``. Exactly one of ``group`` and ``paired`` is required.
+        values: Values of the group. They are stated once for each group, here or under ``groups``.
+        repeated: Number of items within which every value appears repeatedly: one number, one for every value in their
             order, or by name.
-        eventual: every value appears; a sequence can be assessed for that, but no item can be too late.
-        paired: groups whose values are wanted in all combinations of ``ways`` of them.
-        ways: 2 for pairs.
-        name: for results; made from the others if left out.
+        eventual: Whether every value must appear. Only assessments check this, since no item can be too late.
+        paired: Groups whose values must appear in all combinations of ``ways`` of them.
+        ways: Number of groups in a combination.
+        name: Name of the specification. Default: derived from the other entries.
     """
 
     condition: Name
     group: Name | None = None
     values: Names | None = None
-    repeated: Deadlines = None
+    repeated: Annotated[Any, BeforeValidator(list_to_tuple)] = None
     eventual: bool = False
     paired: Names | None = None
     ways: Annotated[int, Field(ge=2)] = 2
@@ -130,15 +109,14 @@ class ToleranceConfig(ConfigPart):
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that must appear: a specification on one group, or one of the combinations of a paired one.
+    """Requirement on one group, or on one combination of paired groups.
 
     Attributes:
         name: Name, unique in its configuration.
         condition: Condition of the items that count.
         groups: Concept group, or the combined groups.
         values: Values of each group.
-        combinations: Positions of the values of each combination, in the order of ``labels``.
-        repeated: Deadline of each combination in items. None if it only has to appear.
+        repeated: Deadline of each combination in items, in the order of ``labels``. None if it only has to appear.
     """
 
     name: str
@@ -149,36 +127,34 @@ class Requirement:
 
     @cached_property
     def combinations(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the values of each combination."""
         return tuple(product(*(range(len(values)) for values in self.values)))
-
-    @property
-    def deadline_by_label(self) -> dict[str, int]:
-        """Deadline of each value. Empty without deadlines."""
-        return dict(zip(self.labels, self.repeated or (), strict=False))
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Names of the values. Combined values are joined with `` + ``."""
-        return tuple(
-            " + ".join(self.values[g][position] for g, position in enumerate(positions))
-            for positions in self.combinations
-        )
+        """Names of the combinations, whose values are joined with `` + ``."""
+        return tuple(map(" + ".join, product(*self.values)))
+
+    @property
+    def deadline_by_label(self) -> dict[str, int]:
+        """Deadline of each combination. Empty without deadlines."""
+        return dict(zip(self.labels, self.repeated or (), strict=False))
 
 
 class GenerationConfig(ConfigPart):
-    """Conditions, what must appear under each, and how to simulate a generator.
+    """Conditions and specifications of a generator, its guard, and its simulation.
 
     Attributes:
-        conditions: in the order of the file.
-        specifications: in the order of the file.
-        groups: values of concept groups that are not listed with a specification.
-        simulation: of a generator.
-        generator: the one that is guarded, if any.
-        classifier: what looks at its items.
-        judge: what tells which conditions a prompt asks for.
-        guard: how the generator is guarded.
-        samples: of items whose true values are known too: for a group, or for several joined with `` + ``, the file.
-        tolerated: what is still called a guarantee.
+        conditions: Conditions on requests.
+        specifications: Specifications of values.
+        groups: Values of concept groups that are not listed with a specification.
+        simulation: Simulated generator.
+        generator: Guarded generator.
+        classifier: Classifier of items.
+        judge: Judge of prompts.
+        guard: Configuration of the guard.
+        samples: File of items with known values for a group, or for several groups joined with `` + ``.
+        tolerated: Tolerances of guarantees.
     """
 
     conditions: Annotated[tuple[RequestCondition, ...], BeforeValidator(list_to_tuple), Field(min_length=1)]
@@ -194,106 +170,74 @@ class GenerationConfig(ConfigPart):
 
     @classmethod
     def read(cls, source: Mapping[str, Any] | str | Path) -> GenerationConfig:
-        """Return the configuration that a mapping or a file describes.
+        """Read and check a configuration.
 
         Args:
-            source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML. Samples are looked for where
-                the file is.
+            source: Mapping, or file in YAML, JSON or TOML (``.toml``). Paths of samples are relative to the file.
 
         Raises:
-            OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
+            OptionError: The file is unreadable, or an entry is missing, unknown or invalid.
         """
-        if isinstance(source, Mapping):
-            described, place = source, None
-        else:
-            place, entries = Path(source), "conditions: and specifications:"
-            described = read_configuration(place, example="genai.yaml", entries=entries)
+        folder = None if isinstance(source, Mapping) else Path(source).parent
+        entries = (
+            source
+            if isinstance(source, Mapping)
+            else read_configuration(Path(source), example="genai.yaml", entries="conditions: and specifications:")
+        )
 
-        def make() -> GenerationConfig:
-            read = cls.model_validate(described)
-            read.check()
-            return read
+        def build() -> GenerationConfig:
+            configuration = cls.model_validate(entries)
+            configuration.check()
+            return configuration
 
-        read = check_configuration(make, cls, location=None if place is None else str(place), hints=HINTS)
-        if place is None:
-            return read
-        samples = {about: str(place.parent / file) for about, file in read.samples.items()}
-        return read.model_copy(update={"samples": samples})
+        location = None if folder is None else str(source)
+        configuration = check_configuration(build, cls, location=location, hints=HINTS)
+        if folder is None:
+            return configuration
+        samples = {about: str(folder / file) for about, file in configuration.samples.items()}
+        return configuration.model_copy(update={"samples": samples})
 
     def check(self) -> None:
-        """Raise an OptionError where entries that are right alone do not fit together."""
-        _check_unique([condition.name for condition in self.conditions], "conditions", "condition")
-        known = [condition.name for condition in self.conditions]
+        """Raise an OptionError if the entries contradict each other."""
+        conditions = [condition.name for condition in self.conditions]
+        _check_unique(conditions, "conditions", "condition")
         for i, specification in enumerate(self.specifications):
-            location = f"specifications.{i}"
-            if specification.condition not in known:
-                raise OptionError(
-                    f"there is no condition {specification.condition!r}",
-                    location=f"{location}.condition",
-                    hint=f"one of: {', '.join(known)}",
-                )
-            if (specification.group is None) == (specification.paired is None):
-                raise OptionError(
-                    "a specification is about one group or about several paired ones",
-                    location=location,
-                    hint="write group: age, or paired: [age, gender]",
-                )
-            if specification.repeated is None and not specification.eventual:
-                raise OptionError(
-                    "nothing is asked for", location=location, hint="write repeated: 10, or eventual: true"
-                )
-            _check_groups(specification, location)
+            check_known(specification.condition, conditions, "condition", f"specifications.{i}.condition")
+            _check_specification(specification, f"specifications.{i}")
         for name, values in self.values.items():
-            _check_values(name, values)
+            if len(values) < 2:
+                raise OptionError(
+                    f"a group has two or more values, and {name!r} has {len(values)}", location=f"values of {name}"
+                )
+            _check_unique(values, f"values of {name}", "value")
         self._check_simulation()
-        check_pipeline(
-            self.generator,
-            self.classifier,
-            self.judge,
-            groups=self.values,
-            conditions=[condition.name for condition in self.conditions],
-        )
+        check_pipeline(self.generator, self.classifier, self.judge, groups=self.values, conditions=conditions)
         self._check_wording()
         _check_unique([requirement.name for requirement in self.requirements], "specifications", "specification")
+        combined = [" + ".join(requirement.groups) for requirement in self.requirements]
         for about in self.samples:
             for group in about.split(" + "):
-                if group not in self.values:
-                    raise OptionError(
-                        f"there is no group {group!r}",
-                        location=f"samples.{about}",
-                        hint=f"one of: {', '.join(self.values)}; several are joined with ' + '",
-                    )
-            together = [" + ".join(requirement.groups) for requirement in self.requirements]
-            if about not in self.values and about not in together:
+                check_known(group, self.values, "group", f"samples.{about}")
+            if about not in self.values and about not in combined:
                 raise OptionError(
                     f"no specification is about {about}",
                     location=f"samples.{about}",
-                    hint=f"one of: {', '.join(together)}",
+                    hint=f"one of: {', '.join(combined)}",
                 )
 
     def _check_wording(self) -> None:
-        told = self.guard.instruction
-        wordings = {"": told, **{f".languages.{name}": one for name, one in told.languages.items()}}
-        for place, wording in wordings.items():
+        instruction = self.guard.instruction
+        wordings = {f".languages.{name}": wording for name, wording in instruction.languages.items()}
+        for place, wording in {"": instruction, **wordings}.items():
             for group, words in wording.values.items():
                 location = f"guard.instruction{place}.values.{group}"
-                if group not in self.values:
-                    raise OptionError(
-                        f"there is no group {group!r}", location=location, hint=f"one of: {', '.join(self.values)}"
-                    )
-                unknown = [value for value in words if value not in self.values[group]]
-                if unknown:
-                    known = ", ".join(self.values[group])
-                    raise OptionError(
-                        f"{group} has no value {unknown[0]!r}", location=location, hint=f"one of: {known}"
-                    )
+                check_known(group, self.values, "group", location)
+                check_values(group, words, self.values[group], location)
 
     def _check_simulation(self) -> None:
         for group, shares in self.simulation.generator.items():
             location = f"simulation.generator.{group}"
-            if group not in self.values:
-                known = ", ".join(self.values)
-                raise OptionError(f"there is no group {group!r}", location=location, hint=f"one of: {known}")
+            check_known(group, self.values, "group", location)
             if len(shares) != len(self.values[group]):
                 raise OptionError(
                     f"{len(self.values[group])} values need as many probabilities, and there are {len(shares)}",
@@ -306,57 +250,55 @@ class GenerationConfig(ConfigPart):
 
     @cached_property
     def simulated(self) -> SimulationConfig:
-        """The simulation, with what it leaves out taken from the studio, if that is the generator."""
-        studio, told = self.generator, self.simulation
+        """The simulation, with missing entries taken from the studio if that is the generator."""
+        studio = self.generator
         if not isinstance(studio, StudioGeneratorConfig):
-            return told
+            return self.simulation
         shares = {}
         for group, values in self.values.items():
             weights = [studio.bias.get(group, dict.fromkeys(values, 1.0)).get(value, 0.0) for value in values]
             if sum(weights) > 0:
                 shares[group] = tuple(weight / sum(weights) for weight in weights)
-        left_out = {"obeys", "unrecognised"} & (studio.model_fields_set - told.model_fields_set)
-        also: dict[str, Any] = {name: getattr(studio, name) for name in left_out}
-        return told.model_copy(update={**also, "generator": {**shares, **told.generator}})
+        stated = studio.model_fields_set - self.simulation.model_fields_set
+        update: dict[str, Any] = {name: getattr(studio, name) for name in {"obeys", "unrecognised"} & stated}
+        return self.simulation.model_copy(update={**update, "generator": {**shares, **self.simulation.generator}})
 
     @cached_property
     def values(self) -> dict[str, tuple[str, ...]]:
-        """The values of every group.
+        """Values of each group.
 
         Raises:
-            OptionError: a group has none, or different ones in two places.
+            OptionError: A group has no values, or different values in two places.
         """
-        found = dict(self.groups)
+        values = dict(self.groups)
         for i, specification in enumerate(self.specifications):
             if specification.group is not None and specification.values is not None:
-                before = found.setdefault(specification.group, specification.values)
-                if before != specification.values:
+                earlier = values.setdefault(specification.group, specification.values)
+                if earlier != specification.values:
                     raise OptionError(
-                        f"the group {specification.group!r} has other values elsewhere: {', '.join(before)}",
+                        f"the group {specification.group!r} has other values elsewhere: {', '.join(earlier)}",
                         location=f"specifications.{i}.values",
                         hint="write them once, or the same",
                     )
         for i, specification in enumerate(self.specifications):
             for group in specification.paired or (specification.group or "",):
-                if group not in found:
+                if group not in values:
                     raise OptionError(
                         f"the values of the group {group!r} are missing",
                         location=f"specifications.{i}",
                         hint=f"write groups: {{{group}: [first, second]}}, or values: with its specification",
                     )
-        return found
+        return values
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What must appear, one by one: paired specifications taken apart into their combinations of groups."""
-        found = []
+        """Requirements of the specifications. Paired specifications have one for each combination of groups."""
+        requirements = []
         for i, specification in enumerate(self.specifications):
-            several = (
-                [(specification.group,)]
-                if specification.group is not None
-                else list(combinations(specification.paired or (), specification.ways))
-            )
-            for groups in several:
+            choices: list[tuple[str, ...]] = list(combinations(specification.paired or (), specification.ways))
+            if specification.group is not None:
+                choices = [(specification.group,)]
+            for groups in choices:
                 about = " + ".join(groups)
                 if prod(len(self.values[group]) for group in groups) > MAX_COMBINATIONS:
                     raise OptionError(
@@ -364,48 +306,60 @@ class GenerationConfig(ConfigPart):
                         location=f"specifications.{i}",
                         hint="combine fewer groups: write smaller ways:",
                     )
-                plain = f"{specification.condition}: {about}"
-                given = specification.name
-                name = plain if given is None else given if len(several) == 1 else f"{given}: {about}"
-                requirement = Requirement(
-                    name, specification.condition, groups, tuple(self.values[group] for group in groups), None
-                )
-                deadlines = _expand_deadlines(specification.repeated, requirement, f"specifications.{i}.repeated")
-                found.append(Requirement(name, specification.condition, groups, requirement.values, deadlines))
-        return tuple(found)
+                name = specification.name
+                if name is None or len(choices) > 1:
+                    name = f"{specification.condition if name is None else name}: {about}"
+                values = tuple(self.values[group] for group in groups)
+                requirement = Requirement(name, specification.condition, groups, values, None)
+                if specification.repeated is not None:
+                    location = f"specifications.{i}.repeated"
+                    deadlines = expand_deadlines(specification.repeated, requirement.labels, location)
+                    requirement = replace(requirement, repeated=deadlines)
+                requirements.append(requirement)
+        return tuple(requirements)
 
 
-def _expand_deadlines(given: Any, requirement: Requirement, location: str) -> tuple[int, ...] | None:
-    labels = requirement.labels
-    if given is None:
-        return None
-    if isinstance(given, int):
-        return (given,) * len(labels)
-    if isinstance(given, Mapping):
-        for name in given:
-            if name not in labels:
-                raise OptionError(
-                    f"there is no value {name!r}", location=f"{location}.{name}", hint=f"one of: {', '.join(labels)}"
-                )
-        missing = [label for label in labels if label not in given]
+def expand_deadlines(deadlines: Any, labels: Sequence[str], location: str) -> tuple[int, ...]:
+    """Expand one deadline for all values, one for each value in their order, or deadlines by name.
+
+    Raises:
+        OptionError: A deadline is not a positive whole number, or one is missing.
+    """
+    if isinstance(deadlines, Mapping):
+        for name in deadlines:
+            check_known(name, labels, "value", f"{location}.{name}")
+        missing = [label for label in labels if label not in deadlines]
         if missing:
             raise OptionError(
                 f"the value {missing[0]!r} has no deadline",
                 location=location,
                 hint=f"write {missing[0]}: {len(labels) * 2}",
             )
-        return tuple(given[label] for label in labels)
-    if len(given) != len(labels):
+        expanded = tuple(deadlines[label] for label in labels)
+    else:
+        expanded = tuple(deadlines) if isinstance(deadlines, tuple | list) else (deadlines,) * len(labels)
+    if len(expanded) != len(labels):
         raise OptionError(
-            f"{len(labels)} values need as many deadlines, and there are {len(given)}",
+            f"{len(labels)} values need as many deadlines, and there are {len(expanded)}",
             location=location,
             hint=f"in this order: {', '.join(labels)}",
         )
-    return tuple(given)
+    for deadline in expanded:
+        if isinstance(deadline, bool) or not isinstance(deadline, int) or deadline < 1:
+            raise OptionError(f"a deadline must be a whole number of at least 1, got {deadline!r}", location=location)
+    return expanded
 
 
-def _check_groups(specification: Specification, location: str) -> None:
-    paired = specification.paired
+def _check_specification(specification: Specification, location: str) -> None:
+    paired, ways = specification.paired, specification.ways
+    if (specification.group is None) == (paired is None):
+        raise OptionError(
+            "a specification is about one group or about several paired ones",
+            location=location,
+            hint="write group: age, or paired: [age, gender]",
+        )
+    if specification.repeated is None and not specification.eventual:
+        raise OptionError("there is no requirement", location=location, hint="write repeated: 10, or eventual: true")
     if paired is None:
         if "ways" in specification.model_fields_set:
             raise OptionError(
@@ -416,31 +370,23 @@ def _check_groups(specification: Specification, location: str) -> None:
         raise OptionError(
             "paired groups have their values elsewhere", location=f"{location}.values", hint="write them under groups:"
         )
-    _check_unique(list(paired), f"{location}.paired", "group")
-    if len(paired) < specification.ways:
+    _check_unique(paired, f"{location}.paired", "group")
+    if len(paired) < ways:
         raise OptionError(
-            f"{specification.ways} groups are combined, and {len(paired)} named",
+            f"{ways} groups are combined, and {len(paired)} named",
             location=f"{location}.paired",
             hint="name more groups, or write smaller ways:",
         )
-    if comb(len(paired), specification.ways) > MAX_COMBINATIONS:
+    if comb(len(paired), ways) > MAX_COMBINATIONS:
         raise OptionError(
-            f"{len(paired)} groups have more than {MAX_COMBINATIONS:,} combinations of {specification.ways}",
+            f"{len(paired)} groups have more than {MAX_COMBINATIONS:,} combinations of {ways}",
             location=f"{location}.paired",
             hint="name fewer groups, or write other ways:",
         )
 
 
-def _check_values(group: str, values: tuple[str, ...]) -> None:
-    location = f"values of {group}"
-    if len(values) < 2:
-        raise OptionError(f"a group has two or more values, and {group!r} has {len(values)}", location=location)
-    _check_unique(list(values), location, "value")
-
-
-def _check_unique(names: list[str], location: str, what: str) -> None:
-    seen = set()
-    for name in names:
-        if name in seen:
-            raise OptionError(f"the {what} {name!r} is there twice", location=location, hint="give each its own name")
-        seen.add(name)
+def _check_unique(names: Sequence[str], location: str, what: str) -> None:
+    if repeated := find_repeated(names):
+        raise OptionError(
+            f"the {what} {repeated[0]!r} is there twice", location=location, hint="give each its own name"
+        )

@@ -1,4 +1,4 @@
-"""What a generator charges, and what may be spent on it."""
+"""Prices of a generator, and budgets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Cap: TypeAlias = Annotated[float, Field(gt=0)]
 
 
 class PriceConfig(ConfigPart):
-    """What the generator charges, in any currency.
+    """Prices of a generator, in any currency.
 
     Attributes:
-        item: for each picture or text that it makes.
-        call: for each call, whatever comes of it.
-        tokens: of a million tokens read and of a million written, as the generator counts them.
+        item: Price of each picture or text.
+        call: Price of each call, whether it succeeds or not.
+        tokens: Price of a million input tokens and of a million output tokens.
     """
 
     item: Money = 0.0
@@ -28,23 +28,24 @@ class PriceConfig(ConfigPart):
     tokens: Annotated[tuple[Money, Money], BeforeValidator(list_to_tuple)] = (0.0, 0.0)
 
     def cost(self, *, calls: int, items: int, usage: Mapping[str, Any]) -> float:
-        """Return what calls, the items that they made and the tokens that they counted cost."""
-        read, written = (
-            next((found for name in names if isinstance(found := usage.get(name), int | float)), 0)
+        """Compute the cost of calls, of their items and of the tokens that they report."""
+        counts = (
+            next((count for name in names if isinstance(count := usage.get(name), int | float)), 0)
             for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
         )
-        return calls * self.call + items * self.item + (read * self.tokens[0] + written * self.tokens[1]) / 1e6
+        tokens = sum(count * price for count, price in zip(counts, self.tokens, strict=True))
+        return calls * self.call + items * self.item + tokens / 1e6
 
 
 class BudgetConfig(ConfigPart):
-    """What may be spent on the generator at most, in the currency of the prices.
+    """Maximum cost of a generator, in the currency of the prices.
 
     Attributes:
-        request: for one item that is asked for, all attempts and candidates together.
-        hour: by the service for this guard, in an hour by the clock.
-        day: the same in 24 hours, the one under way included.
-        when_spent: what happens if a request may not pay for another attempt: ``refuse``: there is no item;
-            ``deliver``: the last one is delivered, and the broken promise is counted.
+        request: Maximum cost of one requested item, including all attempts and candidates.
+        hour: Maximum cost of a guard of the service in an hour of the clock.
+        day: Maximum cost of a guard of the service in 24 hours, including the current hour.
+        when_spent: Reaction if the budget of a request allows no further attempt: ``refuse`` delivers no item,
+            ``deliver`` delivers the last item and counts the broken promise.
     """
 
     request: Cap | None = None
@@ -53,18 +54,18 @@ class BudgetConfig(ConfigPart):
     when_spent: Literal["refuse", "deliver"] = "refuse"
 
     def check(self, price: PriceConfig) -> None:
-        """Raise an OptionError where a cap could never be kept, or would let nothing pass."""
+        """Raise an OptionError if a budget has no effect, or allows no item."""
         least = price.cost(calls=1, items=1, usage={})
         for name in ("request", "hour", "day"):
             cap = getattr(self, name)
             if cap is None:
                 continue
             if price == PriceConfig():
-                hint = "write what the generator charges: price: {item: 0.04}"
+                hint = "write the price of the generator, such as price: {item: 0.04}"
                 raise OptionError("a budget needs a price", location="guard.price", hint=hint)
             if cap < least:
                 raise OptionError(
                     f"{cap:g} does not pay for one item, which costs {least:g}",
                     location=f"guard.budget.{name}",
-                    hint="raise it, or correct price",
+                    hint="raise the budget, or correct the price",
                 )
