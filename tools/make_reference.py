@@ -49,9 +49,15 @@ def fill_in(page: str) -> str:
         "shared options": table_of_shared_options,
         "results": table_of_results,
         "fields of every result": table_of_common_fields,
+        "data sets": table_of_data_sets,
         "papers": list_papers,
     } | {f"paper {name}": partial(build_tables, name) for name in PAPERS}
-    return re.sub(r"<!-- reference: ([\w ]+) -->", lambda found: made[found[1]](), page)
+
+    def fill(directive: re.Match[str]) -> str:
+        kind, _, name = directive[1].partition(" ")
+        return table_of_entries(name) if kind == "entries" else made[directive[1]]()
+
+    return re.sub(r"<!-- reference: ([\w .]+) -->", fill, page)
 
 
 # Commands
@@ -383,6 +389,54 @@ def describe_schema(name: str) -> Any:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | allow_more(schema_of(name))
 
 
+# Files
+
+
+def find_file_model(path: str) -> type:
+    """Return the class of a configuration file, by its module and name."""
+    module, _, name = path.rpartition(".")
+    model: type = getattr(importlib.import_module(module), name)
+    return model
+
+
+def table_of_entries(path: str) -> str:
+    """Build the table of the entries that a file, or a part of one, may have."""
+    model: Any = find_file_model(path)
+    fields = {name: field for name, field in model.model_fields.items() if not field.exclude}
+    meanings = describe_fields(model, list(fields))
+    rows = [
+        f"| `{field.alias or name}` | {show_text(meanings[name])} | {show_entry_default(field)} |"
+        for name, field in fields.items()
+    ]
+    return "\n".join(["| entry | meaning | default |", "| --- | --- | --- |", *rows])
+
+
+def show_entry_default(field: Any) -> str:
+    """Return the default of an entry in the notation of its file, with its range or choices."""
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    if field.is_required():
+        text = "required"
+    elif default is None or hasattr(default, "model_fields") or default in ((), [], {}):
+        text = ""
+    else:
+        text = f"`{json.dumps(default)}`"
+    limits = show_limits(field)
+    return (text + (f" ({limits})" if text and limits else limits)).replace("|", "\\|")
+
+
+def table_of_data_sets() -> str:
+    """Build the table of all data sets."""
+    from evenhand.datasets import dataset_cards
+
+    rows = [
+        f"| `{card.name}` | {card.rows:,} | {card.about} | {', '.join(card.protected)} | `{card.favourable}` | "
+        f"{card.licence} | {'bundled' if card.place == 'bundled' else 'publisher'} |"
+        for card in dataset_cards()
+    ]
+    head = "| name | rows | about | protected | favourable | licence | source |"
+    return "\n".join([head, "| --- | ---: | --- | --- | --- | --- | --- |", *rows])
+
+
 # Python
 
 
@@ -435,15 +489,23 @@ def table_of_settings(package: str, name: str) -> str:
 
 def show_default(field: Any) -> str:
     """Return the default of a setting, with its unit and range."""
-    names = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-    limits = [
-        f"{word} {getattr(one, key)}" for one in field.metadata for key, word in names.items() if hasattr(one, key)
-    ]
-    unit = (field.json_schema_extra or {}).get("unit")
-    choices = [one for one in typing.get_args(field.annotation) if isinstance(one, str)]
-    notes = ", ".join(filter(None, [unit, " and ".join(limits), " or ".join(choices)]))
+    notes = show_limits(field)
     default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
     return (default + (f" ({notes})" if notes else "")).replace("|", "\\|")
+
+
+def show_limits(field: Any) -> str:
+    """Return the unit, the range and the choices of a setting."""
+    names = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+    limits = [
+        f"{word} {getattr(limit, key)}"
+        for limit in field.metadata
+        for key, word in names.items()
+        if hasattr(limit, key)
+    ]
+    unit = (field.json_schema_extra or {}).get("unit")
+    choices = [choice for choice in typing.get_args(field.annotation) if isinstance(choice, str)]
+    return ", ".join(filter(None, [unit, " and ".join(limits), " or ".join(choices)]))
 
 
 def python_pages() -> Iterator[tuple[str, str]]:

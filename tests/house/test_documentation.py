@@ -1,6 +1,5 @@
 """What the documentation shows works: its Python runs, its schemas are read, its commands and options exist."""
 
-import json
 import re
 import runpy
 import subprocess
@@ -16,7 +15,6 @@ from evenhand import auditing as auditing
 from evenhand import genai, service
 from evenhand.cli.main import app
 from evenhand.schema import read_schema
-from evenhand.service import settings
 from evenhand.shields import read_plan
 from support import ROOT, shortened
 
@@ -175,38 +173,6 @@ def test_files_of_services_are_read(page, text):
     assert read.shields or read.guards
 
 
-def described_entries():
-    """Every entry that the page about the service's file describes: section, name, and what is meant if left out."""
-    page = (ROOT / "docs" / "reference" / "service-file.md").read_text("utf-8")
-    for section, text in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.M | re.S):
-        for entry, default in re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", text, re.M):
-            yield section, entry, default
-
-
-def test_the_page_about_the_service_file_has_exactly_its_entries_and_what_is_meant_without_them():
-    parts = {
-        "service": settings.ServerConfig,
-        "limits": settings.LimitsConfig,
-        "retention": settings.RetentionConfig,
-        "oidc": settings.OidcConfig,
-        "tracing": settings.TracingConfig,
-        "shields": settings.ServedShieldConfig,
-        "guards": settings.ServedGuardConfig,
-        "monitors": settings.ServedMonitorConfig,
-    }
-    assert set(parts) == set(settings.ServiceConfig.model_fields) - {"folder", "source"}
-    described = list(described_entries())
-    assert [(section, entry) for section, entry, _ in described] == [
-        (section, entry) for section, part in parts.items() for entry in part.model_fields
-    ]
-    for section, entry, default in described:
-        field = parts[section].model_fields[entry]
-        if default.startswith("`"):
-            assert json.loads(default.strip("`")) == json.loads(json.dumps(field.default)), (section, entry)
-        else:
-            assert field.is_required() or default.startswith("this or"), (section, entry)
-
-
 def test_the_example_of_a_service_is_read_and_can_be_kept():
     folder = ROOT / "examples" / "service"
     read = service.ServiceConfig.read(folder / "evenhand.toml")
@@ -253,15 +219,3 @@ def test_commands_shown_exist_with_their_options():
         quoted = re.sub(r"'[^']*'", "", rest)
         unknown = set(re.findall(r"--[a-z][a-z-]*", quoted)) - options((COMMANDS | GROUPS)[command])
         assert not unknown, (page, command, unknown)
-
-
-def test_every_data_set_is_in_the_reference():
-    from evenhand import datasets
-
-    text = (ROOT / "docs" / "reference" / "data-sets.md").read_text("utf-8")
-    for card in datasets.dataset_cards():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{card.name}` |")]
-        assert f"{card.rows:,}" in row
-        assert f"`{card.favourable}`" in row
-        assert ", ".join(card.protected) in row
-        assert ("with the package" in row) == (card.place == "bundled")

@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import make_reference as reference
 
+from evenhand.service.settings import ServiceConfig
+
 COMMANDS = reference.list_commands()
 
 
@@ -70,6 +72,26 @@ def test_every_result_is_described_once_with_its_schema():
     for page in pages.values():
         for file, anchor in re.findall(r"\]\((\w*)(?:\.md)?#(\w+)\)", page):
             assert anchor in {name.lower() for name in headings}, (file, anchor)
+
+
+ENTRIES = {
+    path: page.name
+    for page in (ROOT / "docs" / "reference").glob("*.md")
+    for path in re.findall(r"<!-- reference: entries ([\w.]+) -->", page.read_text("utf-8"))
+}
+
+
+def test_every_entry_of_a_file_is_described():
+    assert len(ENTRIES) > 20
+    for path in ENTRIES:
+        model = reference.find_file_model(path)
+        assert all(reference.describe_fields(model, list(model.model_fields)).values()), path
+
+
+def test_every_section_of_the_service_file_has_a_table():
+    sections = [field.annotation for field in ServiceConfig.model_fields.values()]
+    names = set(re.findall(r"\b(\w+Config)\b", " ".join(map(str, sections))))
+    assert names == {path.rpartition(".")[2] for path, page in ENTRIES.items() if page == "service-file.md"}
 
 
 def test_docstrings_say_what_fields_mean():

@@ -189,7 +189,12 @@ class LimitsConfig(FileModel):
 
 
 class RetentionConfig(FileModel):
-    """Retention of log entries and pictures in days. None keeps them for ever."""
+    """Retention of data. None keeps them for ever.
+
+    Attributes:
+        log_days: Days that log entries are kept.
+        picture_days: Days that pictures on the dashboard are kept.
+    """
 
     log_days: Annotated[float, Field(gt=0)] | None = None
     picture_days: Annotated[float, Field(gt=0)] | None = 30.0

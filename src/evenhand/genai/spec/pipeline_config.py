@@ -87,7 +87,14 @@ class CacheConfig(ConfigPart):
 
 
 class StudioGeneratorConfig(ConfigPart):
-    """The built-in studio; see ``Studio``."""
+    """The built-in studio; see ``Studio``.
+
+    Attributes:
+        bias: Weights by group and value. Default: equal.
+        obeys: Probability that an instruction is obeyed.
+        unrecognised: Fraction of items without a recognisable value.
+        seed: Seed of the draws.
+    """
 
     kind: Literal["studio"]
     bias: dict[Name, dict[Name, Annotated[float, Field(ge=0)]]] = Field(default_factory=dict)

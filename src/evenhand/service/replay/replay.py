@@ -4,7 +4,7 @@ What is checked of each entry, in this order: it is an entry and nothing more; i
 one before it and is chained to it; its hash is that of its content; what decides is what decided before, unless the
 entry starts a run under another configuration; the counters before it and the output are those that the same machine
 gives for the same input. The first entry that fails any of these is named. See
-``docs/reference/service-log.md``.
+``docs/reference/service-http.md#the-log``.
 """
 
 from __future__ import annotations

@@ -75,13 +75,13 @@ LABELLED_PROPERTIES = {
 
 
 class ShieldGroupConfig(FileModel, strict=True):
-    """What is expected of one group.
+    """Expectations of one group.
 
     Attributes:
-        rate: share of the group among those who come; equal shares for kinds that expect nothing.
-        accept: share of the group that the classifier recommends to accept.
-        label: share of the group whose label is 1, for equal opportunity.
-        costs_if_rejected, costs_if_accepted: with several costs, how likely each one is given the recommendation.
+        rate: Fraction of the group among all people. The rates add up to 1. Default for ``feasible``: equal rates.
+        accept: Fraction of the group that the classifier recommends to accept.
+        label: Fraction of the group with label 1, for equal opportunity.
+        costs_if_rejected, costs_if_accepted: Probability of each of several costs, given the recommendation.
     """
 
     rate: Share | None = None
@@ -92,7 +92,14 @@ class ShieldGroupConfig(FileModel, strict=True):
 
 
 class EnergyConfig(FileModel, strict=True):
-    """How probable an override is by the bias; see `Nudging`. What is left out is certain from kappa on."""
+    """Probability of an override by the bias; see `Nudging`.
+
+    Attributes:
+        free: Bias up to which nothing is overridden.
+        full: Bias from which every widening recommendation is overridden. Default: kappa.
+        power: Exponent of the probability between them.
+        first: First decision that may be overridden at random.
+    """
 
     free: Annotated[float, Field(ge=0, le=1)] = 0.0
     full: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -111,7 +118,27 @@ class LabelConfig(FileModel, strict=True):
 
 
 class ShieldConfig(FileModel, strict=True):
-    """A whole configuration; see ``docs/reference/shield-file.md`` for what every entry means."""
+    """Configuration of a shield; see ``docs/reference/shield-file.md``.
+
+    Attributes:
+        property: Fairness property: ``demographic_parity``, ``disparate_impact`` or ``equal_opportunity``.
+        kappa: Largest fair bias, exact: ``"0.1"``, ``0.1`` and ``"1/10"`` are equal.
+        horizon: Number of decisions until the check, or in a period.
+        kind: Kind of shield.
+        empty_group: Convention while a group is empty or small: ``zero``, ``vacuous`` or ``min_count=N``.
+        cost: Cost of an intervention. Default: 1.
+        costs: Possible costs in ascending order, in place of ``cost``.
+        groups: Expectations of two or more groups, by name.
+        checks: Times of the checks: ``end``, ``anytime``, or a list of numbers of decisions.
+        terminal: For ``dynamic``: treatment of ends that cannot be guaranteed: ``strict``, ``soft`` or ``exempt``.
+        bounds: For ``static-bw``: lower and upper acceptance rate, at most kappa apart. Default: around the mean.
+        start: Initial counts, people seen and accepted of each group: ``{a: [12, 5], b: [30, 14]}``.
+        energy: For ``energy``: probability of an override.
+        nudge: For ``energy``: whether only the ``smaller`` group is nudged, or ``both``. Default: ``smaller``.
+        filter: For ``energy``: whether overrides that a fair end requires are forced. Default: true.
+        seed: For ``energy``: seed of the draws. Default: 0.
+        labels: For ``equal_opportunity``: arrival of labels.
+    """
 
     property: Annotated[PropertyKind, BeforeValidator(_check_property)]
     kappa: Exact
