@@ -217,7 +217,9 @@ def test_texts_cite_what_the_file_of_citations_has():
     documents = [
         render_markdown(compiled(GOOD, dossiers=written, strata="job", as_of=dt.date(2028, 1, 1)).document()),
         *(path.read_text("utf-8") for path in (ROOT / "src" / "evenhand" / "dossier").glob("[!c]*.py")),
-        (ROOT / "docs" / "how-to" / "write-a-dossier.md").read_text("utf-8"),
+        (ROOT / "docs" / "how-to" / "write-a-dossier.md")
+        .read_text("utf-8")
+        .partition("## Documents of the EU AI Act")[0],
     ]
     cited = {found.group(0) for text in documents for found in LEGAL.finditer(text)}
     assert cited

@@ -352,20 +352,11 @@ BEFORE = {
     "audit-decisions.md": write_labels,
     "audit-numbers.md": write_numbers,
     "certify-a-model.md": write_hiring,
-    "check-a-certificate.md": write_hiring,
     "publish-a-local-law-144-audit.md": write_ll144,
     "describe-your-people.md": write_german,
     "write-a-dossier.md": write_applicants,
 }
 """Files of a page that no other page has, or that others call the same and mean otherwise."""
-
-TYPED_BEFORE = {
-    "train-fairly.md": (
-        "evenhand search model.joblib people.csv --schema people.yaml --trust --show-people --json search.json"
-    ),
-    "write-a-dossier.md": "evenhand audit-decisions decisions.csv --decision selected --protected sex",
-}
-"""A command whose result the page takes for granted."""
 
 NAMES_OF_FILES = {
     "conditions:": "genai.yaml",
@@ -417,5 +408,5 @@ def test_commands_run(page, prepared, tmp_path, monkeypatch, evenhand):
     monkeypatch.syspath_prepend(str(folder))
     BEFORE.get(page.name, lambda *_: None)(folder, np.random.default_rng(1))
     write_shown_files(page, folder)
-    for command in [*([TYPED_BEFORE[page.name]] if page.name in TYPED_BEFORE else []), *typed(page)]:
+    for command in typed(page):
         type_command(command, folder, evenhand)
