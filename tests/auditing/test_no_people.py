@@ -133,7 +133,7 @@ def test_people_are_not_both_shown_and_left_out(run):
 
 
 def test_files_of_people_are_refused_beside_it(run, folder):
-    for option, file in (("--out", "found.csv"), ("--save-tests", "test_found.py")):
+    for option, file in (("--table", "found.csv"), ("--save-tests", "test_found.py")):
         done = run(*COMMANDS["search"], "--no-people", option, file)
         assert isinstance(done.exception, OptionError)
         assert option in str(done.exception)

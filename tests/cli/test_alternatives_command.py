@@ -1,4 +1,4 @@
-"""`evenhand mitigate --against` as a user runs it."""
+"""`evenhand alternatives` as a user runs it."""
 
 import json
 import signal
@@ -53,9 +53,9 @@ def folder(made, monkeypatch):
 
 def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, tmp_path):
     new, record, page = tmp_path / "new.joblib", tmp_path / "lda.json", tmp_path / "lda.html"
-    command = ["mitigate", *ABOUT, "--against", "gap", "--method", "reweigh", "--method", "tilt"]
+    command = ["alternatives", *ABOUT, "--against", "gap", "--method", "reweigh", "--method", "tilt"]
     command += ["--decide-without", "sex"]
-    ran = evenhand(*command, "--accuracy-loss", 0.1, "--out", new, "--json", record, "--html", page)
+    ran = evenhand(*command, "--accuracy-loss", 0.1, "--save", new, "--json", record, "--html", page)
     assert ran.code == 0, ran.err
     result = AlternativesResult.from_json(record.read_text("utf-8"))
     assert (result.decide_without, result.families, result.accuracy_loss) == (("sex",), ("reweigh", "tilt"), 0.1)
@@ -93,14 +93,14 @@ def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, t
 
 def test_another_measure_is_searched(evenhand, folder, tmp_path):
     ran = evenhand(
-        "mitigate",
+        "alternatives",
         *ABOUT,
         "--against",
         "equalized-odds",
         "--method",
         "thresholds",
         *QUICK,
-        "--out",
+        "--save",
         tmp_path / "new.joblib",
         "--json",
         "-",
@@ -116,10 +116,10 @@ WRONG = {
     "another measure": (["--against", "parity"], "gap"),
     "an unknown attribute": (["--against", "gap", "--decide-without", "sexx"], "no attribute 'sexx'"),
     "an unknown family": (["--against", "gap", "--method", "tilted"], "tilt"),
-    "an option of methods": (["--against", "gap", "--rounds", 3], "leave it out"),
+    "an option of methods": (["--against", "gap", "--rounds", 3], "No such option: --rounds"),
     "a negative loss": (["--against", "gap", "--accuracy-loss", -1], "accuracy"),
-    "the people as the record": (["--against", "gap", "--json", "people.csv"], "is a file to read"),
-    "another file": (["--against", "gap", "--out", "new.onnx"], "some alternatives cannot be written"),
+    "the people as the record": (["--against", "gap", "--json", "people.csv"], "is an input"),
+    "another file": (["--against", "gap", "--save", "new.onnx"], "some alternatives cannot be written"),
 }
 
 
@@ -127,8 +127,8 @@ WRONG = {
 def test_what_cannot_be_searched_is_one_clear_error(evenhand, folder, case):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     options, words = WRONG[case]
-    out = [] if "--out" in options else ["--out", "new.joblib"]
-    ran = evenhand("mitigate", *ABOUT, *options, *out, "--quiet")
+    out = [] if "--save" in options else ["--save", "new.joblib"]
+    ran = evenhand("alternatives", *ABOUT, *options, *out, "--quiet")
     assert ran.code == 2
     assert words in " ".join(ran.err.split())
     assert "Traceback" not in ran.err
@@ -146,14 +146,14 @@ def test_an_interrupt_keeps_what_was_searched(evenhand, folder, tmp_path, monkey
     monkeypatch.setattr(CrossFitting, "fitted_source", interrupted)
     record = tmp_path / "lda.json"
     ran = evenhand(
-        "mitigate",
+        "alternatives",
         *ABOUT,
         "--against",
         "gap",
         "--method",
         "reweigh",
         *QUICK,
-        "--out",
+        "--save",
         tmp_path / "new.joblib",
         "--json",
         record,

@@ -59,7 +59,7 @@ def test_the_schema_may_be_inferred(evenhand, case, tmp_path, monkeypatch):
         ("audit", ["--out", "report"]),
         ("search", []),
         ("subgroups", []),
-        pytest.param("mitigate", ["--method", "diffdp", "--out", "new.npz"], marks=needs("torch")),
+        pytest.param("mitigate", ["--method", "diffdp", "--save", "new.npz"], marks=needs("torch")),
     ],
 )
 def test_which_number_the_sexes_have_cannot_be_inferred(command, more, evenhand, case, tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ def mending(evenhand, people, tmp_path, monkeypatch):
         ran = evenhand("search", *search, "--quiet")
         assert ran.code == 0, ran.err
     options = ["--fit", "fit_over_http:fit", "--from", found, "--rounds", 0, "--certify-effort", 0]
-    return [*people, *options, "--out", tmp_path / "new.joblib", "--json", "-"]
+    return [*people, *options, "--save", tmp_path / "new.joblib", "--json", "-"]
 
 
 def test_mitigation_asks_nobody_twice_and_no_more_than_its_forecast(evenhand, mending, tmp_path):

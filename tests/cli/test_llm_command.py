@@ -60,8 +60,8 @@ def test_cost_asks_nothing_and_an_audit_stays_below_it(evenhand, chat, rows):
 
 def test_an_audit_leaves_a_page_a_table_and_answers(evenhand, chat, rows):
     model = write_model(chat, "screening.yaml")
-    kept = ("--answers", "answers.jsonl")
-    written = ("--html", "page.html", "--out", "numbers.csv", "--json", "audit.json", "--show-people")
+    kept = ("--resume", "answers.jsonl")
+    written = ("--html", "page.html", "--table", "numbers.csv", "--json", "audit.json", "--show-people")
     asked = ("--findings", 2, "--finding-pairs", 20, "--scenario", "trade", "--sweeps", 3)
     gates = ("--fail-on", "llm.gap.low > 0.02", "--fail-on", "llm.findings > 5")
     ran = evenhand("llm", "audit", model, rows, "--yes", *kept, *written, *asked, *gates)
@@ -128,11 +128,11 @@ def test_an_interrupt_keeps_what_was_found(evenhand, chat, rows, interruptible):
 
     chat.answer = interrupting
     asked = ("--half-width", 0.001, "--sweeps", 9, "--findings", 0)
-    ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--answers", "answers.jsonl", *asked)
+    ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--resume", "answers.jsonl", *asked)
     assert ran.code == 130, ran.err
     assert ran.json["interrupted"]
     assert 1 <= ran.json["sweeps"] < 9
-    ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--answers", "answers.jsonl", *asked)
+    ran = evenhand("llm", "audit", model, rows, "--yes", "--json", "-", "--resume", "answers.jsonl", *asked)
     assert ran.code == 0, ran.err
     assert ran.json["sweeps"] == 9
     assert len(set(chat.paid)) == 20 * 2 * 10

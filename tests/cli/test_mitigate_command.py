@@ -71,7 +71,7 @@ def files(folder):
 
 def test_json_is_what_scripts_read(evenhand, found, tmp_path):
     command = [*ABOUT, "--from", "search.json", "--from", "subgroups.json", *QUICK, "--json", "-"]
-    ran = evenhand("mitigate", *command, "--out", tmp_path / "new.joblib")
+    ran = evenhand("mitigate", *command, "--save", tmp_path / "new.joblib")
     assert ran.code == 0, ran.err
     assert ran.err == ""
     result = MitigationResult.from_json(ran.out)
@@ -85,7 +85,7 @@ def test_json_is_what_scripts_read(evenhand, found, tmp_path):
     assert flips is not None
     assert flips.verdict == "better"
     # The same seed gives the same model: fitted by the same code, written the same way.
-    again = evenhand("mitigate", *command, "--out", tmp_path / "again.joblib")
+    again = evenhand("mitigate", *command, "--save", tmp_path / "again.joblib")
     assert (tmp_path / "new.joblib").read_bytes() == (tmp_path / "again.joblib").read_bytes()
     assert {**again.json, "seconds": 0} == {**ran.json, "seconds": 0}
 
@@ -93,7 +93,7 @@ def test_json_is_what_scripts_read(evenhand, found, tmp_path):
 def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_path):
     new = tmp_path / "new.joblib"
     ran = evenhand(
-        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--out", new, "--json", "-"
+        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--save", new, "--json", "-"
     )
     assert ran.code == 0, ran.err
     assert ran.json["people"]["test"] == 400
@@ -112,7 +112,7 @@ def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
         "def fit(frame, labels):\n    return lambda asked: (asked['sex'] == 'm').map({True: 'yes', False: 'no'})\n"
     )
     new, page = tmp_path / "new.joblib", tmp_path / "page.html"
-    command = [*ABOUT, "--from", "search.json", *QUICK, "--out", new, "--html", page, "--json", tmp_path / "r.json"]
+    command = [*ABOUT, "--from", "search.json", *QUICK, "--save", new, "--html", page, "--json", tmp_path / "r.json"]
     ran = evenhand("mitigate", *command, "--fit", "worse_fit_mitigated:fit")
     assert ran.code == 0, ran.err
     assert not new.exists()
@@ -123,7 +123,7 @@ def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
 def test_screen_page_and_files_call_the_test_data_by_their_name(evenhand, found, tmp_path):
     new, page = tmp_path / "new.joblib", tmp_path / "page.html"
     ran = evenhand(
-        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--out", new, "--html", page
+        "mitigate", *ABOUT, "--from", "search.json", *QUICK, "--test", "aside.csv", "--save", new, "--html", page
     )
     assert ran.code == 0, ran.err
     assert str(new) in ran.out
@@ -159,7 +159,7 @@ def test_a_fit_of_ones_own(evenhand, found, tmp_path):
         "--fit",
         "own_fit_mitigated:fit",
         *QUICK,
-        "--out",
+        "--save",
         new,
         "--json",
         "-",
@@ -217,7 +217,7 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
         "search.json",
         "--from",
         "subgroups.json",
-        "--out",
+        "--save",
         new,
         "--method",
         "retrain",
@@ -274,7 +274,7 @@ def test_interrupted_the_best_so_far_is_written(evenhand, found, tmp_path, monke
     monkeypatch.setattr(mitigating, "mitigate", Stopped(result, interrupted=True, seconds=seconds))
     new, told = tmp_path / "new.joblib", tmp_path / "told.json"
     ran = evenhand(
-        "mitigate", *ABOUT, "--from", "search.json", "--out", new, "--json", told, "--time-limit", 5, "--quiet"
+        "mitigate", *ABOUT, "--from", "search.json", "--save", new, "--json", told, "--time-limit", 5, "--quiet"
     )
     assert ran.code == code, ran.err
     assert new.read_text() == "the best so far"
@@ -286,7 +286,7 @@ def test_interrupted_before_there_is_any_model(evenhand, found, tmp_path, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(mitigating, "mitigate", stopped)
-    ran = evenhand("mitigate", *ABOUT, "--from", "search.json", "--out", tmp_path / "new.joblib")
+    ran = evenhand("mitigate", *ABOUT, "--from", "search.json", "--save", tmp_path / "new.joblib")
     assert ran.code == 130
     assert ran.err == "interrupted before there was any model\n"
     assert not list(tmp_path.iterdir())
@@ -298,25 +298,25 @@ FROM = ["--from", "search.json"]
 @pytest.mark.parametrize(
     ("arguments", "complaints"),
     [
-        ([*FROM, "--out", "model.joblib"], ["--out", "kept"]),
-        ([*FROM, "--out", "./../{folder}/model.joblib"], ["--out", "kept"]),
-        ([*FROM, "--out", "link.joblib"], ["--out", "kept"]),
-        (["--method", "diffdp", "--out", "new.npz", "--from", "new.schema.yaml"], ["--out", "kept"]),
-        ([*FROM, "--json", "people.csv"], ["--json", "kept"]),
-        ([*FROM, "--html", "search.json"], ["--html", "kept"]),
-        ([*FROM, "--out", "new.onnx"], ["new.onnx", ".skops", ".joblib"]),
-        ([*FROM, "--out", "new.npz", "--method", "blind"], ["new.npz", ".joblib"]),
+        ([*FROM, "--save", "model.joblib"], ["--save", "input"]),
+        ([*FROM, "--save", "./../{folder}/model.joblib"], ["--save", "input"]),
+        ([*FROM, "--save", "link.joblib"], ["--save", "input"]),
+        (["--method", "diffdp", "--save", "new.npz", "--from", "new.schema.yaml"], ["--save", "input"]),
+        ([*FROM, "--json", "people.csv"], ["--json", "input"]),
+        ([*FROM, "--html", "search.json"], ["--html", "input"]),
+        ([*FROM, "--save", "new.onnx"], ["new.onnx", ".skops", ".joblib"]),
+        ([*FROM, "--save", "new.npz", "--method", "blind"], ["new.npz", ".joblib"]),
         pytest.param(
-            ["--out", "new.joblib", "--method", "diffdp", "--method", "blind"],
+            ["--save", "new.joblib", "--method", "diffdp", "--method", "blind"],
             ["new.joblib", ".npz"],
             marks=needs("torch"),
         ),
-        ([*FROM, "--out", "new"], ["--out", "ending"]),
-        ([*FROM, "--out", "absent/new.joblib"], ["--out", "no folder"]),
-        ([*FROM, "--out", "."], ["--out", "a folder"]),
+        ([*FROM, "--save", "new"], ["--save", "extension"]),
+        ([*FROM, "--save", "absent/new.joblib"], ["--save", "no folder"]),
+        ([*FROM, "--save", "."], ["--save", "a folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
-        ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "held out"]),
-        ([*FROM, "--strength", "1"], ["--strength", "retrain has no strength", "diffdp"]),
+        ([*FROM, "--test", "people.csv"], ["--test", "not in DATA", "hold out"]),
+        ([*FROM, "--strength", "1"], ["--strength", "got 'retrain'", "diffdp"]),
         ([*FROM, "--method", "magic"], ["unknown method 'magic'", "retrain", "logit-pairing"]),
         (["--from", "absent.json"], ["absent.json"]),
         (["--from", "schema.yaml"], ["schema.yaml"]),
@@ -350,7 +350,7 @@ def test_bad_options(evenhand, found, arguments, complaints):
         pd.read_csv("people.csv").drop(columns="hired").to_csv("unlabelled.csv", index=False)
     before = files(found)
     given = [argument.format(folder=found.name) for argument in arguments]
-    ran = evenhand("mitigate", *ABOUT, *([] if "--out" in given else ["--out", "new.joblib"]), *given)
+    ran = evenhand("mitigate", *ABOUT, *([] if "--save" in given else ["--save", "new.joblib"]), *given)
     assert ran.code == 2, (ran.out, ran.err)
     assert ran.out == ""
     assert ran.err.startswith("error: ")
@@ -379,7 +379,7 @@ def test_bad_models_and_people(evenhand, found, arguments, complaint, tmp_path):
     pd.read_csv("people.csv").assign(hired="no").to_csv("alike.csv", index=False)
     (found / "own_decision.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
     new = tmp_path / "new.joblib"
-    ran = evenhand("mitigate", *arguments, *FROM, "--out", new)
+    ran = evenhand("mitigate", *arguments, *FROM, "--save", new)
     assert ran.code == 2, (ran.out, ran.err)
     assert ran.err.startswith("error: ")
     assert complaint in ran.err
@@ -417,11 +417,11 @@ def test_texts_are_refused_with_what_works_instead(evenhand, comments, monkeypat
         about = ["model.joblib", "comments.csv", "--text-column", "said", "--protected", "gender", "--trust"]
         ran = evenhand("search", *about, "--json", "found.json", "--show-people", "--quiet")
         assert ran.code == 0, ran.err
-    roles = ["--target", "label", "--favourable", "fine", "--protected", "place", "--trust", "--out", "new.joblib"]
+    roles = ["--target", "label", "--favourable", "fine", "--protected", "place", "--trust", "--save", "new.joblib"]
     model, *rest = arguments
     ran = evenhand("mitigate", model, "comments.csv", *roles, *rest)
     assert ran.code == 2, (ran.out, ran.err)
     assert ran.err.startswith("error: ")
     assert complaint in ran.err
-    assert ("evenhand search MODEL DATA --text-column COLUMN --out" in ran.err) == ("got" in complaint)
+    assert ("evenhand search MODEL DATA --text-column COLUMN --table" in ran.err) == ("got" in complaint)
     assert not (comments / "new.joblib").exists()

@@ -69,21 +69,21 @@ def test_no_alarm_is_exit_code_0_and_the_last_line_needs_no_end(evenhand, folder
 def test_a_state_goes_on_where_it_stopped(evenhand, folder):
     lines = decisions(3000)
     (folder / "grown.jsonl").write_text("\n".join(lines[:100]) + "\n" + lines[100][:10])
-    evenhand(*WATCH, "decisions.jsonl", "--state", "whole.json", "--quiet")
+    evenhand(*WATCH, "decisions.jsonl", "--resume", "whole.json", "--quiet")
     # The last line counts at the end of a file that does not grow; so it is left out of the first part here.
     (folder / "grown.jsonl").write_text("\n".join(lines[:100]) + "\n")
-    assert evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--quiet").code == 0
+    assert evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet").code == 0
     (folder / "grown.jsonl").write_text("\n".join(lines) + "\n")
-    assert evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--quiet").code == 1
+    assert evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet").code == 1
     assert (folder / "state.json").read_text() == (folder / "whole.json").read_text()
-    again = evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--json", "-")
+    again = evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--json", "-")
     assert again.json["decisions"] == 3000
     assert len(again.json["alarms"]) == 1
 
 
 def test_another_file_is_read_from_its_beginning_and_said(evenhand, folder):
-    evenhand(*WATCH, "decisions.jsonl", "--state", "state.json", "--quiet")
-    ran = evenhand(*WATCH, "fair.jsonl", "--state", "state.json")
+    evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json", "--quiet")
+    ran = evenhand(*WATCH, "fair.jsonl", "--resume", "state.json")
     assert "is not the file that was read before" in ran.err
     assert "4,000 decisions" in ran.out
 
@@ -195,7 +195,7 @@ def test_quoted_line_breaks_are_read_across_runs(evenhand, folder):
         f'{row["id"]},{row["sex"]},{row["decision"]},"a ""b""\nc, {i}\n"\n' for i, row in enumerate(rows)
     )
     (folder / "table.csv").write_text(whole)
-    evenhand(*WATCH, "table.csv", "--state", "whole.json", "--quiet")
+    evenhand(*WATCH, "table.csv", "--resume", "whole.json", "--quiet")
     assert evenhand(*WATCH, "table.csv", "--json", "-").json["decisions"] == 400
     (folder / "table.csv").write_text(whole + '401,male,1,"not closed\n')
     ran = evenhand(*WATCH, "table.csv", "--json", "-")
@@ -220,7 +220,7 @@ def test_files_without_decisions_are_refused(evenhand, folder, name, text, said)
 def test_what_cannot_be_is_refused(evenhand, folder):
     assert "there is no file 'none.jsonl'" in evenhand(*WATCH, "none.jsonl").err
     (folder / "state.json").write_text("{}")
-    ran = evenhand(*WATCH, "fair.jsonl", "--state", "state.json")
+    ran = evenhand(*WATCH, "fair.jsonl", "--resume", "state.json")
     assert (ran.code, "not the state of a monitor" in ran.err) == (2, True)
     (folder / "monitor.yaml").write_text("groups: {by: [sex]}\nwatch: [{gap: selection, tolerance: 1}]")
     ran = evenhand(*WATCH, "fair.jsonl")
@@ -266,10 +266,10 @@ def test_an_alarm_that_is_not_taken_is_posted_by_the_next_run_once_and_with_the_
 
     monkeypatch.setattr("evenhand.core.http.HttpClient.ask", ask)
     (folder / "monitor.yaml").write_text(CONFIG + "webhook: http://127.0.0.1:9/hook\n")
-    ran = evenhand(*WATCH, "decisions.jsonl", "--state", "state.json")
-    assert "the next run with this --state does" in ran.err
+    ran = evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json")
+    assert "the next run with this --resume does" in ran.err
     for _ in range(2):
-        assert "note" not in evenhand(*WATCH, "decisions.jsonl", "--state", "state.json").err
+        assert "note" not in evenhand(*WATCH, "decisions.jsonl", "--resume", "state.json").err
     assert len(posted) == 2
     assert posted[0] == posted[1]
 
@@ -360,13 +360,13 @@ def test_lines_of_a_pipe(tmp_path):
 @pytest.mark.full
 def test_a_killed_monitor_goes_on_with_the_same_bits(evenhand, folder):
     lines = decisions(3000)
-    evenhand(*WATCH, "decisions.jsonl", "--state", "whole.json", "--quiet")
+    evenhand(*WATCH, "decisions.jsonl", "--resume", "whole.json", "--quiet")
     command = [*COMMAND, "monitor", "--config", folder / "monitor.yaml", folder / "grown.jsonl", "--follow"]
     (folder / "grown.jsonl").touch()
     written = 0
     for size in (700, 1900):
         with subprocess.Popen(
-            [*command, "--state", folder / "state.json"], stdout=subprocess.PIPE, cwd=ROOT
+            [*command, "--resume", folder / "state.json"], stdout=subprocess.PIPE, cwd=ROOT
         ) as process:
             with (folder / "grown.jsonl").open("a") as file:
                 file.write("\n".join(lines[written:size]) + "\n" + lines[size][:9])
@@ -379,5 +379,5 @@ def test_a_killed_monitor_goes_on_with_the_same_bits(evenhand, folder):
             process.kill()
     with (folder / "grown.jsonl").open("a") as file:
         file.write("\n".join(lines[written:]) + "\n")
-    assert evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--quiet").code == 1
+    assert evenhand(*WATCH, "grown.jsonl", "--resume", "state.json", "--quiet").code == 1
     assert (folder / "state.json").read_text() == (folder / "whole.json").read_text()

@@ -27,7 +27,7 @@ OPTIONS = ("--target", "hired", "--favourable", "yes", "--protected", "sex")
 
 def test_proposals_stand_in_the_file(evenhand, table, tmp_path):
     out = tmp_path / "people.yaml"
-    assert evenhand("schema", table, *OPTIONS, "--out", out).code == 0
+    assert evenhand("schema", table, *OPTIONS, "--save", out).code == 0
     text = out.read_text()
     assert "  - tie == husband -> sex == m  # seen 0, expected " in text
     assert "\n# links:\n#   - {when: sex, move: tie, rows: [{" in text
@@ -38,7 +38,7 @@ def test_proposals_stand_in_the_file(evenhand, table, tmp_path):
 
 def test_json_is_the_schema_that_the_file_gives(evenhand, table, tmp_path):
     out = tmp_path / "people.yaml"
-    ran = evenhand("schema", table, *OPTIONS, "--out", out, "--json", "-", "--quiet")
+    ran = evenhand("schema", table, *OPTIONS, "--save", out, "--json", "-", "--quiet")
     assert Schema.parse(ran.json) == read_schema(out)
 
 

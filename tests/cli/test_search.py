@@ -29,7 +29,7 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
     table, page, tests = tmp_path / "pairs.csv", tmp_path / "search.html", tmp_path / "test_again.py"
     ran = evenhand(
         *("search", *case.arguments, *FAST, "--verbose", "--show-people"),
-        *("--out", table, "--html", page, "--save-tests", tests),
+        *("--table", table, "--html", page, "--save-tests", tests),
     )
     assert ran.code == 0, ran.err
     assert ran.out.startswith("Search of model.npz on people.csv\nWhose decision changes when only sex changes?")
@@ -161,7 +161,9 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
         "--method",
         "random",
     ]
-    ran = evenhand(*command, "--budget", 100_000, "--local", 5, "--samples", 100, "--show-people", "--out", "pairs.csv")
+    ran = evenhand(
+        *command, "--budget", 100_000, "--local", 5, "--samples", 100, "--show-people", "--table", "pairs.csv"
+    )
     assert ran.code == 130, ran.err
     assert "interrupted" in ran.out
     assert len(pd.read_csv("pairs.csv")) > 0
@@ -202,8 +204,8 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
         (["--constraint", "grade >"], "grade"),
         (["--constraint", "height > 3"], "height"),
         (["--protected", "race"], "no attribute 'race'"),
-        (["--out", "pairs.xls"], "must end in"),
-        (["--out", "absent/pairs.csv"], "no folder"),
+        (["--table", "pairs.xls"], "must end in"),
+        (["--table", "absent/pairs.csv"], "no folder"),
         (["--save-tests", "tests.txt"], "Python file"),
         (["--html", "."], "a folder"),
         (["--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
@@ -253,7 +255,7 @@ def test_texts(evenhand, comments):
         "said",
         "--protected",
         "gender",
-        "--out",
+        "--table",
         "pairs.csv",
         "--show-people",
     )

@@ -25,12 +25,12 @@ def config(tmp_path):
 
 @pytest.fixture
 def policy(evenhand, config, tmp_path):
-    assert evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield", "--quiet").code == 0
+    assert evenhand("shield", "synthesize", "--config", config, "--save", tmp_path / "p.shield", "--quiet").code == 0
     return tmp_path / "p.shield"
 
 
 def test_the_json_of_synthesis(evenhand, config, tmp_path):
-    ran = evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield", "--json", "-")
+    ran = evenhand("shield", "synthesize", "--config", config, "--save", tmp_path / "p.shield", "--json", "-")
     assert ran.code == 0
     assert list(ran.json) == ["kind", "expected_cost", "states", "bytes", "seconds"]
     policy = file.load_policy(tmp_path / "p.shield")
@@ -42,7 +42,7 @@ def test_the_json_of_synthesis(evenhand, config, tmp_path):
 
 
 def test_the_screen_of_synthesis(evenhand, config, tmp_path):
-    ran = evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "p.shield")
+    ran = evenhand("shield", "synthesize", "--config", config, "--save", tmp_path / "p.shield")
     assert ran.code == 0
     text = " ".join(ran.out.split())
     assert "After 20 decisions, the acceptance rates of the groups differ by at most 0.2: in every run" in text
@@ -63,7 +63,7 @@ def test_synthesis_without_a_file(evenhand, config, tmp_path):
 def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
     config.write_text(CONFIG.replace("finite", kind))
     out = tmp_path / "p.shield"
-    made = evenhand("shield", "synthesize", "--config", config, "--out", out, "--json", "-")
+    made = evenhand("shield", "synthesize", "--config", config, "--save", out, "--json", "-")
     assert made.code == 0
     assert (made.json["expected_cost"] is None) == (kind == "greedy")
     seen = evenhand("shield", "inspect", out)
@@ -86,15 +86,15 @@ def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
 def test_bad_configurations(evenhand, config, tmp_path, change, complaints):
     config.write_text(CONFIG.replace(*change))
     out = tmp_path / "p.shield"
-    refused(evenhand("shield", "synthesize", "--config", config, "--out", out, "--json", "-"), *complaints)
+    refused(evenhand("shield", "synthesize", "--config", config, "--save", out, "--json", "-"), *complaints)
     assert not out.exists()
 
 
 def test_places_that_cannot_be_written(evenhand, config, policy, tmp_path):
     nowhere = tmp_path / "no" / "p"
-    refused(evenhand("shield", "synthesize", "--config", config, "--out", nowhere), "--out: there is no folder")
+    refused(evenhand("shield", "synthesize", "--config", config, "--save", nowhere), "--save: there is no folder")
     refused(
-        evenhand("shield", "synthesize", "--config", config, "--out", tmp_path / "q.shield", "--json", nowhere),
+        evenhand("shield", "synthesize", "--config", config, "--save", tmp_path / "q.shield", "--json", nowhere),
         "--json: there is no folder",
     )
     assert not (tmp_path / "q.shield").exists()
@@ -216,7 +216,7 @@ def test_advice_is_replayed_as_advice(evenhand, policy, tmp_path):
 def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, name):
     config.write_text(CONFIG.replace("demographic_parity", "equal_opportunity").replace("horizon: 20", "horizon: 8"))
     policy = tmp_path / "p.shield"
-    assert evenhand("shield", "synthesize", "--config", config, "--out", policy, "--quiet").code == 0
+    assert evenhand("shield", "synthesize", "--config", config, "--save", policy, "--quiet").code == 0
     shield, rng, beside = Shield(file.load_policy(policy)), random.Random(3), []
     for i in range(8):
         recommendation, label = rng.randint(0, 1), rng.randint(0, 1)

@@ -76,7 +76,7 @@ def test_json_is_what_scripts_read(evenhand, command, tmp_path):
 
 def test_screen_table_and_page(evenhand, command, tmp_path):
     table, page, file = tmp_path / "found.csv", tmp_path / "found.html", tmp_path / "found.json"
-    ran = evenhand(*command, *SENSITIVE, "--out", table, "--html", page, "--json", file)
+    ran = evenhand(*command, *SENSITIVE, "--table", table, "--html", page, "--json", file)
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
     assert ran.out.startswith("Subgroups of townhall:model on people.csv\nWhich people, described by ")
@@ -207,8 +207,8 @@ def test_an_interrupt_before_any_result(evenhand, command, tmp_path, monkeypatch
         ([*SENSITIVE, "--judge", "age >"], "age"),
         ([*SENSITIVE, "--judge", "height > 3"], "height"),
         ([*SENSITIVE, "--time-limit", "-1"], "--time-limit: expected a number above 0 (seconds), got -1.0"),
-        ([*SENSITIVE, "--out", "found.xls"], "must end in"),
-        ([*SENSITIVE, "--out", "absent/found.csv"], "no folder"),
+        ([*SENSITIVE, "--table", "found.xls"], "must end in"),
+        ([*SENSITIVE, "--table", "absent/found.csv"], "no folder"),
         ([*SENSITIVE, "--html", "."], "a folder"),
         ([*SENSITIVE, "--json", "absent/found.json"], "there is no folder"),
         ([*SENSITIVE, "--favourable", "perhaps"], "perhaps"),
@@ -254,7 +254,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
         "sampled",
         "--html",
         page,
-        "--out",
+        "--table",
         table,
     )
     assert ran.code == 130, ran.err

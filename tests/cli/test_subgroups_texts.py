@@ -1,4 +1,4 @@
-"""`evenhand subgroups --text` as a user runs it."""
+"""`evenhand subgroups --text-column` as a user runs it."""
 
 import itertools
 
@@ -32,12 +32,12 @@ def comments(tmp_path, monkeypatch):
     return tmp_path
 
 
-COMMAND = ["subgroups", "ruder:model", "comments.csv", "--text", "said", "--permutations", 200]
+COMMAND = ["subgroups", "ruder:model", "comments.csv", "--text-column", "said", "--permutations", 200]
 
 
 def test_json_screen_table_and_page(evenhand, comments):
     ran = evenhand(
-        *COMMAND, "--protected", "religion", "--json", "found.json", "--out", "found.csv", "--html", "page.html"
+        *COMMAND, "--protected", "religion", "--json", "found.json", "--table", "found.csv", "--html", "page.html"
     )
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
@@ -143,10 +143,10 @@ def test_bad_options(evenhand, comments, arguments, complaint):
 def test_options_of_texts_need_a_column_of_texts(evenhand, comments, arguments):
     ran = evenhand("subgroups", "ruder:model", "comments.csv", *arguments)
     assert ran.code == 2
-    assert "--text NAME" in ran.err
+    assert "--text-column NAME" in ran.err
 
 
 def test_a_column_that_is_not_there(evenhand, comments):
-    ran = evenhand("subgroups", "ruder:model", "comments.csv", "--text", "wrote")
+    ran = evenhand("subgroups", "ruder:model", "comments.csv", "--text-column", "wrote")
     assert ran.code == 2
     assert "no column 'wrote'" in ran.err

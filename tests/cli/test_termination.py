@@ -77,7 +77,7 @@ def test_a_terminated_mitigation_is_written(evenhand, case, folder):
     search = ["--json", "search.json", "--quiet", "--budget", 2000, "--show-people"]
     assert evenhand("search", *about, *search).code == 0
     more = ["--from", "search.json", "--fit", "stopped_model:fit", "--certify-effort", 0, "--json", "found.json"]
-    ran = evenhand("mitigate", *about, *more, "--out", "new.joblib", "--quiet")
+    ran = evenhand("mitigate", *about, *more, "--save", "new.joblib", "--quiet")
     assert ran.code == 143, ran.err
     assert json.loads((folder / "found.json").read_text())["interrupted"]
 

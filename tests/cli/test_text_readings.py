@@ -8,7 +8,7 @@ import pytest
 from evenhand.core.reading import TableReading
 
 
-@pytest.mark.parametrize(("command", "option"), [("search", "--text-column"), ("subgroups", "--text")])
+@pytest.mark.parametrize(("command", "option"), [("search", "--text-column"), ("subgroups", "--text-column")])
 def test_texts_say_which_rows_have_none(evenhand, command, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "judge.py").write_text("def judge(texts):\n    return [int(' she ' in text) for text in texts]\n")

@@ -74,7 +74,7 @@ QUICKER = [  # which command, what is put in place of what
     (r"evenhand search (?!.*--text)", r"$", " --seeds 20 --local 10 --samples 200 --budget 4000"),
     (r"evenhand search", r"--budget \d+(?=.*--budget)", ""),
     (r"evenhand subgroups", r"$", " --permutations 99"),
-    (r"evenhand mitigate (?!.*--(against|refute))", r"$", " --rounds 0 --certify-effort 0"),
+    (r"evenhand mitigate ", r"$", " --rounds 0 --certify-effort 0"),
     (r"evenhand mitigate .*--method", r"$", " --strength 1"),
     (r"evenhand shield simulate", r"--runs \d+", "--runs 40"),
     (r"evenhand genai generate", r"--requests \d+", "--requests 20"),

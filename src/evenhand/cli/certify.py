@@ -108,8 +108,9 @@ def check_certificate(
         int | None, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again, however long it takes.")] = False,
-    state: Annotated[
-        Path | None, typer.Option("--state", help="File that holds what is confirmed: go on after an interrupt.")
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="File that stores confirmed boxes, and that a later run continues from."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Of the draw; by default it cannot be known beforehand.")
@@ -151,7 +152,7 @@ def check_certificate(
             question,
             sample=None if everything else sample or "fitting",
             seed=seed,
-            state=state,
+            state=resume,
             progress=progress,
         )
     output.finish(result, result.document, interrupted=result.interrupted)

@@ -30,7 +30,7 @@ def schema(
     output: OutputOptions,
     table: TableOptions,
     ignore: IgnoreOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the YAML here instead of printing it.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="File for the schema, instead of the terminal.")] = None,
 ) -> None:
     """Infer what each column is, and propose who can exist, as a schema file (YAML) that a person can edit."""
     import narwhals as nw
@@ -68,11 +68,11 @@ def schema(
         remarks[name] = "; ".join([*([remarks[name]] if name in remarks else []), *words])
     text = schema_to_yaml(described, proposals, remarks)
     output.emit_text(add_proposals(described, proposals).model_dump_json(indent=2, exclude_defaults=True))
-    if out is not None:
+    if save is not None:
         try:
-            write_atomically(out, text)
+            write_atomically(save, text)
         except OSError as error:
-            raise OptionError(f"the schema cannot be written: {error}", location="--out") from None
+            raise OptionError(f"the schema cannot be written: {error}", location="--save") from None
     elif not output.silent:
         typer.echo(text, nl=False)
 

@@ -191,15 +191,15 @@ def _list_dossiers() -> None:
 
 def card(
     report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
-    out: Annotated[Path | None, typer.Option("--out", help="File of the card; standard output unless given.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="File for the card, instead of the terminal.")] = None,
 ) -> None:
     """Write an audit as a section of a Hugging Face model card, with its metadata."""
     from evenhand import auditing
     from evenhand.dossier.cards import write_card
 
-    check_places({"--out": out})
+    check_places({"--save": save})
     text = write_card(auditing.read_audit(report))
-    if out is None:
+    if save is None:
         typer.echo(text, nl=False)
     else:
-        write_atomically(out, text)
+        write_atomically(save, text)

@@ -39,12 +39,13 @@ SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 TITLES = {
     "Data": "target favourable_target protected favourable unfavourable kind order unit ignore accept_proposals schema "
-    "data population query relevance text_column text terms weight membership test sheet encoding data_home",
+    "data from_ features model population query relevance text_column terms weight membership test sheet encoding "
+    "data_home",
     "Decision": "example decision score rank rank_by threshold low_is_good output trust",
     "Analysis": "",
     "Limits": "time_limit budget money max_boxes target_undecided at_once in_flight workers yes seed",
-    "Output": "out html markdown certificate save_tests dossier answers resume fail_on allow_unassessable sarif junit "
-    "github show_people no_people verbose json quiet help",
+    "Output": "out save table html markdown certificate save_tests dossier resume fail_on allow_unassessable sarif "
+    "junit github show_people no_people verbose json quiet help",
 }
 """Titles of the groups of options in the help of a command, with the options in their order.
 
@@ -250,11 +251,13 @@ def _flatten(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def flattened(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
+        arguments = {
+            name: group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
+            for name, group in groups.items()
+        }
         if "settings" in values:
             values["settings"] = values["settings"].meta[SETTINGS]
-        function(**values)
+        function(**arguments, **values)
 
     flattened.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by Typer
     flattened.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -43,9 +43,11 @@ FileArgument = Annotated[
 class AskOptions:
     """What may be asked of the service, and where answers are kept."""
 
-    answers: Annotated[
+    resume: Annotated[
         Path | None,
-        typer.Option("--answers", metavar="FILE", help="Keep every answer in this file, and pay for none twice."),
+        typer.Option(
+            "--resume", metavar="FILE", help="File that stores every answer, and that a later run continues from."
+        ),
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what is forecast, without a --budget.")] = False
 
@@ -77,7 +79,7 @@ def audit(
     from evenhand import llm, view
 
     gates, config = gating.read(), SETTINGS.read(settings)
-    output.check_places(answers=run.answers, **gating.places)
+    output.check_places(resume=run.resume, **gating.places)
     rows.check()
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
@@ -92,7 +94,7 @@ def audit(
             file,
             people,
             config,
-            answers=run.answers,
+            answers=run.resume,
             data_name=name,
             progress=progress,
         )
@@ -133,13 +135,13 @@ def compare(
     gates, config = gating.read(), COMPARED.read(settings, findings=0)
     for gate in gates:
         gate.check_language(None)
-    output.check_places(answers=run.answers, **gating.places)
+    output.check_places(resume=run.resume, **gating.places)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
     with view.show_progress(quiet=output.silent) as progress:
         result = llm.compare_language_models(
-            before, after, people, config, answers=run.answers, data_name=name, progress=progress
+            before, after, people, config, answers=run.resume, data_name=name, progress=progress
         )
     written = output.write_findings(result, result.document)
     output.emit(result)

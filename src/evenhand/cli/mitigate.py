@@ -1,4 +1,4 @@
-"""``evenhand mitigate MODEL DATA``: new models that do less of what was found, beside the given one."""
+"""``evenhand mitigate``, ``alternatives`` and ``refute``: fairer models, or a proof that there are none."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import (
-    ConsentOptions,
-    DataOptions,
-    PageOptions,
-)
+from evenhand.cli.options import ConsentOptions, DataArgument, DataOptions, ModelArgument, PageOptions
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, EvenhandError, OptionError
 
 if TYPE_CHECKING:
     from evenhand.core.typing import Progress
+    from evenhand.mitigation.alternatives.analysis import AlternativeSearch
     from evenhand.mitigation.alternatives.config import AlternativesConfig
+    from evenhand.mitigation.analysis import Mitigation
     from evenhand.mitigation.config import MitigationConfig
     from evenhand.mitigation.refutation.config import RefutationConfig
     from evenhand.models.subject import Subject
@@ -29,227 +27,174 @@ if TYPE_CHECKING:
 
 SETTINGS: ConfigOptions[MitigationConfig] = ConfigOptions(
     "evenhand.mitigation:MitigationConfig",
-    about="new models by a method",
-    hint="leave it out, or add --against: it is about a search for alternatives",
     without=("start", "share", "confidence", "seed"),
     renamed={"methods": "method", "findings": "from_"},
 )
 ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
-    "evenhand.mitigation:AlternativesConfig",
-    about="a search for alternatives",
-    hint="leave it out, or leave out --against",
-    without=("against", "confidence", "seed"),
-    renamed={"methods": "method"},
+    "evenhand.mitigation:AlternativesConfig", without=("confidence", "seed"), renamed={"methods": "method"}
 )
-REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
-    "evenhand.mitigation:RefutationConfig",
-    about="a refutation",
-    hint="leave it out, or leave out --refute",
-    without=("family", "seed"),
-)
+REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions("evenhand.mitigation:RefutationConfig", without=("seed",))
+
+TestOption = Annotated[
+    str | None, typer.Option("--test", help="Test set, in no training set; by default a part of DATA is held out.")
+]
 
 
 def mitigate(
     settings: Settings,
-    model: Annotated[
-        str, typer.Argument(help="Model file, http(s) URL or module:function; may be left out with --refute.")
-    ],
+    model: ModelArgument,
+    data: DataArgument,
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    data: Annotated[
-        str | None, typer.Argument(help="CSV, JSON lines, Parquet or Excel file, or a data set's name.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Write the new model here: the first method's, the alternative chosen, or the rule found."
-        ),
-    ] = None,
-    test: Annotated[str | None, typer.Option("--test", help="Test set, in no training set: read like DATA.")] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            "--against",
-            help="Search for less discriminatory alternatives, with a smaller gap between groups: gap or ratio (of "
-            "selection rates), equal-opportunity, equalized-odds. --method then names families.",
-        ),
-    ] = None,
-    refute: Annotated[
-        str | None,
-        typer.Option(
-            "--refute",
-            help="Prove that no rule on --features as accurate as --accuracy has a smaller gap: any, linear or tree.",
-        ),
-    ] = None,
-    features: Annotated[
-        Path | None, typer.Option("--features", help="Conditions that make features, for --refute: .yaml.")
-    ] = None,
+    save: Annotated[Path, typer.Option("--save", help="File of the new model, of the first method.")],
+    test: TestOption = None,
 ) -> None:
-    """Train the model again on what was found, or train fairly, or search for less discriminatory alternatives."""
+    """Train fairer models, and compare them with the original."""
     from evenhand import mitigation, view
     from evenhand.mitigation.analysis import forecast_queries
     from evenhand.mitigation.split import put_in_one_table
 
-    output.check_places(out=out)
-    if refute is not None:
-        unused = {"--test": test, "--against": against}
-        for option, value in unused.items():
-            if value is not None:
-                raise OptionError(f"{option} is not about a refutation", hint="leave it out, or leave out --refute")
-        if features is None:
-            raise OptionError("a refutation needs features", location="--refute", hint="--features FILE.yaml")
-        try:
-            refutation = REFUTATION.read(settings, seed=people.seed, family=refute)
-        except OptionError as error:
-            error.location = "--refute" if error.location == "--family" else error.location
-            raise
-        given = None if data is None else model
-        _refute_alternatives(refutation, given, data or model, features, people, output, consent, out)
-        return
-    if features is not None:
-        raise OptionError("only a refutation has features", location="--features", hint="add --refute linear")
-    if data is None:
-        raise OptionError("expected MODEL and DATA", hint="DATA alone is enough with --refute")
-    if out is None:
-        raise OptionError("expected a file for the new model", location="--out", hint="such as --out new.joblib")
-    if against is not None:
-        searched = ALTERNATIVES.read(settings, seed=people.seed, against=against)
-        _check_outputs([model, data, test, people.schema], _outputs(out, output))
-        _search_alternatives(searched, model, data, test, people, output, consent, out)
-        return
     config = SETTINGS.read(settings, seed=people.seed)
-    _check_outputs(
-        [model, data, test, people.schema, *map(str, config.findings)],
-        _outputs(out, output),
-    )
+    _check_outputs([model, data, test, people.schema, *map(str, config.findings)], save, output)
     _check_methods(config)
-    if config.strength is not None:
-        _check_strength(config.methods)
     with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
-        subject, kept, kept_name = _read_people(model, data, test, people, progress)
-        if kept is not None:
-            subject, kept = put_in_one_table(subject, kept)
-        forecast = forecast_queries(subject.people, config, test=kept)
+        subject, held_out, name = _read_people(model, data, test, people, progress)
+        if held_out is not None:
+            subject, held_out = put_in_one_table(subject, held_out)
+        forecast = forecast_queries(subject.people, config, test=held_out)
     subject.ledger.budget = consent.approve(model, config.budget, forecast)
     with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
-            done = mitigation.mitigate(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
+            mitigated = mitigation.mitigate(subject, config, test=held_out, test_name=name, out=save, progress=progress)
         except KeyboardInterrupt:
             typer.echo("interrupted before there was any model", err=True)
             raise typer.Exit(INTERRUPTED) from None
-    written = [*done.save(out), *output.write_page(done.result.document)]
-    output.emit(done.result)
-    output.show(done.result.document, written)
-    timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
-    if done.result.interrupted and not timed_out:
-        raise typer.Exit(INTERRUPTED)
+    _finish(mitigated, config, save, output)
 
 
-def _search_alternatives(
-    config: AlternativesConfig,
-    model: str,
-    data: str,
-    test: str | None,
+def alternatives(
+    settings: Settings,
+    model: ModelArgument,
+    data: DataArgument,
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    out: Path,
+    save: Annotated[Path, typer.Option("--save", help="File of the chosen alternative.")],
+    test: TestOption = None,
 ) -> None:
-    """Search for less discriminatory alternatives, and write the chosen one."""
+    """Search for less discriminatory alternatives."""
     from evenhand import mitigation, view
 
+    config = ALTERNATIVES.read(settings, seed=people.seed)
+    _check_outputs([model, data, test, people.schema], save, output)
     with view.show_progress(quiet=output.silent) as progress:
-        subject, kept, kept_name = _read_people(model, data, test, people, progress)
-        asked = len(subject.people) + (0 if kept is None else len(kept))
-        subject.ledger.budget = consent.approve(model, config.budget, 2 * asked)
-        done = mitigation.find_alternatives(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
-    written = [*done.save(out), *output.write_page(done.result.document)]
-    output.emit(done.result)
-    output.show(done.result.document, written)
-    timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
-    if done.result.interrupted and not timed_out:
-        raise typer.Exit(INTERRUPTED)
+        subject, held_out, name = _read_people(model, data, test, people, progress)
+        rows = len(subject.people) + (0 if held_out is None else len(held_out))
+        subject.ledger.budget = consent.approve(model, config.budget, 2 * rows)
+        searched = mitigation.find_alternatives(
+            subject, config, test=held_out, test_name=name, out=save, progress=progress
+        )
+    _finish(searched, config, save, output)
 
 
-def _refute_alternatives(
-    config: RefutationConfig,
-    model: str | None,
-    data: str,
-    features: Path,
+def refute(
+    settings: Settings,
+    data: DataArgument,
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    out: Path | None,
+    features: Annotated[Path, typer.Option("--features", help="Conditions that define the features (YAML).")],
+    model: Annotated[
+        str | None, typer.Option("--model", help="Model whose accuracy a rule must reach, instead of --accuracy.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="File of the rule found, linear or tree (.joblib or .pkl).")
+    ] = None,
 ) -> None:
-    """Prove how small the gap of a rule can be, and write the rule found."""
+    """Prove how small the gap of simple rules can be."""
     from evenhand import mitigation, view
 
-    written: dict[str, str | Path | None] = {"--html": output.html, "--json": output.json}
-    _check_kept([model, data, people.schema, str(features)], {**written, "--out": out})
-    if out is not None and (config.family == "any" or out.suffix not in (".joblib", ".pkl")):
-        what = "decisions by cell are no model" if config.family == "any" else f"{out} does not end in .joblib or .pkl"
-        raise OptionError(what, location="--out", hint="--refute linear or tree --out rule.joblib")
+    config = REFUTATION.read(settings, seed=people.seed)
+    output.check_places(save=save)
+    _check_kept([model, data, people.schema, features], {"--html": output.html, "--json": output.json, "--save": save})
+    if save is not None and (config.family == "any" or save.suffix not in (".joblib", ".pkl")):
+        expected = (
+            "a family whose rules are models" if config.family == "any" else "a file that ends in .joblib or .pkl"
+        )
+        received = f"family {config.family!r}" if config.family == "any" else str(save)
+        hint = (
+            "add --family linear or --family tree" if config.family == "any" else "rename it, e.g. --save rule.joblib"
+        )
+        raise OptionError(f"expected {expected}, got {received}", location="--save", hint=hint)
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the people", 0.0)
         source = people.read(data)
         if model is None:
-            found = mitigation.refute_alternatives(
-                people.encode(source),
-                config,
-                features=features,
-                data_name=source.name,
-                progress=progress,
+            encoded = people.encode(source)
+            result = mitigation.refute_alternatives(
+                encoded, config, features=features, data_name=source.name, progress=progress
             )
         else:
             subject = people.read_subject(model, data, progress)
-            subject.ledger.budget = consent.approve(model, None, len(subject.people))
-            found = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
-    files: list[Path] = []
-    if out is not None and found.witness is not None:
-        described = people.encode(source).schema
-        files += mitigation.save_witness(found, described, out)
-    files += output.write_page(found.document)
-    output.emit(found)
-    output.show(found.document, files)
-    if found.interrupted:
-        raise typer.Exit(INTERRUPTED)
+            encoded = subject.people
+            subject.ledger.budget = consent.approve(model, None, len(encoded))
+            result = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
+    written: list[Path] = []
+    if save is not None and result.witness is not None:
+        written += mitigation.save_witness(result, encoded.schema, save)
+    output.finish(
+        result, result.document, [*written, *output.write_page(result.document)], interrupted=result.interrupted
+    )
+
+
+def _finish(
+    mitigated: Mitigation | AlternativeSearch,
+    config: MitigationConfig | AlternativesConfig,
+    save: Path,
+    output: PageOptions,
+) -> None:
+    """Write the new model and the result. An interrupted run exits with 130, unless its time limit ended it."""
+    result = mitigated.result
+    written = [*mitigated.save(save), *output.write_page(result.document)]
+    timed_out = config.time_limit is not None and result.seconds >= config.time_limit
+    output.finish(result, result.document, written, interrupted=result.interrupted and not timed_out)
 
 
 def _read_people(
     model: str, data: str, test: str | None, people: DataOptions, progress: Progress
 ) -> tuple[Subject, People | None, str]:
-    """Return the model with the people, and the people to compare on where others are named, with their name.
+    """Read MODEL, the people of DATA, and the test set with its name, if there is one.
 
     Raises:
-        OptionError: they are the same.
-        DataError: a label is missing, or all are the same.
+        OptionError: The test set is DATA.
+        DataError: A label is missing, or all labels are the same.
     """
     from evenhand.schema.people import encode
 
     if test is not None and _is_same_data(data, test):
         raise OptionError(
-            f"{test} is DATA itself, so nothing would be held out",
+            f"expected people who are not in DATA, got {test}",
             location="--test",
-            hint="name other people, or leave it out to hold out a part of DATA",
+            hint="name another table, or leave it out to hold out a part of DATA",
         )
     subject = people.read_subject(model, data, progress)
     _check_labels(subject.people, subject.data_name)
     if test is None:
         return subject, None, ""
-    aside = people.read(test)
-    kept = encode(subject.people.schema, aside.frame, location=aside.name)
-    _check_labels(kept, aside.name)
-    return subject, kept, aside.name
+    source = people.read(test)
+    held_out = encode(subject.people.schema, source.frame, location=source.name)
+    _check_labels(held_out, source.name)
+    return subject, held_out, source.name
 
 
 @contextmanager
 def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Iterator[None]:
-    """Where people cannot be read or asked about because all is about texts, say so, and what works instead.
+    """Replace errors that are caused by findings or a model of texts by one that names the alternative.
 
     Raises:
-        DataError: the findings or the model are about texts.
-        EvenhandError: what went wrong, where they are not.
+        DataError: The findings or the model are about texts.
+        EvenhandError: Any other error, unchanged.
     """
     from evenhand.mitigation.findings import concern_texts
     from evenhand.models.blackbox.text_model import reads_texts
@@ -258,88 +203,74 @@ def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Ite
     try:
         yield
     except EvenhandError as error:
-        found = [str(one) for one in config.findings if isinstance(one, Path | str) and concern_texts(one)]
+        files = [str(file) for file in config.findings if isinstance(file, Path | str) and concern_texts(file)]
         stored = None
         if Path(model).suffix.lower() in OBJECT_LOADERS:
             with suppress(EvenhandError):
                 stored = load_stored_object(Path(model), trust=trust)
-        if not found and not reads_texts(stored):
+        if not files and not reads_texts(stored):
             raise
         raise DataError(
             "expected findings about people in rows, got findings about texts"
-            if found
+            if files
             else "expected a model of people in rows, got a pipeline over texts",
-            location=found[0] if found else model,
-            hint="no model of texts is trained here: evenhand search MODEL DATA --text-column COLUMN --out swapped.csv "
-            "writes the texts whose label changes with the words for a group; train your pipeline on your texts and "
-            "on these, each with its true label",
+            location=files[0] if files else model,
+            hint="retrain it yourself: write the texts whose label changes with evenhand search MODEL DATA "
+            "--text-column COLUMN --table swapped.csv, label them, and add them to your training texts",
         ) from error
 
 
-def _outputs(out: Path, output: PageOptions) -> dict[str, str | Path | None]:
-    """Return the files that are going to be written, by option."""
-    return {"--out": out, "--html": output.html, "--json": output.json}
-
-
-def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:
-    """Refuse to write over what is read, and files of no known kind, before any work is done.
+def _check_outputs(inputs: Sequence[str | Path | None], save: Path, output: PageOptions) -> None:
+    """Refuse to overwrite an input, and a model file of an unknown format, before any work is done.
 
     Raises:
-        OptionError: a file that is read would be lost, or nothing says how one is to be written.
+        OptionError: An input would be lost, a folder does not exist, or the file has no extension.
     """
-    out = Path(str(written["--out"]))
-    _check_kept(read, written)
-    # A schema may be written beside a network, under its name.
-    _check_kept(read, {"--out": out.with_name(out.stem + ".schema.yaml")})
-    if not out.suffix:
-        raise OptionError(f"{out} has no ending, which says how a model is written", location="--out")
+    output.check_places(save=save)
+    # A network may be written with a schema, whose name is derived from that of the network.
+    for model in (save, save.with_name(save.stem + ".schema.yaml")):
+        _check_kept(inputs, {"--save": model, "--html": output.html, "--json": output.json})
+    if not save.suffix:
+        raise OptionError(
+            f"expected a file with an extension, got {save}", location="--save", hint="name it, e.g. new.joblib"
+        )
 
 
-def _check_kept(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:
-    """Refuse to write over what is read.
+def _check_kept(inputs: Sequence[str | Path | None], outputs: Mapping[str, str | Path | None]) -> None:
+    """Refuse to overwrite an input.
 
     Raises:
-        OptionError: a file that is read would be lost.
+        OptionError: An input would be lost.
     """
-    known = [Path(path) for path in read if path is not None and Path(path).exists()]
-    for option, name in written.items():
-        place = Path(name) if name not in (None, "-") else None
-        if place is not None and place.exists() and any(place.samefile(path) for path in known):
-            raise OptionError(f"{place} is a file to read, and is kept", location=option, hint="name another file")
+    files = [Path(path) for path in inputs if path is not None and Path(path).exists()]
+    for option, name in outputs.items():
+        path = Path(name) if name not in (None, "-") else None
+        if path is not None and path.exists() and any(path.samefile(file) for file in files):
+            raise OptionError(f"{path} is an input", location=option, hint="name another file")
 
 
 def _check_methods(config: MitigationConfig) -> None:
-    """Refuse methods that lack something before any work is done.
+    """Refuse methods that lack something, before any work is done.
 
     Raises:
-        OptionError: an unknown method, or one that has nothing to learn from.
-        MissingExtraError: a library that a method needs is not installed.
+        OptionError: A method is unknown or requires findings, or no method has a strength.
+        MissingExtraError: A library that a method requires is not installed.
     """
-    from evenhand.mitigation.methods.registry import FROM_FINDINGS, load_methods
+    from evenhand.mitigation.methods.registry import FROM_FINDINGS, TRAINED, load_methods
 
     load_methods(config.methods)
-    needy = [name for name in config.methods if name in FROM_FINDINGS]
-    if needy and not config.findings:
+    methods = [name for name in config.methods if name in FROM_FINDINGS]
+    if methods and not config.findings:
         raise OptionError(
-            f"{needy[0]} learns from what was found, and nothing is given",
+            f"method {methods[0]!r} requires findings, got none",
             location="--from",
             hint="first evenhand search MODEL DATA --json found.json (or subgroups, or audit), then --from found.json; "
             "or train fairly without it: --method diffdp",
         )
-
-
-def _check_strength(methods: Sequence[str]) -> None:
-    """Check that one of the methods has a strength.
-
-    Raises:
-        OptionError: none of them has.
-    """
-    from evenhand.mitigation.methods.registry import TRAINED
-
     weighted = [name for name in TRAINED if name != "erm"]
-    if not set(methods) & set(weighted):
+    if config.strength is not None and not set(config.methods) & set(weighted):
         raise OptionError(
-            f"{methods[0]} has no strength",
+            f"expected a method with a strength, got {config.methods[0]!r}",
             location="--strength",
             hint=f"add --method, one of: {', '.join(weighted)}",
         )
@@ -347,20 +278,18 @@ def _check_strength(methods: Sequence[str]) -> None:
 
 def _is_same_data(data: str, test: str) -> bool:
     """Whether both are the same file, or the same data set."""
-    one, other = Path(data), Path(test)
-    return one.samefile(other) if one.exists() and other.exists() else data == test
+    both = Path(data).exists() and Path(test).exists()
+    return Path(data).samefile(test) if both else data == test
 
 
 def _check_labels(people: People, location: str) -> None:
-    """Refuse people whose true labels are missing or all the same.
+    """Refuse true labels that are missing or all the same.
 
     Raises:
-        DataError: they are.
+        DataError: They are.
     """
     name = people.schema.target.name
     if people.labels is None:
-        raise DataError(
-            f"the target column {name!r} is missing: without true labels nothing is learnt", location=location
-        )
+        raise DataError(f"expected true labels in the column {name!r}, which is missing", location=location)
     if len(set(people.labels.tolist())) < 2:
         raise DataError(f"the target column {name!r} has only one class", location=location)

@@ -44,9 +44,8 @@ class FollowOptions:
 
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more lines, until interrupted.")] = False
     stop: Annotated[bool, typer.Option("--stop", help="End at the first alarm.")] = False
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", help="Keep the monitor in this file, and go on from what is in it."),
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="File that stores the state, and that a later run continues from.")
     ] = None
     prometheus: Annotated[
         Path | None,
@@ -98,7 +97,7 @@ class MonitorRun:
         from evenhand.monitoring.monitor import Monitor
         from evenhand.monitoring.state import read_state
 
-        path = self.following.state
+        path = self.following.resume
         if path is None or not path.exists():
             return Monitor(config), {}
         try:
@@ -183,7 +182,11 @@ class MonitorRun:
             self.poster.post(self.monitor.alarms, self.posted, keep, last=last)
         except EvenhandError as error:
             then = (
-                "" if not last else "; the next run with this --state does" if self.following.state else "; it is lost"
+                ""
+                if not last
+                else "; the next run with this --resume does"
+                if self.following.resume
+                else "; it is lost"
             )
             typer.echo(f"note: an alarm could not be posted: {error.message}{then}", err=True)
 
@@ -199,7 +202,7 @@ class MonitorRun:
         """Write the state, if it is kept and anything changed."""
         from evenhand.monitoring.state import write_state
 
-        if self.following.state is not None and self.changed:
+        if self.following.resume is not None and self.changed:
             more = {
                 "position": self.lines.position,
                 "skipped": self.skipped,
@@ -208,10 +211,10 @@ class MonitorRun:
                 "posted": self.posted,
             }
             try:
-                write_atomically(self.following.state, write_state(self.monitor, more=more))
+                write_atomically(self.following.resume, write_state(self.monitor, more=more))
             except OSError as error:
                 raise DataError(
-                    f"the state cannot be written: {error.strerror}", location=str(self.following.state)
+                    f"the state cannot be written: {error.strerror}", location=str(self.following.resume)
                 ) from None
         self.changed, self.saved = False, time.monotonic()
 
@@ -298,7 +301,7 @@ def monitor(
     from evenhand.monitoring.config import read_monitor_config
 
     following.check_prometheus()
-    output.check_places(state=following.state, prometheus=following.prometheus)
+    output.check_places(resume=following.resume, prometheus=following.prometheus)
     settings = read_monitor_config(config)
     if data != "-" and not Path(data).is_file():
         raise OptionError(f"there is no file {data!r}", hint="give a file of decisions, or - for standard input")

@@ -149,7 +149,7 @@ NoPeopleOption = Annotated[
         "of profiles are refused.",
     ),
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
+TableOption = Annotated[Path | None, typer.Option("--table", help="File for all findings: .csv or .parquet.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
 ModelArgument = Annotated[
     str,
@@ -416,23 +416,23 @@ class PageOptions(OutputOptions):
 class FindingsOptions(PageOptions):
     """Where a command says what it found, with a page and a table."""
 
-    out: OutOption = None
+    table: TableOption = None
 
     def check_places(self, **places: Path | None) -> None:
         """Refuse files that cannot be written before any work is done, by the options that name them."""
         from evenhand.individual.search.save import check_table
 
-        super().check_places(out=self.out, **places)
-        if self.out is not None:
-            check_table(self.out)
+        super().check_places(table=self.table, **places)
+        if self.table is not None:
+            check_table(self.table)
 
     def write_findings(self, result: Result, document: Callable[[], Document]) -> list[Path]:
         """Write the table and the page if they are wanted; the files written."""
         from evenhand.individual.search.save import save_table
 
-        if self.out is not None:
-            save_table(result.to_frame(), self.out)
-        return [*([self.out] if self.out else []), *self.write_page(document)]
+        if self.table is not None:
+            save_table(result.to_frame(), self.table)
+        return [*([self.table] if self.table else []), *self.write_page(document)]
 
 
 @dataclass(frozen=True)

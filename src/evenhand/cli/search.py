@@ -49,7 +49,10 @@ def search(
     run: ConsentOptions,
     rows: PeopleOptions,
     text_column: Annotated[
-        str | None, typer.Option("--text-column", help="The model decides about this column's texts: swap terms in it.")
+        str | None,
+        typer.Option(
+            "--text-column", help="Column of texts that the model decides about: identity terms in it are swapped."
+        ),
     ] = None,
     terms: Annotated[
         list[Path] | None, typer.Option("--terms", help="For texts: a list of identity terms (YAML); may be repeated.")
@@ -65,7 +68,7 @@ def search(
     from evenhand.individual.search.methods.choice import METHODS
 
     output.check_places(save_tests=save_tests)
-    rows.check(out=output.out, save_tests=save_tests)
+    rows.check(table=output.table, save_tests=save_tests)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -73,7 +76,7 @@ def search(
     result: SearchResult | TextSearchResult
     document: Callable[[], Document]
     if text_column is not None:
-        rows.require_shown(out=output.out)
+        rows.require_shown(table=output.table)
         for option, given in (
             ("--html", output.html),
             ("--schema", people.schema),

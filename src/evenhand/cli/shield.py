@@ -120,7 +120,7 @@ PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Policy fil
 
 def synthesize(
     config: ConfigOption,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the policy file here.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="File for the policy.")] = None,
     *,
     output: OutputOptions,
 ) -> None:
@@ -130,11 +130,11 @@ def synthesize(
     from evenhand.shields.simulation.wording import policy_document
     from evenhand.shields.spec.configuration import read_plan
 
-    output.check_places(out=out)
+    output.check_places(save=save)
     plan = read_plan(config)
     with view.show_progress(quiet=output.silent) as progress:
         policy = _synthesize_policy(plan, lambda done, of: progress("synthesis", done / of))
-    written = None if out is None else save_policy(policy, out)
+    written = None if save is None else save_policy(policy, save)
     made = {
         "kind": "shield",
         "expected_cost": None if isnan(policy.expected_cost) else policy.expected_cost,
@@ -143,9 +143,9 @@ def synthesize(
         "seconds": policy.seconds,
     }
     output.emit_text(dumps(made))
-    path = None if out is None else str(out)
+    path = None if save is None else str(save)
     document = partial(policy_document, policy, path=path, file_bytes=written)
-    output.show(document, [] if out is None else [out])
+    output.show(document, [] if save is None else [save])
 
 
 def inspect(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:SubgroupConfig",
-    hint="name the column of the texts: --text NAME",
+    hint="name the column of the texts: --text-column NAME",
     without=("attributes", "most", "seed"),
     renamed={"judged": "judge"},
 )
@@ -41,9 +41,9 @@ NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
 TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:TextSubgroupConfig",
     about="texts",
-    hint="leave it out, or leave --text out",
+    hint="leave it out, or leave --text-column out",
     without=("most", "seed", "swaps", "labels", "favourable"),
-    renamed={"judged": "judge", "min_texts": "min_size", "compared": "against"},
+    renamed={"judged": "judge", "min_texts": "min_size", "compared": "compare_with"},
     parsed={"judge": lambda given: tuple(map(_parse_rules, given))},
 )
 
@@ -55,9 +55,9 @@ def subgroups(
     people: DataOptions,
     output: FindingsOptions,
     run: ConsentOptions,
-    text: Annotated[
+    text_column: Annotated[
         str | None,
-        typer.Option("--text", help="The model decides about this column's texts: subgroups by their terms."),
+        typer.Option("--text-column", help="Column of texts that the model decides about: subgroups by their terms."),
     ] = None,
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column of how much each person counts, such as survey weights.")
@@ -74,14 +74,14 @@ def subgroups(
 
     output.check_places()
     found: SubgroupResult
-    if text is not None:
+    if text_column is not None:
         if people.schema is not None:
             raise OptionError("a schema is about people, not about texts", location="--schema", hint="leave it out")
         if weight is not None:
             raise OptionError("texts have no weights", location="--weight", hint="leave it out")
-        found, card = _search_texts(settings, model, data, text, terms or [], people, output, run)
+        found, card = _search_texts(settings, model, data, text_column, terms or [], people, output, run)
     elif terms:
-        raise OptionError("--terms is for texts", hint="name the column of the texts: --text NAME")
+        raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
     else:
         fields = {"attributes": people.protected or None, "seed": people.seed}
         if not settings.keys() <= ROWS.options().keys() | NUMBERS.options().keys():
@@ -113,7 +113,7 @@ def subgroups(
     output.finish(found, document, written, interrupted=found.interrupted and not timed_out)
 
 
-# ``evenhand subgroups --text COLUMN``: subgroups of texts, by the identity terms in them.
+# ``evenhand subgroups --text-column COLUMN``: subgroups of texts, by the identity terms in them.
 
 
 def _search_texts(
