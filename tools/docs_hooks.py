@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the reference is made from the package, and formulas between dollars become MathML."""
+"""MkDocs hooks: generate the reference from the package, and render formulas between dollars as MathML."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ AFTER_CODE = 185
 
 
 class FormulaProcessor(InlineProcessor):
-    """Draws what stands between two dollars in a line; dollars beside a space or a letter are dollars."""
+    """Renders text between two dollars in a line. Dollars next to a space or a letter are ignored."""
 
     def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # noqa: N802  # Markdown's name
-        """Return a formula as MathML, and where it stood."""
-        drawn = latex2mathml.converter.convert(m[1])
-        ET.fromstring(drawn)
-        return self.md.htmlStash.store(drawn), m.start(0), m.end(0)
+        """Render a formula as MathML, and return its position."""
+        formula = latex2mathml.converter.convert(m[1])
+        ET.fromstring(formula)
+        return self.md.htmlStash.store(formula), m.start(0), m.end(0)
 
 
 class FormulaExtension(Extension):
     """Adds formulas to Markdown."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  # Markdown's name
-        """Read formulas after code and before everything else."""
+        """Register formulas after code and before all other patterns."""
         md.inlinePatterns.register(FormulaProcessor(FORMULA, md), "formula", AFTER_CODE)
 
 
 def on_config(config: Any) -> Any:
-    """Give the pages of the site formulas, and the menu the pages that are made: in place of ``reference/python/*``."""
+    """Enable formulas, and replace entries such as ``reference/python/*`` of the menu by generated pages."""
     config["markdown_extensions"].append(FormulaExtension())
     config["nav"] = _fill_menu(config["nav"])
     return config
@@ -57,19 +57,19 @@ def _fill_menu(entries: list[Any]) -> list[Any]:
             pages = [page for page in reference.write_pages() if page.startswith(entry[:-1])]
             filled += [{Path(page).stem.removeprefix("evenhand."): page} for page in pages]
         elif isinstance(entry, dict):
-            filled.append({name: _fill_menu(one) if isinstance(one, list) else one for name, one in entry.items()})
+            filled.append({name: _fill_menu(page) if isinstance(page, list) else page for name, page in entry.items()})
         else:
             filled.append(entry)
     return filled
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     for path, text in reference.write_pages().items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put what is made into the pages that are written."""
+    """Insert generated tables into a page."""
     return reference.fill_in(markdown)
