@@ -26,7 +26,6 @@ TYPED_ELSEWHERE = {"first-audit.md", "audit-an-llm-that-screens-cvs.md", "first-
 NOT_TYPED = [  # what a command matches from its beginning, why it is not typed here
     (r"(pip|make|npm|tar|java|python3? |/opt/evenhand)", "installs, builds or needs a checkout: CI's own sections"),
     (r"(systemctl|useradd|install -d|cp |ln -s |sed -i |runuser |createuser|createdb)", "changes the machine"),
-    (r"(dask|ray) ", "starts a cluster"),
     (r".*(dask|ray)://", "needs a cluster: tests/certification/test_parts.py"),
     (r".*--workers \d", "starts processes: tests/test_parallel.py"),
     (r".*https://", "asks another host"),
