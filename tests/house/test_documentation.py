@@ -110,6 +110,7 @@ def served(page, folder):
     for text in blocks(page, "yaml"):
         if text.startswith("conditions:"):
             (folder / "genai.yaml").write_text(text, "utf-8")
+            break
     (config, *_) = *(text for text in blocks(page, "toml") if "[service]" in text), None
     with ServiceProcess(folder, config) as process:
         yield process.url
