@@ -55,9 +55,13 @@ def fill_in(page: str) -> str:
 
     def fill(directive: re.Match[str]) -> str:
         kind, _, name = directive[1].partition(" ")
-        return table_of_entries(name) if kind == "entries" else tables[directive[1]]()
+        if kind == "entries":
+            return table_of_entries(name)
+        if kind == "metrics":
+            return table_of_metrics(name.split(", "))
+        return tables[directive[1]]()
 
-    return re.sub(r"<!-- reference: ([\w .]+) -->", fill, page)
+    return re.sub(r"<!-- reference: ([\w ,.]+) -->", fill, page)
 
 
 # Commands
@@ -412,14 +416,14 @@ def table_of_entries(path: str) -> str:
     fields = {name: field for name, field in model.model_fields.items() if not field.exclude}
     meanings = describe_fields(model, list(fields))
     rows = [
-        f"| `{field.alias or name}` | {show_text(meanings[name])} | {show_entry_default(field)} |"
+        f"| `{field.alias or name}` | {show_text(meanings[name])} | {show_entry_default(field, meanings[name])} |"
         for name, field in fields.items()
     ]
     return "\n".join(["| entry | meaning | default |", "| --- | --- | --- |", *rows])
 
 
-def show_entry_default(field: Any) -> str:
-    """Return the default of an entry in the notation of its file, with its range or choices."""
+def show_entry_default(field: Any, meaning: str) -> str:
+    """Return the default of an entry in the notation of its file, with its range, or choices that are not described."""
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     if field.is_required():
         text = "required"
@@ -427,8 +431,21 @@ def show_entry_default(field: Any) -> str:
         text = ""
     else:
         text = f"`{json.dumps(default)}`"
-    limits = show_limits(field)
+    choices = [choice for choice in typing.get_args(field.annotation) if isinstance(choice, str)]
+    limits = "" if choices and all(f"``{choice}``" in meaning for choice in choices) else show_limits(field)
     return (text + (f" ({limits})" if text and limits else limits)).replace("|", "\\|")
+
+
+def table_of_metrics(families: list[str]) -> str:
+    """Build the table of all metrics of some families."""
+    from evenhand.stats.metric_specs import METRICS
+
+    rows = [
+        f"| `{spec.name}` | {spec.heading} | {'' if spec.comparison else spec.denominator} |"
+        for spec in METRICS.values()
+        if spec.family in families
+    ]
+    return "\n".join(["| name | meaning | of |", "| --- | --- | --- |", *rows])
 
 
 def table_of_data_sets() -> str:

@@ -84,8 +84,8 @@ class Attribute(BaseModel):
         edges: Bin edges e0 < e1 < ... < en of an ordinal attribute that was made from a numeric column. Code i means
             e_i <= x < e_{i+1}; the last bin includes its upper edge. ``values`` are the bin labels.
         encoding: Encoding for a network with numeric inputs: ``code`` (position in ``values``), ``one-hot``, ``value``
-            (the number itself), ``{offset, scale}``, or one number per value. None means unspecified: positions are
-            used, and a model that reads them is rejected (see ``lacks_encoding``).
+            (the number itself), ``{offset, scale}``, or one number per value. Without it, a model that needs one is
+            rejected (see `lacks_encoding`).
         protected: Whether decisions must not depend on this attribute.
         missing: Treatment of missing values: ``refuse`` raises an error, ``drop`` drops the row, ``keep`` passes the
             missing value to the model. The domain never contains missing values.
