@@ -549,9 +549,10 @@ def python_pages() -> Iterator[tuple[str, str]]:
             rows.append(f"| {f'`{name}`' if kind is None else f'[`{name}`][{path}]'} | {line} |")
             if kind is not None:
                 kind += filter(None, [f"::: {path}", table_of_settings(package, name) if kind is classes else ""])
-        about = load_source()[package.removeprefix("evenhand.")].docstring
+        about = load_source()[package.removeprefix("evenhand.")].docstring.value.strip()
+        about = re.sub(r"^(?:.+\n)+└.*(?:\n.+)*", r"```text\n\g<0>\n```", about, flags=re.M)  # the tree of errors
         table = "\n".join(["| name | purpose |", "| --- | --- |", *rows])
         yield (
             f"python/{package}.md",
-            "\n\n".join([f"# {package}", about.value.strip(), table, *functions, *classes]) + "\n",
+            "\n\n".join([f"# {package}", about, table, *functions, *classes]) + "\n",
         )
