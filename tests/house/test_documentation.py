@@ -1,4 +1,4 @@
-"""What the documentation shows works: its Python runs, its schemas are read, its commands and options exist."""
+"""The documentation works: its Python runs, its files are read, its commands and options exist."""
 
 import re
 import runpy
@@ -35,7 +35,7 @@ LITTLE = {"time_limit": None, "max_boxes": 100, "samples": 500, "searched": 200}
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Audits do little work, whatever the page allows them; a clock would leave out parts of them on a busy machine."""
+    """Limit the work of audits. A time limit would skip parts of them on a busy machine."""
 
     class Hurried(auditing.AuditConfig):
         def __init__(self, **settings):
@@ -45,7 +45,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(import_module("evenhand.auditing.analysis"), "AuditConfig", Hurried)
 
 
-# What a newcomer reads first, also in the short run.
+# First pages of a newcomer, which the short run includes.
 FIRST = ("README.md", "docs/reference/python.md", "docs/how-to/audit-your-model.md")
 SHOWN = shortened([page for page in PAGES if blocks(page, "python")], to=lambda page: name(page) in FIRST)
 
@@ -70,13 +70,13 @@ def test_python_runs(page, tmp_path, monkeypatch, quick):
 
 
 def steps(page):
-    """What a reader does with a page, from top to bottom: runs its Python; of a tutorial also types its commands."""
-    done = ("python", "console") if page.parent.name == "tutorial" else ("python",)
-    return [(kind, text) for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind in done]
+    """List the Python blocks of a page, and for a tutorial also its commands, in order."""
+    kinds = ("python", "console") if page.parent.name == "tutorial" else ("python",)
+    return [(kind, text) for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind in kinds]
 
 
 ELSEWHERE = ("pip install", "make demo", "evenhand audit --example adult --time-limit 30", "evenhand serve")
-"""Commands that are run elsewhere: CI installs and makes the demo, which is the first audit, and `served` serves."""
+"""Commands that other tests run: CI installs the package and runs the first audit, and `served` runs the service."""
 
 EVENHAND = f"{sys.executable} -c 'from evenhand.cli.main import main; main()'"
 
@@ -92,8 +92,8 @@ def type_commands(text):
             ("curl -s", "curl -sf"),
         ):
             command = re.sub(shown, typed, command)
-        done = subprocess.run(["bash", "-ec", command], capture_output=True, text=True)
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        process = subprocess.run(["bash", "-ec", command], capture_output=True, text=True)
+        assert process.returncode == 0, (command, process.stdout, process.stderr)
 
 
 SERVED = "http://127.0.0.1:8000"
@@ -101,7 +101,7 @@ SERVED = "http://127.0.0.1:8000"
 
 @contextmanager
 def served(page, folder):
-    """What a page serves: its own file and configuration, or the demo. Gives the address."""
+    """Serve the file and configuration of a page, or the demo, and yield the address."""
     pytest.importorskip("fastapi", reason="needs the extra serve")
     if any("openai" in text for text in blocks(page, "python")):
         pytest.importorskip("openai", reason="needs openai")
@@ -129,59 +129,53 @@ def test_example_runs(example, tmp_path, monkeypatch, capsys, quick):
     assert example.name in (ROOT / "examples" / "README.md").read_text("utf-8")
 
 
-SCHEMAS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("target:")]
+def files(language, start):
+    """Parametrise a test with all blocks of a language that contain a text."""
+    cases = [(page, text) for page in PAGES for text in blocks(page, language) if start in f"\n{text}"]
+    return pytest.mark.parametrize(("page", "text"), cases, ids=[name(page) for page, _ in cases])
 
 
-@pytest.mark.parametrize(("page", "text"), SCHEMAS, ids=[name(page) for page, _ in SCHEMAS])
+@files("yaml", "\ntarget:")
 def test_schemas_are_read(page, text, tmp_path):
     (tmp_path / "schema.yaml").write_text(text, "utf-8")
     assert read_schema(tmp_path / "schema.yaml").attributes
 
 
-SHIELDS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("property:")]
-
-
-@pytest.mark.parametrize(("page", "text"), SHIELDS, ids=[name(page) for page, _ in SHIELDS])
-def test_configurations_of_shields_are_read(page, text, tmp_path):
+@files("yaml", "\nproperty:")
+def test_shield_configurations_are_read(page, text, tmp_path):
     (tmp_path / "shield.yaml").write_text(text, "utf-8")
     assert read_plan(tmp_path / "shield.yaml").horizon
 
 
-GENERATORS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("conditions:")]
-
-
-@pytest.mark.parametrize(("page", "text"), GENERATORS, ids=[name(page) for page, _ in GENERATORS])
-def test_configurations_of_generators_can_be_kept(page, text, tmp_path):
+@files("yaml", "\nspecifications:")
+def test_generation_files_are_feasible(page, text, tmp_path):
     (tmp_path / "genai.yaml").write_text(text, "utf-8")
     assert genai.check_feasibility(genai.GenerationConfig.read(tmp_path / "genai.yaml")).feasible
 
 
+@files("toml", "\n[service]")
+def test_service_files_are_read(page, text):
+    config = service.ServiceConfig.read(tomllib.loads(text))
+    assert config.shields or config.guards
+
+
 def flat(commands, before=""):
-    """Every command by its whole name, ``shield inspect`` for those of a group."""
-    found = {}
+    """Collect all commands by their full name, such as ``shield inspect``."""
+    flattened = {}
     for name, command in commands.items():
         inner = getattr(command, "commands", None)
-        found |= {before + name: command} if inner is None else flat(inner, f"{before}{name} ")
-    return found
+        flattened |= {before + name: command} if inner is None else flat(inner, f"{before}{name} ")
+    return flattened
 
 
-SERVICES = [(page, text) for page in PAGES for text in blocks(page, "toml") if "[service]" in text]
-
-
-@pytest.mark.parametrize(("page", "text"), SERVICES, ids=[name(page) for page, _ in SERVICES])
-def test_files_of_services_are_read(page, text):
-    read = service.ServiceConfig.read(tomllib.loads(text))
-    assert read.shields or read.guards
-
-
-def test_the_example_of_a_service_is_read_and_can_be_kept():
+def test_the_example_service_is_feasible():
     folder = ROOT / "examples" / "service"
-    read = service.ServiceConfig.read(folder / "evenhand.toml")
-    assert read.service.keys
-    assert read_plan(read.shields[0].plan).horizon
-    assert genai.check_feasibility(genai.GenerationConfig.read(folder / read.guards[0].config)).feasible
+    config = service.ServiceConfig.read(folder / "evenhand.toml")
+    assert config.service.keys
+    assert read_plan(config.shields[0].plan).horizon
+    assert genai.check_feasibility(genai.GenerationConfig.read(folder / config.guards[0].config)).feasible
     listed = (ROOT / "examples" / "README.md").read_text("utf-8")
-    # A trial of it leaves its store there.
+    # A trial run leaves its store there.
     assert all(f"service/{path.name}" in listed for path in folder.iterdir() if ".db" not in path.name)
 
 
@@ -190,24 +184,24 @@ COMMANDS = flat(GROUPS)
 
 
 def options(command):
-    found = {
+    names = {
         option
         for parameter in command.get_params(typer.Context(command))
         if parameter.param_type_name == "option"
         for option in parameter.opts
         if option != "--help"
     }
-    assert found
-    return found
+    assert names
+    return names
 
 
 def commands_shown():
-    """Every command line that a page shows, continued lines joined."""
+    """Yield every command of the documentation, with continued lines joined."""
     for page in (*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"):
         for text in blocks(page, "console"):
             for line in text.replace("\\\n", " ").splitlines():
-                if found := re.match(r"\$ evenhand (\S+)(?: (\S+))?(.*)", line):
-                    first, second, rest = found.groups(default="")
+                if match := re.match(r"\$ evenhand (\S+)(?: (\S+))?(.*)", line):
+                    first, second, rest = match.groups(default="")
                     pair = f"{first} {second}"
                     yield name(page), *((pair, rest) if pair in COMMANDS else (first, f" {second}{rest}"))
 
