@@ -341,6 +341,13 @@ def build_tables(name: str) -> str:
     published, results = read_published(name), read_results(name)
     blocks = [published["about"].strip()] if "about" in published else []
     blocks.append("\n".join(_overview(published["tables"], results)))
+    drawings = [
+        f"- {number}, {about['title']}: {about['text'].strip()}"
+        for number, about in published["tables"].items()
+        if number not in results["tables"]
+    ]
+    if drawings:
+        blocks.append("\n".join(["Without figures to compare:", "", *drawings]))
     for reason in dict.fromkeys(results["left_out"].values()):
         pieces = ", ".join(piece for piece, why in results["left_out"].items() if why == reason)
         blocks.append(f"Left out: {pieces}: {reason}.")
@@ -355,11 +362,10 @@ def build_tables(name: str) -> str:
 
 def _overview(tables: Mapping[str, Any], results: Results) -> Iterator[str]:
     yield "| table | shows | agree | better | differ | not compared |\n|---|---|---:|---:|---:|---:|"
-    for number, about in tables.items():
-        counts = Counter(figure["verdict"] for figure in results["tables"].get(number, ()))
-        said = about.get("text", "") if number not in results["tables"] else ""
-        numbers = " | ".join(str(counts[verdict]) for verdict in VERDICTS)
-        yield f"| {number} | {about['title']}{': ' if said else ''}{said} | {numbers} |"
+    for number, figures in results["tables"].items():
+        counts = Counter(figure["verdict"] for figure in figures)
+        numbers = " | ".join(str(counts[verdict] or "") for verdict in VERDICTS)
+        yield f"| {number} | {tables[number]['title']} | {numbers} |"
 
 
 def build_table(name: str, number: str, results: Results) -> Iterator[str]:
