@@ -19,11 +19,11 @@ from reproductions.common import (
 )
 
 KEPT = Path("build") / "reproductions"
-"""Folder of the pieces of work that are done."""
+"""Folder of the results of pieces."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a paper's pieces that are not done yet, and print its tables."""
+    """Run the missing pieces of a paper, and print its tables."""
     parser = argparse.ArgumentParser(prog="python -m reproductions", description=__doc__)
     parser.add_argument("paper", choices=PAPERS, type=lambda name: name.replace("-", "_"))
     parser.add_argument("--table", action="append", default=[], metavar="N", help="only this table: II, or 'figure 4'")
@@ -32,23 +32,27 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data-home", type=Path, help="folder of data and networks that are not bundled")
-    given = parser.parse_args(arguments)
-    paper: Paper = importlib.import_module(f"reproductions.{given.paper}").PAPER
-    context = Context(quick=given.quick, seed=given.seed, data_home=given.data_home)
+    options = parser.parse_args(arguments)
+    paper: Paper = importlib.import_module(f"reproductions.{options.paper}").PAPER
+    context = Context(quick=options.quick, seed=options.seed, data_home=options.data_home)
     try:
-        found = reproduce(paper, given.table, context, KEPT / (f"{paper.name}-quick" if given.quick else paper.name))
+        results = reproduce(
+            paper, options.table, context, KEPT / (f"{paper.name}-quick" if options.quick else paper.name)
+        )
     except EvenhandError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("Interrupted: the same command goes on from the pieces that are done.", file=sys.stderr)
+        print("Interrupted. The same command continues from the finished pieces.", file=sys.stderr)
         return 130
-    for number in found["tables"]:
+    for number in results["tables"]:
         title = paper.published["tables"][number]["title"]
-        print(f"## {number}: {title}", *build_table(paper.name, number, found), sep="\n\n", end="\n\n")
-    if not given.quick:
-        before = read_results(paper.name)
-        write_results(paper.name, found | {key: before[key] | found[key] for key in ("pieces", "left_out", "tables")})
+        print(f"## {number}: {title}", *build_table(paper.name, number, results), sep="\n\n", end="\n\n")
+    if not options.quick:
+        stored = read_results(paper.name)
+        write_results(
+            paper.name, results | {key: stored[key] | results[key] for key in ("pieces", "left_out", "tables")}
+        )
     return 0
 
 

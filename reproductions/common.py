@@ -1,4 +1,4 @@
-"""What the scripts share: pieces of work that are kept, figures beside the published ones, and pages of tables."""
+"""Shared parts of the reproductions: stored pieces of work, comparisons with published figures, and tables."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PAPERS = ("fairquant", "conditional_fairness", "shields", "maft", "testsgd")
 """Names of the scripts, in the order of the index."""
 
 Values: TypeAlias = dict[str, Any]
-"""What a piece of work found, as plain JSON."""
+"""Result of a piece of work, as JSON."""
 
 Found: TypeAlias = Mapping[str, Values]
-"""Name of a piece -> what it found; pieces may be missing."""
+"""Results of pieces by name. Pieces may be missing."""
 
 Results: TypeAlias = dict[str, Any]
 """A file in ``results``: version, seed, seconds of every piece, pieces left out with why, figures of every table."""
@@ -50,14 +50,14 @@ NOT_DONE = "not done in this run"
 
 @dataclass(frozen=True)
 class Own:
-    """A figure of ours, in the unit of the published one.
+    """A reproduced figure, in the unit of the published one.
 
     Attributes:
-        value: the figure.
-        kind: ``proved``, ``observed`` on given people or runs, ``estimated`` from a random sample, or ``measured``, as
-            times and sizes are.
-        low, high: its 95 % interval; None without one.
-        basis: what it rests on: ``on 5,000 people``.
+        value: Value of the figure.
+        kind: ``proved``, ``observed`` on given people or runs, ``estimated`` from a random sample, or ``measured`` for
+            times and sizes.
+        low, high: Ends of the 95 % interval, if there is one.
+        basis: Basis of the figure, such as ``on 5,000 people``.
     """
 
     value: float
@@ -68,7 +68,7 @@ class Own:
 
     @classmethod
     def of_quantity(cls, quantity: Quantity, *, scale: float = 1.0) -> Own | None:
-        """Return a quantity of the package, times a scale; None where it is unknown."""
+        """Convert a quantity, multiplied by a scale. None if it is unknown."""
         if isinstance(quantity, Unknown):
             return None
         if isinstance(quantity, Proved):
@@ -79,19 +79,19 @@ class Own:
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure, and ours.
+    """A published figure and its reproduction.
 
     Attributes:
-        row: the row of the table, or the line of the drawing.
-        measure: what is measured; figures of a table with one measure are listed together.
-        published: the figure of the paper; None where it has none.
-        ours: by the published method.
-        default: by the method that Evenhand uses unless told otherwise; None where it is the published one.
-        verdict: how ours compares.
+        row: Row of the table, or line of the drawing.
+        measure: Measured quantity. Figures with the same measure are listed together.
+        published: Figure of the paper, if there is one.
+        ours: Figure by the published method.
+        default: Figure by Evenhand's default method, if it differs from the published one.
+        verdict: Result of the comparison.
         unit: ``%``, ``s``, or empty for counts and plain numbers.
-        printed: the published figure in words, where it is more than a number: ``at most 40``.
-        note: why it differs or is not compared, in a sentence.
-        at: the place on the horizontal axis, for drawings.
+        printed: Published figure in words, if it is more than a number: ``at most 40``.
+        note: Reason for a difference or a missing comparison.
+        at: Position on the horizontal axis of a drawing.
     """
 
     row: str
@@ -112,10 +112,10 @@ def judge(
     """Compare a figure with the published one.
 
     Args:
-        published, ours: in the same unit.
-        better: ``higher`` or ``lower``, where one of them is an improvement.
-        within: how far apart they may be and agree: the paper's rounding, or the noise of its own runs.
-        interval: of ours; the published figure inside of it agrees.
+        published, ours: Figures in the same unit.
+        better: ``higher`` or ``lower`` if one of them is an improvement.
+        within: Tolerated difference: the paper's rounding, or the noise of its runs.
+        interval: Interval of ours. A published figure inside it agrees.
     """
     low, high = (ours, ours) if interval is None else interval
     if low - within <= published <= high + within:
@@ -137,14 +137,14 @@ def compare(
     missing: str = NOT_DONE,
     **more: Any,
 ) -> Figure:
-    """Return a figure with its verdict: ours, or the published figure inside its interval, may agree.
+    """Build a figure with its verdict.
 
     Args:
-        row, measure, published, ours: as of ``Figure``.
-        better, within: as of ``judge``.
-        note: why it is better or differs.
-        missing: why there is none of ours.
-        more: other attributes of the figure.
+        row, measure, published, ours: See ``Figure``.
+        better, within: See ``judge``.
+        note: Reason for a difference or an improvement.
+        missing: Reason if there is no figure of ours.
+        more: Other attributes of the figure.
     """
     if published is None or ours is None:
         return Figure(row, measure, published, ours, note=note if ours else missing, **more)
@@ -154,20 +154,20 @@ def compare(
 
 
 def claim(row: str, measure: str, printed: str, ours: Own, *, holds: bool, note: str = "", **more: Any) -> Figure:
-    """Compare a statement of the text with a figure of ours: it holds, or it does not, because of something."""
+    """Build a figure that supports or contradicts a statement of the text."""
     verdict: Verdict = "agrees" if holds else "differs"
     return Figure(row, measure, None, ours, verdict=verdict, printed=printed, note="" if holds else note, **more)
 
 
 def summarize_verdicts(verdicts: Iterable[str]) -> Verdict:
-    """Return the verdict of a table from those of its figures: it differs where one of them does.
+    """Combine the verdicts of a table's figures. A table differs if one figure does.
 
     >>> summarize_verdicts(["agrees", "better", "not compared"])
     'better'
     """
-    there = set(verdicts)
+    present = set(verdicts)
     ranked: tuple[Verdict, ...] = ("differs", "better", "agrees")
-    return next((verdict for verdict in ranked if verdict in there), "not compared")
+    return next((verdict for verdict in ranked if verdict in present), "not compared")
 
 
 # Pieces of work, and the papers that they are for.
@@ -175,12 +175,12 @@ def summarize_verdicts(verdicts: Iterable[str]) -> Verdict:
 
 @dataclass(frozen=True)
 class Context:
-    """What a piece may depend on besides itself.
+    """Settings of all pieces.
 
     Attributes:
-        quick: whether to spend minutes on the whole paper instead of the published effort.
-        seed: of its random numbers.
-        data_home: the folder of data and networks that are not bundled; None: the usual one.
+        quick: Whether to spend minutes on the whole paper instead of the published effort.
+        seed: Seed of the random numbers.
+        data_home: Folder of data and networks that are not bundled. None: the default folder.
     """
 
     quick: bool = False
@@ -192,10 +192,10 @@ class Piece(NamedTuple):
     """A piece of work that ends within ten minutes on one core.
 
     Attributes:
-        name: unique in the paper; also of its file.
-        tables: the numbers of the tables that need it.
-        run: does it, and returns what tables are made of.
-        quick: whether a quick run does it too.
+        name: Name of the piece and of its file.
+        tables: Numbers of the tables that need it.
+        run: Function that does the work and returns its result.
+        quick: Whether a quick run includes it.
     """
 
     name: str
@@ -206,19 +206,19 @@ class Piece(NamedTuple):
 
 @cache
 def read_published(name: str) -> Any:
-    """Return what a paper says: title, place, titles of its tables, and its figures."""
+    """Read the title, venue, tables and figures of a paper."""
     return yaml.safe_load((FOLDER / "published" / f"{name}.yaml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper whose tables can be made again.
+    """A paper whose tables can be reproduced.
 
     Attributes:
-        name: of its script.
-        pieces: the work behind its tables.
-        comparisons: number of a table -> what makes its figures from what the pieces found. Tables that the published
-            file names and that are not here have nothing to compare.
+        name: Name of the script.
+        pieces: Pieces of work behind the tables.
+        comparisons: Function that builds the figures of each table from the results of the pieces. Other tables of the
+            published file cannot be compared.
     """
 
     name: str
@@ -227,85 +227,85 @@ class Paper:
 
     @property
     def published(self) -> Any:
-        """What the paper says."""
+        """Content of the paper."""
         return read_published(self.name)
 
     def choose(self, numbers: Sequence[str]) -> list[str]:
-        """Return the numbers of the tables that are named, by ``II``, ``table ii`` or ``figure 4``; all if none is.
+        """Find tables by ``II``, ``table ii`` or ``figure 4``. Without a name, return all.
 
         Raises:
-            OptionError: the paper has no such table.
+            OptionError: The paper has no such table.
         """
         chosen = []
         for number in numbers:
-            wanted = number.casefold().split()
-            found = [one for one in self.comparisons if wanted and one.casefold().split()[-len(wanted) :] == wanted]
-            if not found:
+            words = number.casefold().split()
+            tables = [table for table in self.comparisons if words and table.casefold().split()[-len(words) :] == words]
+            if not tables:
                 raise OptionError(
                     f"expected a table of {self.name} that can be compared, got {number!r}",
                     hint=", ".join(self.comparisons),
                 )
-            chosen += found
+            chosen += tables
         return [number for number in self.comparisons if number in chosen or not numbers]
 
 
 def run_piece(piece: Piece, context: Context, folder: Path | None) -> Values:
-    """Return what a piece found: ``values`` and ``seconds``, or ``missing``; from its file where there is one.
+    """Run a piece, or read its stored result: ``values`` and ``seconds``, or ``missing``.
 
     Args:
-        piece: which.
-        context: what it depends on.
-        folder: of the files; a file of another version or seed is written again.
+        piece: Piece of work.
+        context: Settings of the piece.
+        folder: Folder of the results. A result of another version or seed is replaced.
     """
     about = {"evenhand": without_commit(__version__), "seed": context.seed, "quick": context.quick}
     path = None if folder is None else folder / f"{piece.name}.json"
     if path is not None and path.is_file():
-        kept: Values = json.loads(path.read_text("utf-8"))
-        if kept["about"] == about:
-            return kept
+        stored: Values = json.loads(path.read_text("utf-8"))
+        if stored["about"] == about:
+            return stored
     started = time.perf_counter()
     try:
         values = piece.run(context)
     except (MissingExtraError, FetchError, DataError) as error:
         return {"missing": str(error).splitlines()[0]}
-    done = {"about": about, "seconds": round(time.perf_counter() - started, 1), "values": values}
+    result = {"about": about, "seconds": round(time.perf_counter() - started, 1), "values": values}
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(done, allow_nan=False) + "\n")
-    return done
+        write_atomically(path, json.dumps(result, allow_nan=False) + "\n")
+    return result
 
 
 def reproduce(
     paper: Paper, tables: Sequence[str] = (), context: Context | None = None, folder: Path | None = None
 ) -> Results:
-    """Do the pieces that some tables need and that are not done yet, and compare.
+    """Run the missing pieces of some tables, and compare.
 
     Args:
-        paper: which.
-        tables: numbers of its tables; by default all.
-        context: what the pieces depend on.
-        folder: pieces are kept there, a file each; None: they are not kept.
+        paper: Paper to reproduce.
+        tables: Numbers of the tables. Default: all.
+        context: Settings of the pieces.
+        folder: Folder for the results of the pieces. None stores nothing.
 
     Raises:
-        OptionError: there is no such table.
+        OptionError: The paper has no such table.
     """
     context = context or Context()
     numbers = paper.choose(tables)
-    wanted = [
+    pieces = [
         piece for piece in paper.pieces if set(numbers) & set(piece.tables) and (piece.quick or not context.quick)
     ]
-    done = {}
-    for piece in wanted:
-        done[piece.name] = run_piece(piece, context, folder)
-        said = done[piece.name].get("missing") or format_duration(done[piece.name]["seconds"])
-        print(f"{piece.name}: {said}", file=sys.stderr)
-    found = {name: one["values"] for name, one in done.items() if "values" in one}
+    results = {}
+    for piece in pieces:
+        result = results[piece.name] = run_piece(piece, context, folder)
+        outcome = result.get("missing") or format_duration(result["seconds"])
+        print(f"{piece.name}: {outcome}", file=sys.stderr)
+    values = {name: result["values"] for name, result in results.items() if "values" in result}
     return {
         "evenhand": without_commit(__version__),
         "seed": context.seed,
-        "pieces": {name: done[name]["seconds"] for name in found},
-        "left_out": {name: one["missing"] for name, one in done.items() if "missing" in one},
-        "tables": {number: [_as_json(one) for one in paper.comparisons[number](found)] for number in numbers},
+        "pieces": {name: results[name]["seconds"] for name in values},
+        "left_out": {name: result["missing"] for name, result in results.items() if "missing" in result},
+        "tables": {number: [_as_json(figure) for figure in paper.comparisons[number](values)] for number in numbers},
     }
 
 
@@ -317,9 +317,9 @@ def _as_json(figure: Figure) -> Values:
 
 
 def read_results(name: str) -> Results:
-    """Return the committed results of a paper."""
-    found: Results = json.loads((FOLDER / "results" / f"{name}.json").read_text("utf-8"))
-    return found
+    """Read the committed results of a paper."""
+    results: Results = json.loads((FOLDER / "results" / f"{name}.json").read_text("utf-8"))
+    return results
 
 
 def write_results(name: str, results: Results) -> None:
@@ -373,7 +373,9 @@ def build_table(name: str, number: str, results: Results) -> Iterator[str]:
     about, figures = read_published(name)["tables"][number], results["tables"][number]
     if "text" in about:
         yield about["text"].strip()
-    reasons = [why for why, many in Counter(one["note"] for one in figures if "note" in one).items() if many > 1]
+    reasons = [
+        note for note, count in Counter(figure["note"] for figure in figures if "note" in figure).items() if count > 1
+    ]
     for measure in dict.fromkeys(figure["measure"] for figure in figures):
         own = [figure for figure in figures if figure["measure"] == measure]
         unit = {"%": ", in percent", "s": ", in seconds", "": ""}[own[0].get("unit", "")]
@@ -383,7 +385,7 @@ def build_table(name: str, number: str, results: Results) -> Iterator[str]:
         yield f"**{measure[:1].upper()}{measure[1:]}{unit}.**"
         yield "\n".join([head, *(_table_row(figure, reasons) for figure in own)])
     if reasons:
-        yield "\n".join(f"- Reason {place}: {why}" for place, why in enumerate(reasons, 1))
+        yield "\n".join(f"- Reason {index}: {reason}" for index, reason in enumerate(reasons, 1))
 
 
 def _table_row(figure: Values, reasons: Sequence[str]) -> str:
@@ -397,11 +399,11 @@ def _table_row(figure: Values, reasons: Sequence[str]) -> str:
 def _own_cell(own: Values | None) -> str:
     if own is None:
         return "-"
-    said = format_significant(own["value"])
+    text = format_significant(own["value"])
     if "low" in own and "high" in own:
-        said += f" ({format_significant(own['low'])} to {format_significant(own['high'])})"
+        text += f" ({format_significant(own['low'])} to {format_significant(own['high'])})"
     kind = "" if own["kind"] == "measured" else own["kind"]
-    return " ".join(filter(None, (said, kind, own.get("basis", ""))))
+    return " ".join(filter(None, (text, kind, own.get("basis", ""))))
 
 
 def list_papers() -> str:
