@@ -43,9 +43,9 @@ def test_files_without_these_entries_are_as_they_were() -> None:
     about = read(generator=None, classifier=None)
     assert (about.generator, about.classifier, about.judge) == (None, None, None)
     assert (about.guard.mode, about.guard.when_unsure) == ("before", "refuse")
-    with pytest.raises(OptionError, match="generator: nothing makes items"):
+    with pytest.raises(OptionError, match="generator: there is no generator"):
         build_pipeline(about)
-    with pytest.raises(OptionError, match="classifier: nothing looks at items"):
+    with pytest.raises(OptionError, match="classifier: there is no classifier"):
         build_pipeline(read(classifier=None))
 
 
@@ -59,9 +59,9 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "got 'studo'",
             "",
         ),
-        ("generator", {"url": "x"}, "generator", "`kind` is missing", "write what makes items"),
+        ("generator", {"url": "x"}, "generator", "`kind` is missing", "write the generator of items"),
         ("generator", {"kind": 3}, "generator", "got '3'", ""),
-        ("generator", "studio", "generator", "names to entries, got 'studio'", "write what makes items"),
+        ("generator", "studio", "generator", "names to entries, got 'studio'", "write the generator of items"),
         (
             "generator",
             {"kind": "studio", "biass": 1},
@@ -101,7 +101,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "generator",
             {"kind": "images", "url": "127.0.0.1/v1", "model": "m"},
             "generator.url",
-            "this is not an address",
+            "expected a URL",
             "http://127.0.0.1:8080/v1",
         ),
         ("generator", {"kind": "images", "url": "http://a"}, "generator", "`model` is missing", "model: llava"),
@@ -117,14 +117,14 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "generator",
             {"kind": "recorded"},
             "generator",
-            "recorded items lie in files that are named, or in a folder",
+            "exactly one of files and folder",
             "folder: pictures",
         ),
         (
             "generator",
             {"kind": "recorded", "files": ["a.png"], "folder": "b"},
             "generator",
-            "recorded items lie",
+            "exactly one of files and folder",
             "folder: pictures",
         ),
         ("generator", {"kind": "recorded", "files": []}, "generator.files", "1 or more entries, got 0", "files: ["),
@@ -141,8 +141,8 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "lexicon", "words": {"age": {"child": ["kid"], "adult": ["adult"]}}},
             "classifier.words.age",
-            "age 'elderly' would never be told from others",
-            "answered are child, adult",
+            "never answers age 'elderly'",
+            "the answers are child, adult",
         ),
         (
             "classifier",
@@ -169,8 +169,8 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "onnx", "groups": {"age": {**HEAD, "labels": ["child", "adult"]}}},
             "classifier.groups.age",
-            "age 'elderly' would never be told",
-            "answered are child, adult",
+            "never answers age 'elderly'",
+            "the answers are child, adult",
         ),
         (
             "classifier",
@@ -183,7 +183,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "classifier",
             {"kind": "function", "function": "faces.py"},
             "classifier.function",
-            "'faces.py' is not written as module:function",
+            "expected module:function, got 'faces.py'",
             "function: module:function",
         ),
         (
@@ -197,7 +197,7 @@ def test_files_without_these_entries_are_as_they_were() -> None:
             "judge",
             {"kind": "function", "functions": {"boss": "m:f"}},
             "judge.functions",
-            "nothing tells when 'leader' is asked for",
+            "the condition 'leader' has no function",
             "write leader: module:function",
         ),
         (
@@ -281,7 +281,7 @@ def test_recorded_files_lie_beside_the_configuration(tmp_path: Path) -> None:
     assert [played.generate("x").text for _ in range(2)] == ["1.txt", "2.txt"]
     played = build_generator(read(generator={"kind": "recorded", "files": ["pictures/2.txt"]}), folder=tmp_path)
     assert played.generate("x").text == "2.txt"
-    for folder, what in (("nothing", "cannot be read"), ("empty", "there is nothing in the folder")):
+    for folder, what in (("nothing", "cannot be read"), ("empty", "the folder is empty")):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(DataError, match=what) as caught:
             build_generator(read(generator={"kind": "recorded", "folder": folder}), folder=tmp_path)
@@ -293,7 +293,7 @@ def test_what_the_studio_does_not_know_is_refused() -> None:
         specifications = [{"condition": "leader", "group": next(iter(groups)), "repeated": 6}]
         with pytest.raises(OptionError, match=r"generator: the studio knows no (age 'other'|hair 'grey')"):
             build_pipeline(read(groups=groups, specifications=specifications))
-    with pytest.raises(OptionError, match="generator, bias: the studio draws no age old") as caught:
+    with pytest.raises(OptionError, match="generator, bias: age has no value 'old'") as caught:
         build_pipeline(read(generator={"kind": "studio", "bias": {"age": {"old": 1}}}))
     assert "child, adult, elderly" in (caught.value.hint or "")
 
@@ -334,7 +334,7 @@ def test_functions_are_run_only_where_they_are_trusted(tmp_path: Path, monkeypat
     )
     wrong: list[tuple[str, type[EvenhandError], str]] = [
         (f"{name}:gone", ModelError, "there is no 'gone'"),
-        (f"{name}:number", OptionError, "cannot be called"),
+        (f"{name}:number", OptionError, "is not a function"),
         ("no_such_module_here:f", ModelError, "there is no module"),
     ]
     for function, kind, what in wrong:

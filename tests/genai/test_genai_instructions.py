@@ -1,8 +1,7 @@
-"""The words that ask for values: templates, placement, languages, a model that rewrites, and texts without them."""
+"""The words that ask for values: templates, placement, languages, and texts without them."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ from evenhand.errors import OptionError
 from evenhand.genai import Enforcer, GenerationConfig, Guard, Item, KeywordJudge, LexiconClassifier
 from evenhand.genai.backends.generator import add_instruction
 from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
-from evenhand.genai.pipeline import build_instruct
-from genai_upstream import Upstream
 
 MUST = {"gender": ("woman",)}
 
@@ -29,7 +26,7 @@ def configured(**instruction: Any) -> GenerationConfig:
 
 
 def writer(**instruction: Any) -> InstructionWriter:
-    return build_instruct(configured(**instruction))
+    return InstructionWriter(configured(**instruction).guard.instruction)
 
 
 @pytest.mark.parametrize("must", [{}, MUST, {"age": ("old",), "gender": ("woman", "man")}])
@@ -87,24 +84,6 @@ def test_wordings_that_make_no_sense_are_refused(told: dict[str, Any], message: 
     assert message in str(caught.value)
 
 
-def test_a_model_rewrites_prompts_and_templates_stand_in_for_it() -> None:
-    with Upstream() as upstream:
-        rewrite = {"url": upstream.url, "model": "studio-texts"}
-        upstream.body = json.dumps(
-            {"choices": [{"message": {"content": '<think>hm</think> "a woman who leads"'}, "finish_reason": "stop"}]}
-        ).encode()
-        rewriting = writer(rewrite=rewrite, values={"gender": {"woman": "a woman"}})
-        assert rewriting("a leader", MUST) == "a woman who leads"
-        (asked,) = upstream.asked("/chat/completions")
-        assert "shows: a woman." in asked["messages"][-1]["content"]
-        assert '"a leader"' in asked["messages"][-1]["content"]
-        # What needs no change is not asked about, and a model that fails keeps no deadline from being kept.
-        assert rewriting("a leader", {}) == "a leader"
-        upstream.always = 400
-        assert rewriting("a leader", MUST) == "a leader (showing: a woman)"
-        assert len(upstream.received) == 2
-
-
 class Echo:
     """A model that repeats what it was told, and writes of a man."""
 
@@ -122,7 +101,7 @@ def test_texts_do_not_carry_the_words_that_were_put_in(told: dict[str, Any]) -> 
         classifier,
         KeywordJudge.of(configuration),
         groups=configuration.values,
-        instruct=build_instruct(configuration),
+        instruct=InstructionWriter(configuration.guard.instruction),
     )
     answers = [guard.answer("a leader") for _ in range(4)]
     assert any(answer.changed for answer in answers)

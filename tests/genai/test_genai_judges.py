@@ -100,9 +100,9 @@ def test_forms_of_keywords(keyword: str, prompt: str, held: bool) -> None:
 
 
 def test_a_condition_that_nothing_tells_is_refused() -> None:
-    with pytest.raises(OptionError, match="nothing tells when 'leader' is asked for"):
+    with pytest.raises(OptionError, match="the keywords of 'leader' are missing"):
         KeywordJudge.of(_configuration())
-    with pytest.raises(OptionError, match="no words"):
+    with pytest.raises(OptionError, match="expected words to match"):
         KeywordJudge({"leader": [" "]})
 
 

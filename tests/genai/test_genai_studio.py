@@ -61,12 +61,12 @@ def test_what_a_prompt_asks_for_is_read_as_a_clause_or_as_whole_words() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"bias": {"hat": {"yes": 1}}}, "draws no hat"),
-        ({"bias": {"age": {"old": 1}}}, "draws no age old"),
-        ({"bias": {"age": {"child": -1, "adult": 2}}}, "not weights for age"),
-        ({"bias": {"age": {}}}, "not weights for age"),
-        ({"obeys": 1.2}, "obeys is 1.2"),
-        ({"unrecognised": float("nan")}, "unrecognised is nan"),
+        ({"bias": {"hat": {"yes": 1}}}, "no group 'hat'"),
+        ({"bias": {"age": {"old": 1}}}, "age has no value 'old'"),
+        ({"bias": {"age": {"child": -1, "adult": 2}}}, "the weights of age must be"),
+        ({"bias": {"age": {}}}, "the weights of age must be"),
+        ({"obeys": 1.2}, "obeys must be between 0 and 1"),
+        ({"unrecognised": float("nan")}, "unrecognised must be between 0 and 1"),
     ],
 )
 def test_what_the_studio_cannot_draw_is_refused(given: dict[str, object], said: str) -> None:

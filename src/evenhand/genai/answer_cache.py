@@ -1,7 +1,7 @@
-"""Answers of judges and classifiers, remembered by what was asked and by who answered.
+"""Cache of the answers of judges and classifiers.
 
-The service and assessments share what they remember where both name the same file. A judge or classifier that is
-described in another way, if only by another question, is another one, and nothing is remembered of it.
+The service and assessments share a cache if both name the same file. The key of an answer includes the description of
+the judge or classifier, so a change of a question, for example, invalidates its answers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _lock = Lock()
 
 
 def open_answers(file: Path | None, entries: int) -> AnswerStore:
-    """Return a store of answers; those of one file and size in one process are the same.
+    """Open a store of answers. Stores of the same file and size are shared within a process.
 
     Args:
-        file: where they are kept; None: in memory alone.
-        entries: how many are remembered; the oldest are forgotten first.
+        file: File of the store. None keeps it in memory.
+        entries: Maximum number of answers. The oldest are removed first.
 
     Raises:
-        DataError: the file cannot be used.
+        DataError: The file is not usable.
     """
     if file is None:
         return AnswerStore(None, most=entries)
@@ -44,14 +44,14 @@ def open_answers(file: Path | None, entries: int) -> AnswerStore:
 
 
 class AnswerCache:
-    """What one judge or classifier answered.
+    """Answers of one judge or classifier.
 
     Args:
-        store: of answers.
-        described: all that its answers depend on besides what is asked, as JSON can hold it.
+        store: Store of answers.
+        described: Description of everything that the answers depend on besides the question, as JSON values.
 
     Attributes:
-        observers: are told of every question whether its answer was remembered.
+        observers: Functions called for each question with whether its answer was cached.
     """
 
     def __init__(self, store: AnswerStore, described: Any) -> None:
@@ -59,32 +59,29 @@ class AnswerCache:
         self._fingerprint = _digest(described)
         self.observers: list[Callable[[bool], None]] = []
 
-    async def answer(self, asked: Any, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Return an answer, as JSON can hold it: the one that was given before, or else what asking gives.
-
-        Errors are not remembered.
-        """
-        key = _digest([self._fingerprint, asked])
-        known = self._store.get(key)
+    async def answer(self, question: Any, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Return the cached answer to a question as JSON values, or ask for it. Errors are not cached."""
+        key = _digest([self._fingerprint, question])
+        cached = self._store.get(key)
         for observer in self.observers:
-            observer(known is not None)
-        if known is not None:
-            return json.loads(known.text)
+            observer(cached is not None)
+        if cached is not None:
+            return json.loads(cached.text)
         answer = await ask()
         self._store.keep(key, ModelReply(json.dumps(answer), False, "", {}, None))
         return answer
 
 
-def _digest(what: Any) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 class CachedJudge:
-    """A judge that is asked about each prompt once.
+    """Judge that is asked about each prompt once.
 
     Args:
-        judge: who is asked.
-        cache: of its answers.
+        judge: The judge.
+        cache: Cache of its answers.
     """
 
     def __init__(self, judge: Judge, cache: AnswerCache) -> None:
@@ -92,29 +89,27 @@ class CachedJudge:
 
     @blocks
     async def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the conditions that hold, as the judge says, or said before."""
-
-        async def ask() -> list[str]:
-            return sorted(await call(self._judge.conditions, prompt))
-
-        return frozenset(await self.cache.answer(["conditions", prompt], ask))
+        """Return the conditions that hold according to the judge."""
+        return await self._ask("conditions", self._judge.conditions, prompt)
 
     @blocks
     async def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the concept groups that the prompt fixes, as the judge says, or said before."""
+        """Return the concept groups that the prompt fixes according to the judge."""
+        return await self._ask("fixed", self._judge.fixed_groups, prompt)
 
+    async def _ask(self, kind: str, judge: Callable[[str], frozenset[str]], prompt: str) -> frozenset[str]:
         async def ask() -> list[str]:
-            return sorted(await call(self._judge.fixed_groups, prompt))
+            return sorted(await call(judge, prompt))
 
-        return frozenset(await self.cache.answer(["fixed", prompt], ask))
+        return frozenset(await self.cache.answer([kind, prompt], ask))
 
 
 class CachedClassifier:
-    """A classifier that looks at each item once.
+    """Classifier that classifies each item once.
 
     Args:
-        classifier: who looks.
-        cache: of its answers.
+        classifier: The classifier.
+        cache: Cache of its answers.
     """
 
     def __init__(self, classifier: Classifier, cache: AnswerCache) -> None:
@@ -122,11 +117,11 @@ class CachedClassifier:
 
     @blocks
     async def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of every concept group, as the classifier says, or said before."""
+        """Return the value of each concept group according to the classifier."""
 
         async def ask() -> dict[str, str | None]:
             return dict(await call(self._classifier.classify, item))
 
         content = [item.media_type, hashlib.sha256(item.data).hexdigest()]
-        found: dict[str, str | None] = await self.cache.answer(["item", *content], ask)
-        return found
+        values: dict[str, str | None] = await self.cache.answer(["item", *content], ask)
+        return values

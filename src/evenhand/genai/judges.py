@@ -1,4 +1,4 @@
-"""Judges of prompts, which say what is asked for and what is fixed: keywords, functions, and a model over HTTP."""
+"""Judges of prompts, which identify conditions and fixed groups: keywords, functions, and a model over HTTP."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from evenhand.genai.backends.openai_service import (
     choice_question,
     quote_text,
 )
+from evenhand.genai.spec.entries import check_known, check_values
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.models.language.chat_answers import read_choice
 
 
 class Judge(Protocol):
-    """What says which conditions a prompt asks for, and what it leaves open."""
+    """Judge of prompts."""
 
     def conditions(self, prompt: str) -> frozenset[str]:
         """Return the names of the conditions that hold, as ``Enforcer.admit`` takes them.
 
         Raises:
-            EvenhandError: it cannot say, which is another thing than that none holds.
+            EvenhandError: The conditions are unknown, which differs from no condition.
         """
         ...
 
@@ -33,7 +34,7 @@ class Judge(Protocol):
         """Return the concept groups whose value the prompt itself fixes, such as the age in "an elderly leader".
 
         Raises:
-            EvenhandError: it cannot say, which is another thing than that none is fixed.
+            EvenhandError: The groups are unknown, which differs from no group.
         """
         ...
 
@@ -59,58 +60,66 @@ class KeywordJudge:
         keywords: Mapping[str, Collection[str]],
         words: Mapping[str, Mapping[str, Collection[str]]] | None = None,
     ) -> None:
-        self._words = {condition: WordMatcher(words_of, plurals=True) for condition, words_of in keywords.items()}
-        self._fixing = {
-            group: [WordMatcher(words_of, plurals=True) for words_of in values.values()]
+        self._conditions = {name: [WordMatcher(own, plurals=True)] for name, own in keywords.items()}
+        self._groups = {
+            group: [WordMatcher(own, plurals=True) for own in values.values()]
             for group, values in (words or {}).items()
-            if values
         }
 
     @classmethod
     def of(
         cls, configuration: GenerationConfig, words: Mapping[str, Mapping[str, Collection[str]]] | None = None
     ) -> KeywordJudge:
-        """Build from the keywords and the groups in a configuration.
+        """Build from the keywords and the groups of a configuration.
 
         Args:
-            configuration: whose values fix their group by their names, but for ``other``, which is a word like any
-                other.
-            words: by concept group and value, words instead of the value's name.
+            configuration: Configuration. The names of its values fix their group, except ``other``.
+            words: Words that replace the name of a value, by concept group and value.
 
         Raises:
-            OptionError: a condition has none.
+            OptionError: A condition has no keywords, or a group or value is unknown.
         """
-        silent = [condition.name for condition in configuration.conditions if not condition.keywords]
-        if silent:
+        stated = words or {}
+        missing = [condition.name for condition in configuration.conditions if not condition.keywords]
+        if missing:
             raise OptionError(
-                f"nothing tells when {', '.join(map(repr, silent))} is asked for",
+                f"the keywords of {', '.join(map(repr, missing))} are missing",
                 location="conditions",
-                hint="Give every condition keywords, or judge prompts by a model or by functions.",
+                hint="give every condition keywords, or judge prompts by a model or by functions",
             )
+        groups = configuration.values
+        for group, values in stated.items():
+            check_known(group, groups, "group", "words")
+            check_values(group, values, groups[group], f"words.{group}")
         return cls(
             {condition.name: condition.keywords for condition in configuration.conditions},
-            _value_words(configuration.values, words or {}),
+            {
+                group: {value: [value] for value in values if value.casefold() != "other"} | dict(stated.get(group, {}))
+                for group, values in groups.items()
+            },
         )
 
     @blocks
     async def conditions(self, prompt: str) -> frozenset[str]:
         """Return the conditions with a keyword in the prompt."""
-        return frozenset(condition for condition, words in self._words.items() if words.is_in(prompt))
+        return _find_matches(self._conditions, prompt)
 
     @blocks
     async def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups with words for one of their values in the prompt."""
-        return frozenset(
-            group for group, values in self._fixing.items() if any(words.is_in(prompt) for words in values)
-        )
+        return _find_matches(self._groups, prompt)
+
+
+def _find_matches(matchers: Mapping[str, Collection[WordMatcher]], prompt: str) -> frozenset[str]:
+    return frozenset(name for name, own in matchers.items() if any(matcher.is_in(prompt) for matcher in own))
 
 
 class FunctionJudge:
-    """A condition holds, and a concept group is fixed, if its function says so.
+    """Judge that calls a function for each condition and concept group.
 
     Args:
-        functions: by condition; each answers True or False for a prompt.
-        fixed: by concept group, likewise; groups left out are never fixed.
+        functions: Function by condition, which returns True or False for a prompt.
+        fixed: Function by concept group. Other groups are never fixed.
     """
 
     def __init__(
@@ -122,77 +131,45 @@ class FunctionJudge:
         self._fixed = dict(fixed or {})
 
     def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the conditions whose functions say True.
+        """Return the conditions whose functions return True.
 
         Raises:
-            ModelError: one answered with something else than True or False.
+            ModelError: A function returned neither True nor False.
         """
         return _true_functions(self._functions, prompt)
 
     def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the groups whose functions say True.
+        """Return the groups whose functions return True.
 
         Raises:
-            ModelError: one answered with something else than True or False.
+            ModelError: A function returned neither True nor False.
         """
         return _true_functions(self._fixed, prompt)
 
 
 def _true_functions(functions: Mapping[str, Callable[[str], bool]], prompt: str) -> frozenset[str]:
-    held = set()
-    for name, function in functions.items():
-        answer = function(prompt)
-        # "no" would be taken for true.
+    answers = {name: function(prompt) for name, function in functions.items()}
+    for name, answer in answers.items():
+        # The text "no" would otherwise count as true.
         if not isinstance(answer, bool):
             raise ModelError(f"the judge of {name!r} answered {answer!r}, which is neither True nor False")
-        if answer:
-            held.add(name)
-    return frozenset(held)
-
-
-def _value_words(
-    groups: Mapping[str, Collection[str]], given: Mapping[str, Mapping[str, Collection[str]]]
-) -> dict[str, dict[str, Collection[str]]]:
-    """Return the words for the values of every group: those given, or the values' own names."""
-    for group, values in given.items():
-        if group not in groups:
-            raise OptionError(
-                f"there is no group {group!r}", location="words", hint=f"Known: {', '.join(groups) or 'none'}."
-            )
-        for value in values:
-            if value not in groups[group]:
-                raise OptionError(
-                    f"there is no value {value!r}",
-                    location=f"words.{group}",
-                    hint=f"Known: {', '.join(groups[group])}.",
-                )
-    return {
-        group: {
-            value: given.get(group, {}).get(value, [value])
-            for value in values
-            if value in given.get(group, {}) or value.casefold() != "other"
-        }
-        for group, values in groups.items()
-    }
-
-
-# What a model says that a prompt asks for, and what it fixes.
+    return frozenset(name for name, answer in answers.items() if answer)
 
 
 _ANSWERS = ("yes", "no")
 _MAX_QUOTED = 80
-"""Characters of an answer in a message."""
+"""Maximum number of characters of an answer in a message."""
 
 
 class ChatJudge:
-    """Asks a model about prompts: one question for every condition, and one for every concept group.
+    """Judge that asks a model one question per condition, and one per concept group.
 
-    An answer that states neither yes nor no, or both, is an error; see ``evenhand.models.language.chat_answers``.
+    An answer that states neither yes nor no, or both, is an error. See ``evenhand.models.language.chat_answers``.
 
     Args:
-        chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.
-        questions: by condition, what to ask about a prompt; to be answered by yes or no.
-        groups: the values of every concept group that a prompt may fix; groups left out are never fixed.
+        chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
+        questions: Yes/no question about a prompt by condition.
+        groups: Values of each concept group that a prompt may fix. Other groups are never fixed.
     """
 
     def __init__(
@@ -200,11 +177,14 @@ class ChatJudge:
     ) -> None:
         self._chat = at_zero_temperature(chat)
         self._questions = dict(questions)
-        self._groups = {group: tuple(values) for group, values in (groups or {}).items()}
+        self._group_questions = {
+            group: f"Does this prompt itself say which {group} must be shown, one of: {', '.join(values)}?"
+            for group, values in (groups or {}).items()
+        }
 
     @classmethod
     def of(cls, configuration: GenerationConfig, chat: OpenAIChat) -> ChatJudge:
-        """Build from a configuration: the questions (``judge``) of its conditions or their names, and its groups."""
+        """Build from the questions (``judge``) or names of the conditions of a configuration, and its groups."""
         questions = {
             condition.name: condition.judge or f"Does this prompt ask for {condition.name!r}?"
             for condition in configuration.conditions
@@ -213,42 +193,38 @@ class ChatJudge:
 
     @blocks
     async def conditions(self, prompt: str) -> frozenset[str]:
-        """Return the conditions that the model says the prompt asks for.
+        """Return the conditions that hold according to the model.
 
         Raises:
-            FetchError: the service does not answer, or refuses.
-            ModelError: it cannot say, or its answer holds no text.
+            FetchError: The service is unavailable, or refuses the request.
+            ModelError: The answer is neither yes nor no.
         """
         return await self._find_affirmed(prompt, self._questions)
 
     @blocks
     async def fixed_groups(self, prompt: str) -> frozenset[str]:
-        """Return the groups that the model says the prompt fixes.
+        """Return the groups that the prompt fixes according to the model.
 
         Raises:
-            FetchError: the service does not answer, or refuses.
-            ModelError: it cannot say, or its answer holds no text.
+            FetchError: The service is unavailable, or refuses the request.
+            ModelError: The answer is neither yes nor no.
         """
-        asked = {
-            group: f"Does this prompt itself say which {group} must be shown, one of: {', '.join(values)}?"
-            for group, values in self._groups.items()
-        }
-        return await self._find_affirmed(prompt, asked)
+        return await self._find_affirmed(prompt, self._group_questions)
 
     async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
         """Return the names of the questions that are answered by yes."""
-        said = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
-        return frozenset(name for name, yes in zip(questions, said, strict=True) if yes)
+        answers = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
+        return frozenset(name for name, yes in zip(questions, answers, strict=True) if yes)
 
     async def _ask_yes_no(self, prompt: str, name: str, question: str) -> bool:
         reply = await call(self._chat.reply, quote_text("prompt", prompt, choice_question(question, _ANSWERS)))
         answer = read_choice(reply, _ANSWERS, entry=name)
         if answer is None:
-            said = " ".join(reply.split())
-            shown = said[:_MAX_QUOTED] + "..." if len(said) > _MAX_QUOTED else said
+            text = " ".join(reply.split())
+            quoted = text[:_MAX_QUOTED] + "..." if len(text) > _MAX_QUOTED else text
             raise ModelError(
-                f"the judge cannot say about {name!r}: its answer is neither yes nor no but {shown!r}",
+                f"the judge's answer about {name!r} is neither yes nor no but {quoted!r}",
                 location=self._chat.wire.url,
-                hint="try a larger model, or a plainer question as judge: of the condition",
+                hint="use a larger model, or a simpler question as judge: of the condition",
             )
         return answer == "yes"

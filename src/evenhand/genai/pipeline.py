@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AdmissionStore, AttemptLimits, Guard
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.judges import FunctionJudge, Judge, KeywordJudge
-from evenhand.genai.spec import pipeline_config as described
+from evenhand.genai.spec import pipeline_config as parts
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
@@ -33,15 +33,17 @@ class Pipeline:
     generator: Generator
     classifier: Classifier
     judge: Judge
-    instruct: InstructionWriter = field(default_factory=InstructionWriter)
+
+    @property
+    def instruct(self) -> InstructionWriter:
+        """Writer of instructions."""
+        return InstructionWriter(self.configuration.guard.instruction)
 
     @property
     def limits(self) -> AttemptLimits:
         """Limits of the attempts and of the cost of a request."""
-        about = self.configuration
-        return AttemptLimits(
-            about.guard.candidates, about.simulation.retries + 1, about.guard.price, about.guard.budget
-        )
+        guard, attempts = self.configuration.guard, self.configuration.simulation.retries + 1
+        return AttemptLimits(guard.candidates, attempts, guard.price, guard.budget)
 
     def guard(self, enforcer: AdmissionStore | None = None, *, generator: Generator | None = None) -> Guard:
         """Build the configured guard.
@@ -50,185 +52,174 @@ class Pipeline:
             enforcer: Store of admissions. If None, an ``Enforcer`` of the configuration.
             generator: Generator. If None, that of the pipeline.
         """
-        about = self.configuration
+        configuration = self.configuration
         return Guard(
-            Enforcer(about, mode=about.guard.mode) if enforcer is None else enforcer,
+            Enforcer(configuration, mode=configuration.guard.mode) if enforcer is None else enforcer,
             self.generator if generator is None else generator,
             self.classifier,
             self.judge,
-            groups=about.values,
-            when_unsure=about.guard.when_unsure,
+            groups=configuration.values,
+            when_unsure=configuration.guard.when_unsure,
             instruct=self.instruct,
             limits=self.limits,
         )
 
 
-def build_pipeline(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Pipeline:
-    """Build the parts that a configuration describes.
+def build_pipeline(
+    configuration: GenerationConfig,
+    *,
+    trust: bool = False,
+    folder: Path | str = ".",
+    generator: Generator | None = None,
+) -> Pipeline:
+    """Build the configured parts of a guard.
 
     Args:
-        trust: whether functions that it names, and code in models, may be run.
-        folder: where the files are that it names; the folder of the configuration.
+        configuration: The configuration.
+        trust: Whether to run configured functions, and code in models.
+        folder: Folder of relative paths, usually that of the configuration.
+        generator: Generator that replaces the configured one.
 
     Raises:
-        OptionError: the generator or the classifier is not described, or cannot be what is described.
-        TrustError: it names functions, and they are not trusted.
-        MissingExtraError: it needs an optional part that is not installed.
+        OptionError: The generator or the classifier is missing or invalid.
+        TrustError: A function is configured, and ``trust`` is False.
+        MissingExtraError: An optional dependency is not installed.
     """
-    check_studio_values(configuration)
+    for place, part in (("generator", configuration.generator), ("classifier", configuration.classifier)):
+        if isinstance(part, parts.StudioGeneratorConfig | parts.StudioClassifierConfig):
+            _check_studio_values(configuration, place)
     return Pipeline(
         configuration,
-        build_generator(configuration, trust=trust, folder=folder),
+        build_generator(configuration, trust=trust, folder=folder) if generator is None else generator,
         build_classifier(configuration, trust=trust, folder=folder),
         build_judge(configuration, trust=trust, folder=folder),
-        build_instruct(configuration),
     )
-
-
-def build_instruct(configuration: GenerationConfig) -> InstructionWriter:
-    """Build the writer of instructions."""
-    told = configuration.guard.instruction
-    with _naming_entry("guard.instruction.rewrite"):
-        return InstructionWriter(told, None if told.rewrite is None else _build_chat(told.rewrite))
 
 
 def build_generator(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Generator:
     """Build the configured generator.
 
     Raises:
-        EvenhandError: as ``build_pipeline``.
+        EvenhandError: See ``build_pipeline``.
     """
-    wanted = configuration.generator
-    if wanted is None:
+    part = configuration.generator
+    if part is None:
         raise OptionError(
-            "nothing makes items", location="generator", hint="write generator: {kind: studio}, or another"
+            "there is no generator", location="generator", hint="write generator: {kind: studio}, or another"
         )
     with _naming_entry("generator"):
-        match wanted:
-            case described.StudioGeneratorConfig():
-                return Studio(wanted.bias, obeys=wanted.obeys, unrecognised=wanted.unrecognised, seed=wanted.seed)
-            case described.RecordedGeneratorConfig():
-                return Playback.of_files(_read_recorded(wanted, Path(folder)))
-            case described.ImagesGeneratorConfig():
+        match part:
+            case parts.StudioGeneratorConfig():
+                return Studio(part.bias, obeys=part.obeys, unrecognised=part.unrecognised, seed=part.seed)
+            case parts.RecordedGeneratorConfig():
+                return Playback.of_files(_list_recorded(part, Path(folder)))
+            case parts.ImagesGeneratorConfig():
                 from evenhand.genai.backends.openai_service import OpenAIImages
 
-                return OpenAIImages(_build_connection(wanted), wanted.model, wanted.options)
-            case described.ChatGeneratorConfig():
-                return _build_chat(wanted, wanted.system)
-            case described.DiffusersGeneratorConfig():
+                return OpenAIImages(_build_connection(part), part.model, part.options)
+            case parts.ChatGeneratorConfig():
+                return _build_chat(part, part.system)
+            case parts.DiffusersGeneratorConfig():
                 from evenhand.genai.backends.local_diffusion import LocalDiffusion
 
-                return LocalDiffusion(
-                    Path(folder, wanted.model),
-                    steps=wanted.steps,
-                    device=wanted.device,
-                    seed=wanted.seed,
-                    precision=wanted.precision,
-                    options=wanted.options,
-                    trust=trust,
-                )
+                options = part.model_dump(exclude={"kind", "model"})
+                return LocalDiffusion(Path(folder, part.model), trust=trust, **options)
 
 
 def build_classifier(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Classifier:
     """Build the configured classifier.
 
     Raises:
-        EvenhandError: as ``build_pipeline``.
+        EvenhandError: See ``build_pipeline``.
     """
-    wanted = configuration.classifier
+    part = configuration.classifier
     groups = configuration.values
-    if wanted is None:
+    if part is None:
         raise OptionError(
-            "nothing looks at items", location="classifier", hint="write classifier: {kind: studio}, or another"
+            "there is no classifier", location="classifier", hint="write classifier: {kind: studio}, or another"
         )
     with _naming_entry("classifier"):
-        match wanted:
-            case described.StudioClassifierConfig():
+        match part:
+            case parts.StudioClassifierConfig():
                 return StudioPixels()
-            case described.LexiconClassifierConfig():
-                return LexiconClassifier(wanted.words)
-            case described.FunctionClassifierConfig():
-                return FunctionClassifier(_import_function(wanted.function, trust, Path(folder)), groups)
-            case described.ChatClassifierConfig():
+            case parts.LexiconClassifierConfig():
+                return LexiconClassifier(part.words)
+            case parts.FunctionClassifierConfig():
+                return FunctionClassifier(_import_function(part.function, trust, Path(folder)), groups)
+            case parts.ChatClassifierConfig():
+                from evenhand.genai.answer_cache import CachedClassifier
                 from evenhand.genai.classifiers.classifier import ChatClassifier
 
-                looks = ChatClassifier(_build_chat(wanted), groups, wanted.questions)
-                if wanted.cache is None:
-                    return looks
-                from evenhand.genai.answer_cache import CachedClassifier
-
-                return CachedClassifier(looks, _open_cache(wanted.cache, folder, [_cache_key_of(wanted), groups]))
-            case described.OnnxClassifierConfig():
+                classifier = ChatClassifier(_build_chat(part), groups, part.questions)
+                cache = _open_cache(part, folder, groups)
+                return classifier if cache is None else CachedClassifier(classifier, cache)
+            case parts.OnnxClassifierConfig():
                 from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
 
-                return OnnxPictures(wanted.groups, folder=folder)
+                return OnnxPictures(part.groups, folder=folder)
 
 
 def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Judge:
     """Build the configured judge. By default, it judges by keywords.
 
     Raises:
-        EvenhandError: as ``build_pipeline``.
+        EvenhandError: See ``build_pipeline``.
     """
-    wanted = configuration.judge
+    part = configuration.judge
     with _naming_entry("judge"):
-        match wanted:
+        match part:
             case None:
                 return KeywordJudge.of(configuration)
-            case described.KeywordJudgeConfig():
-                return KeywordJudge.of(configuration, wanted.fixed)
-            case described.FunctionJudgeConfig():
+            case parts.KeywordJudgeConfig():
+                return KeywordJudge.of(configuration, part.fixed)
+            case parts.FunctionJudgeConfig():
                 functions, fixed = (
-                    {name: _import_function(one, trust, Path(folder)) for name, one in given.items()}
-                    for given in (wanted.functions, wanted.fixed)
+                    {name: _import_function(function, trust, Path(folder)) for name, function in entries.items()}
+                    for entries in (part.functions, part.fixed)
                 )
                 return FunctionJudge(functions, fixed)
-            case described.ChatJudgeConfig():
+            case parts.ChatJudgeConfig():
+                from evenhand.genai.answer_cache import CachedJudge
                 from evenhand.genai.judges import ChatJudge
 
-                reads = ChatJudge.of(configuration, _build_chat(wanted))
-                if wanted.cache is None:
-                    return reads
-                from evenhand.genai.answer_cache import CachedJudge
-
+                judge = ChatJudge.of(configuration, _build_chat(part))
                 questions = [[condition.name, condition.judge] for condition in configuration.conditions]
-                about = [_cache_key_of(wanted), configuration.values, questions]
-                return CachedJudge(reads, _open_cache(wanted.cache, folder, about))
+                cache = _open_cache(part, folder, configuration.values, questions)
+                return judge if cache is None else CachedJudge(judge, cache)
 
 
-def _open_cache(wanted: described.CacheConfig, folder: Path | str, about: Any) -> AnswerCache:
+def _open_cache(
+    part: parts.ChatClassifierConfig | parts.ChatJudgeConfig, folder: Path | str, *about: Any
+) -> AnswerCache | None:
     from evenhand.genai.answer_cache import AnswerCache, open_answers
 
-    file = None if wanted.file is None else Path(folder, wanted.file)
-    return AnswerCache(open_answers(file, wanted.entries), about)
-
-
-def _cache_key_of(wanted: described.ChatClassifierConfig | described.ChatJudgeConfig) -> dict[str, Any]:
-    """Return the entries of a model on which its answers depend."""
-    return wanted.model_dump(mode="json", exclude={"cache", "key", "timeout"})
+    if part.cache is None:
+        return None
+    # The key contains all entries on which the answers depend.
+    key = part.model_dump(mode="json", exclude={"cache", "key", "timeout"})
+    file = None if part.cache.file is None else Path(folder, part.cache.file)
+    return AnswerCache(open_answers(file, part.cache.entries), [key, *about])
 
 
 def check_keys(configuration: GenerationConfig) -> None:
     """Raise an OptionError if the key of a configured service is not set."""
-    parts = {place: getattr(configuration, place) for place in ("generator", "classifier", "judge")}
-    for place, part in {**parts, "guard.instruction.rewrite": configuration.guard.instruction.rewrite}.items():
-        if isinstance(part, described.RemoteConfig):
+    for place in ("generator", "classifier", "judge"):
+        part = getattr(configuration, place)
+        if isinstance(part, parts.RemoteConfig):
             with _naming_entry(place):
                 _build_connection(part).check_key()
 
 
-def check_studio_values(configuration: GenerationConfig) -> None:
+def _check_studio_values(configuration: GenerationConfig, place: str) -> None:
     """Raise an OptionError if the studio does not know a group or value of the configuration."""
-    for place, part in (("generator", configuration.generator), ("classifier", configuration.classifier)):
-        if isinstance(part, described.StudioGeneratorConfig | described.StudioClassifierConfig):
-            for group, values in configuration.values.items():
-                missing = [value for value in values if value not in GROUPS.get(group, ())]
-                if missing:
-                    raise OptionError(
-                        f"the studio knows no {group} {missing[0]!r}",
-                        location=place,
-                        hint="; ".join(f"{known}: {', '.join(names)}" for known, names in GROUPS.items()),
-                    )
+    for group, values in configuration.values.items():
+        for value in values:
+            if value not in GROUPS.get(group, ()):
+                raise OptionError(
+                    f"the studio knows no {group} {value!r}",
+                    location=place,
+                    hint="; ".join(f"{known}: {', '.join(names)}" for known, names in GROUPS.items()),
+                )
 
 
 @contextmanager
@@ -242,42 +233,38 @@ def _naming_entry(place: str) -> Iterator[None]:
         raise
 
 
-def _build_connection(remote: described.RemoteConfig) -> ServiceConnection:
+def _build_connection(remote: parts.RemoteConfig) -> ServiceConnection:
     from evenhand.models.language.services import ServiceConnection
 
     return ServiceConnection(remote.url, remote.key, timeout=remote.timeout)
 
 
-def _build_chat(remote: described.RemoteConfig, system: str | None = None) -> OpenAIChat:
+def _build_chat(remote: parts.RemoteConfig, system: str | None = None) -> OpenAIChat:
     from evenhand.genai.backends.openai_service import OpenAIChat
 
     return OpenAIChat(_build_connection(remote), remote.model, system, options=remote.options)
 
 
-def _read_recorded(wanted: described.RecordedGeneratorConfig, folder: Path) -> list[Path]:
-    if wanted.files is not None:
-        return [Path(folder, name) for name in wanted.files]
-    place = Path(folder, wanted.folder or "")
+def _list_recorded(part: parts.RecordedGeneratorConfig, folder: Path) -> list[Path]:
+    if part.files is not None:
+        return [Path(folder, name) for name in part.files]
+    place = Path(folder, part.folder or "")
     try:
-        found = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+        paths = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", location=str(place)) from None
-    if not found:
-        raise DataError("there is nothing in the folder", location=str(place))
-    return found
+    if not paths:
+        raise DataError("the folder is empty", location=str(place))
+    return paths
 
 
 def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]:
-    """The function that ``module:function`` means; modules lie in the configuration's folder, or are installed."""
+    """Import ``module:function`` from the folder of the configuration, or from an installed package."""
     if not trust:
-        raise TrustError(
-            f"the function {name} would be run",
-            hint="if you know where the configuration comes from: `trust=True`",
-        )
+        raise TrustError(f"the function {name} would be run", hint="if you trust the configuration, set `trust=True`")
     from evenhand.models.importing import import_object
 
-    found = import_object(name, folder)
-    if not callable(found):
-        raise OptionError(f"{name} cannot be called")
-    function: Callable[..., Any] = found
+    function = import_object(name, folder)
+    if not callable(function):
+        raise OptionError(f"{name} is not a function")
     return function

@@ -1,1 +1,1 @@
-"""What makes items for prompts: one protocol, HTTP services, diffusion models, recorded sequences, and a studio."""
+"""Generators of items: HTTP services, diffusion models, recorded items, and a studio."""

@@ -1,4 +1,4 @@
-"""An item, what generates items, the words that ask for values, and recorded items played back."""
+"""Items, generators, instructions in prompts, and playback of recorded items."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Item:
 
     Attributes:
         kind: ``image`` or ``text``.
-        data: its bytes; a text's are UTF-8.
-        media_type: such as ``image/png``.
-        revised_prompt: the prompt that the service really used, if it says so.
-        usage: what the service charges for, if it says so, such as ``{"total_tokens": 120}``.
-        answer: all that the service said, where that is handed on.
+        data: Content in bytes. Text is encoded as UTF-8.
+        media_type: Media type, such as ``image/png``.
+        revised_prompt: Prompt that the service used according to its answer.
+        usage: Usage reported by the service, such as ``{"total_tokens": 120}``.
+        answer: Full answer of the service, if it is forwarded.
     """
 
     kind: ItemKind
@@ -36,7 +36,7 @@ class Item:
 
     @classmethod
     def of_text(cls, text: str, usage: Mapping[str, Any] | None = None) -> Item:
-        """Return a text as an item."""
+        """Build an item from a text."""
         return cls("text", text.encode(), "text/plain", usage=usage or {})
 
     @property
@@ -44,7 +44,7 @@ class Item:
         """The text.
 
         Raises:
-            DataError: it is a picture, or no UTF-8.
+            DataError: The item is a picture, or not UTF-8.
         """
         if self.kind != "text":
             raise DataError(f"an item of type {self.media_type} is not text")
@@ -55,55 +55,56 @@ class Item:
 
 
 def add_usage(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what two answers charge for together: numbers added, also those in parts.
+    """Add the usage of two answers, including nested numbers.
 
     >>> add_usage({"total_tokens": 3}, {"total_tokens": 4, "details": {"text": 1}})
     {'total_tokens': 7, 'details': {'text': 1}}
     """
-    found = dict(before)
+    total = dict(before)
     for name, value in more.items():
-        known = found.get(name)
+        earlier = total.get(name)
         if isinstance(value, Mapping):
-            found[name] = add_usage(known if isinstance(known, Mapping) else {}, value)
-        elif isinstance(value, int | float) and isinstance(known, int | float):
-            found[name] = known + value
-        else:
-            found[name] = value if known is None else known
-    return found
+            total[name] = add_usage(earlier if isinstance(earlier, Mapping) else {}, value)
+        elif isinstance(value, int | float) and isinstance(earlier, int | float):
+            total[name] = earlier + value
+        elif earlier is None:
+            total[name] = value
+    return total
 
 
 class Generator(Protocol):
-    """What makes items for prompts."""
+    """Generator of items."""
 
     def generate(self, prompt: str) -> Item:
-        """Return one item; asked again with the same prompt, it may make another.
+        """Generate one item. Items for the same prompt may differ.
 
         Raises:
-            EvenhandError: it made none.
+            EvenhandError: No item was generated.
         """
         ...
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A generator whose items depend on how many it made before."""
+    """Generator whose items depend on the number of earlier items."""
 
     def resume(self, made: int) -> None:
-        """Go on as if so many items had been made already."""
+        """Continue after ``made`` items."""
         ...
 
 
-# The words that ask for values in a prompt, and how they are read back.
+# Instructions in prompts
 
 
 _CLAUSE = re.compile(r"\(showing:([^()]*)\)|\bshowing:([^()\n]*)", re.IGNORECASE)
 
 
 def add_instruction(prompt: str, must: Mapping[str, Collection[str]]) -> str:
-    """Return the prompt with a clause that asks for values; unchanged if nothing must be asked for.
+    """Append a clause to a prompt that requests values. The prompt is unchanged if there are none.
 
     Args:
-        must: for concept groups, the values, any of which will do; as in an admission.
+        prompt: The prompt.
+        must: Requested values by concept group, any of which suffices, as in an admission.
 
     >>> add_instruction("a business leader", {"age": ("elderly",), "gender": ("woman", "man")})
     'a business leader (showing: age elderly, gender woman or man)'
@@ -115,10 +116,11 @@ def add_instruction(prompt: str, must: Mapping[str, Collection[str]]) -> str:
 
 
 def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the values that a prompt asks for, by concept group; groups it says nothing about are left out.
+    """Parse the values that a prompt requests by concept group. Other groups are omitted.
 
-    A clause ``showing: group value`` decides about the groups it names. Else values count that stand in the prompt as
-    whole words, so that "an elderly woman" asks for both. No grammar is read: "not a child" asks for a child.
+    A clause ``showing: group value`` determines the groups that it names. For other groups, values that occur in the
+    prompt as whole words are requested, so "an elderly woman" requests both. Grammar is not analysed: "not a child"
+    requests a child.
 
     >>> prompt = "a leader, make sure that she is elderly"
     >>> parse_instruction(prompt, {"age": ("child", "elderly"), "gender": ("woman", "man")})
@@ -130,23 +132,23 @@ def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dic
             group, _, rest = part.strip().partition(" ")
             clauses[group.casefold()] = rest
     plain = _CLAUSE.sub(" ", prompt)
-    asked = {}
+    requested = {}
     for group, values in groups.items():
         text = clauses.get(group.casefold(), plain)
         named = tuple(value for value in values if WordMatcher([value]).is_in(text))
         if named:
-            asked[group] = named
-    return asked
+            requested[group] = named
+    return requested
 
 
-# Whole words and phrases in a text: 'asian' is not in 'caucasian'.
+# Matching of whole words and phrases
 
 _IGNORABLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Control characters, and the code points that Unicode calls default ignorable: readers do not see them."""
+"""Invisible characters: control characters, and the default ignorable code points of Unicode."""
 
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
 """Combining marks of Latin, Greek and Cyrillic letters."""
@@ -182,16 +184,16 @@ class WordMatcher:
             patterns.append(r"[\s-]+".join(f"(?:{'|'.join(map(re.escape, forms))})" for forms in parts))
         if not patterns or not all(patterns):
             raise OptionError(
-                f"{phrases!r} names no words to look for", hint="Give at least one word, none of them empty."
+                f"expected words to match, got {phrases!r}", hint="give at least one word, and no empty word"
             )
         # An underscore is a mark of emphasis in Markdown, and no part of a word.
         self._pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(patterns)})(?![^\W_])")
 
     def is_in(self, text: str) -> bool:
-        """Return whether any of the words is in the text."""
-        # Invisible characters may be in a word or between two words.
+        """Check whether any of the words is in the text."""
+        # Invisible characters may occur within a word or between words.
         for folded in {_fold(text), _fold(_IGNORABLE.sub(" ", text))}:
-            # Accents may be added to a keyword without accents, but those of a keyword must be there.
+            # The text may add accents to a keyword, but must contain the accents of the keyword.
             plain = _MARKS.sub("", unicodedata.normalize("NFD", folded))
             if self._pattern.search(folded) or self._pattern.search(unicodedata.normalize("NFC", plain)):
                 return True
@@ -199,7 +201,7 @@ class WordMatcher:
 
 
 def _fold(text: str) -> str:
-    """Fold case and compatibility forms, and remove what readers do not see."""
+    """Fold case and compatibility forms, and remove invisible characters."""
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _IGNORABLE.sub("", text)).casefold())
     return _MARKS.sub("", _APOSTROPHES.sub("'", _DASHES.sub("-", text)))
 
@@ -222,7 +224,7 @@ def _plural_forms(word: str) -> list[str]:
     return [*forms, f"{word}s"]
 
 
-# A sequence of items that was recorded, played back.
+# Playback of recorded items
 
 
 MEDIA_SUFFIXES = {
@@ -233,16 +235,16 @@ MEDIA_SUFFIXES = {
     "image/svg+xml": ".svg",
     "text/plain": ".txt",
 }
-"""How files of items end, by media type."""
+"""Suffix of files by media type."""
 
 _MEDIA_TYPES = {**{suffix: media_type for media_type, suffix in MEDIA_SUFFIXES.items()}, ".jpeg": "image/jpeg"}
 
 
 class Playback:
-    """A generator that hands out recorded items in their order, whatever it is asked for.
+    """Generator that returns recorded items in their order and ignores prompts.
 
     Args:
-        items: in the order in which they are handed out.
+        items: Recorded items.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -251,30 +253,30 @@ class Playback:
 
     @classmethod
     def of_files(cls, paths: Iterable[Path]) -> Playback:
-        """Return the items in files: pictures by their suffix, and texts in ``.txt``.
+        """Build from files of pictures and texts, whose type is determined by their suffix.
 
         Raises:
-            DataError: a file cannot be read, or its suffix is unknown.
+            DataError: A file is unreadable, or its suffix is unknown.
         """
         return cls([_read_item(Path(path)) for path in paths])
 
     def __len__(self) -> int:
-        """Return how many items are left."""
+        """Return the number of remaining items."""
         return len(self._items) - self._next
 
     def resume(self, made: int) -> None:
-        """Go on as if so many items had been handed out already."""
+        """Continue after ``made`` items."""
         self._next = min(made, len(self._items))
 
     def generate(self, prompt: str) -> Item:
         """Return the next item.
 
         Raises:
-            DataError: there are no more.
+            DataError: There are no more items.
         """
         if not len(self):
             raise DataError(
-                f"all {len(self._items)} recorded items were played back", hint="Record more, or ask for fewer."
+                f"all {len(self._items)} recorded items were played back", hint="record more items, or request fewer"
             )
         item = self._items[self._next]
         self._next += 1
@@ -284,7 +286,7 @@ class Playback:
 def _read_item(path: Path) -> Item:
     media_type = _MEDIA_TYPES.get(path.suffix.lower())
     if media_type is None:
-        raise DataError(f"{path.name} is neither a picture nor a text", hint=f"Known: {', '.join(_MEDIA_TYPES)}.")
+        raise DataError(f"{path.name} is neither a picture nor a text", hint=f"known: {', '.join(_MEDIA_TYPES)}")
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Pictures from a diffusion model that lies in a folder on this machine, run in this process by diffusers.
+"""Generator of pictures with a local diffusion model, run in this process by diffusers.
 
-Nothing is downloaded unless that is asked for, and weights that could run code when they are loaded are refused.
+Models are downloaded only on request. Weights that could run code when they are loaded are refused.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _PICKLED_SUFFIXES = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 _RESERVED_OPTIONS = frozenset(
     {"prompt", "generator", "num_inference_steps", "output_type", "num_images_per_prompt", "return_dict"}
 )
-"""Arguments of a pipeline that options do not decide about."""
+"""Arguments of a pipeline that are not options."""
 
 
 class LocalDiffusion:
-    """A text-to-image pipeline of diffusers as a generator. One picture is made at a time, also for many threads.
+    """Generator with a text-to-image pipeline of diffusers. Pictures are generated one at a time, also for threads.
 
-    A picture depends on the seed, on how many were made before, and on the prompt; on one machine and one version of
-    PyTorch, that is.
+    A picture depends on the seed, on the number of earlier pictures, and on the prompt, for a given machine and version
+    of PyTorch.
 
     Args:
-        model: the folder, as ``pipeline.save_pretrained`` writes it.
-        steps: of denoising; more is better and slower.
-        device: such as ``cpu`` or ``cuda``.
-        seed: of the noise.
-        options: further arguments for every call of the pipeline, such as ``{"height": 512, "width": 512}``.
-        precision: of its numbers; half as long ones are for graphics cards.
-        download: whether ``model`` may also be a name that is looked up, and downloaded, at the Hugging Face hub.
-        trust: whether weights and classes are loaded that could run code.
+        model: Folder written by ``pipeline.save_pretrained``.
+        steps: Number of denoising steps.
+        device: Device, such as ``cpu`` or ``cuda``.
+        seed: Seed of the noise.
+        options: Further arguments of the pipeline, such as ``{"height": 512, "width": 512}``.
+        precision: Floating-point type.
+        download: Whether ``model`` may be a name of the Hugging Face hub, from which it is downloaded.
+        trust: Whether to load weights and classes that could run code.
 
     Raises:
-        OptionError: an option, a device or a number that makes no sense.
-        ModelError: the folder holds no pipeline that makes pictures for prompts, or it cannot be loaded.
-        TrustError: it could run code when it is loaded, and is not trusted.
-        MissingExtraError: diffusers or what it needs is not installed.
+        OptionError: An option, a device or a number is invalid.
+        ModelError: The folder contains no text-to-image pipeline, or it cannot be loaded.
+        TrustError: Loading could run code, and is not trusted.
+        MissingExtraError: diffusers or one of its requirements is not installed.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LocalDiffusion:
         trust: bool = False,
     ) -> None:
         if steps < 1:
-            raise OptionError(f"{steps} steps make no picture", location="steps", hint="Give a number from 1.")
+            raise OptionError(f"steps must be at least 1, got {steps}", location="steps")
         if precision not in _PRECISIONS:
             raise OptionError(f"there is no precision {precision!r}", hint=f"one of: {', '.join(_PRECISIONS)}")
         folder = Path(model)
@@ -81,7 +81,7 @@ class LocalDiffusion:
             raise ModelError(
                 "there is no such folder",
                 location=str(model),
-                hint="Nothing is downloaded by itself: save a pipeline there with save_pretrained.",
+                hint="save a pipeline there with save_pretrained; models are not downloaded by default",
             )
         self.name = folder.name
         self._pipeline = _load_pipeline(model, device, precision, download=download, trust=trust)
@@ -93,9 +93,9 @@ class LocalDiffusion:
 
     def _check_options(self) -> None:
         arguments = inspect.signature(self._pipeline.__call__).parameters
-        known = {name for name, one in arguments.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
+        known = {name for name, argument in arguments.items() if argument.kind is not argument.VAR_KEYWORD}
         if not {"prompt", "generator", "num_inference_steps", "output_type"} <= known:
-            raise ModelError(f"a {type(self._pipeline).__name__} makes no pictures for prompts", location=self.name)
+            raise ModelError(f"a {type(self._pipeline).__name__} is not a text-to-image pipeline", location=self.name)
         for option in self._options:
             if option in _RESERVED_OPTIONS or option not in known:
                 choice = ", ".join(sorted(known - _RESERVED_OPTIONS))
@@ -104,19 +104,19 @@ class LocalDiffusion:
                 )
 
     def resume(self, made: int) -> None:
-        """Go on as if so many pictures had been made already."""
+        """Continue after ``made`` pictures."""
         with self._one_at_a_time:
             self._made, self._failed = made, 0
 
     def generate(self, prompt: str) -> Item:
-        """Return the next picture, as PNG.
+        """Generate the next picture in PNG.
 
         Raises:
-            ModelError: the pipeline failed, or its own safety checker withheld the picture.
+            ModelError: The pipeline failed, or its safety checker withheld the picture.
         """
         with self._one_at_a_time:
             noise = [self._seed, self._made, self._failed]
-            # What failed is tried again with other noise, and the pictures after it are the same as without.
+            # A failed picture is repeated with other noise, which does not change the later pictures.
             self._failed += 1
             pixels = self._draw(prompt, noise)
             self._made, self._failed = self._made + 1, 0
@@ -125,11 +125,11 @@ class LocalDiffusion:
     def _draw(self, prompt: str, noise: list[int]) -> pictures.Pixels:
         import torch
 
-        # A number of its own for each picture, which says nothing about the next one's.
+        # Each picture has an independent seed.
         seed = int(np.random.SeedSequence(noise).generate_state(1, np.uint64)[0] >> np.uint64(1))
         try:
-            # Noise from the processor is the same whatever the device.
-            made = self._pipeline(
+            # Noise of the CPU is the same for all devices.
+            result = self._pipeline(
                 prompt=prompt,
                 generator=torch.Generator("cpu").manual_seed(seed),
                 num_inference_steps=self._steps,
@@ -138,32 +138,32 @@ class LocalDiffusion:
             )
         except Exception as error:
             raise ModelError(f"the pipeline failed: {summarize_error(error)}", location=self.name) from error
-        if any(getattr(made, "nsfw_content_detected", None) or ()):
+        if any(getattr(result, "nsfw_content_detected", None) or ()):
             raise ModelError("the model's own safety checker withheld the picture", location=self.name)
-        pixels = np.asarray(made.images[0], dtype=np.float64)
+        pixels = np.asarray(result.images[0], dtype=np.float64)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or not np.isfinite(pixels).all():
             raise ModelError(
-                f"the pipeline made no picture but numbers of shape {pixels.shape}, or none", location=self.name
+                f"expected a picture with three colours, got numbers of shape {pixels.shape}", location=self.name
             )
         colours: pictures.Pixels = np.rint(255 * pixels.clip(0, 1)).astype(np.uint8)
         return colours
 
 
 def _refuse_code(folder: Path) -> None:
-    """Raise a TrustError where a part of a pipeline is not a class of the two libraries, or its weights are pickled."""
+    """Raise a TrustError if a part of a pipeline is not a class of the two libraries, or its weights are pickled."""
     index = folder / "model_index.json"
     try:
-        described = json.loads(index.read_text("utf-8"))
-        parts = {name: part for name, part in described.items() if not name.startswith("_")}
+        entries = json.loads(index.read_text("utf-8"))
+        parts = {name: part for name, part in entries.items() if not name.startswith("_")}
     except (OSError, ValueError, AttributeError) as error:
         raise ModelError(
-            "the folder holds no pipeline of diffusers",
+            "the folder contains no pipeline of diffusers",
             location=str(folder),
-            hint="It needs a model_index.json, as save_pretrained writes.",
+            hint="it needs a model_index.json, as written by save_pretrained",
         ) from error
-    hint = "Trust it only if you know where it is from."
-    if not isinstance(described.get("_class_name"), str):
-        raise TrustError("the pipeline's class is code of its own", location=index.name, hint=hint)
+    hint = "trust it only if you know its origin"
+    if not isinstance(entries.get("_class_name"), str):
+        raise TrustError("the class of the pipeline is custom code", location=index.name, hint=hint)
     for name, part in parts.items():
         library = part[0] if isinstance(part, list) and part else None
         if library is None:
@@ -176,12 +176,12 @@ def _refuse_code(folder: Path) -> None:
             raise TrustError(
                 f"the weights of {name} are pickled ({pickled[0]}), which can run code when it is loaded",
                 location=str(folder),
-                hint="Save it again with save_pretrained(..., safe_serialization=True), or trust it.",
+                hint="save it again with save_pretrained(..., safe_serialization=True), or trust it",
             )
 
 
 def _is_diffusers_module(library: Any) -> bool:
-    """Return whether it is a module of pipelines in diffusers, which brings parts of its own."""
+    """Check whether a library is a module of pipelines in diffusers, which has its own parts."""
     try:
         import diffusers.pipelines
     except ImportError:
@@ -196,16 +196,16 @@ def _missing_library_error(module: str) -> MissingExtraError:
 def _load_pipeline(model: str | Path, device: str, precision: Precision, *, download: bool, trust: bool) -> Any:
     try:
         import torch
-        import transformers  # noqa: F401 - diffusers does without, until a pipeline has a part of it
+        import transformers  # noqa: F401 - required by some pipelines
         from diffusers import DiffusionPipeline
     except ImportError as error:
         raise _missing_library_error(error.name or "diffusers") from error
     try:
         place = torch.device(device)
     except RuntimeError:
-        raise OptionError(f"there is no device {device!r}", location="device", hint="Give cpu or cuda.") from None
+        raise OptionError(f"there is no device {device!r}", location="device", hint="use cpu or cuda") from None
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise OptionError("PyTorch finds no graphics card here", location="device", hint="Give cpu.")
+        raise OptionError("PyTorch finds no graphics card", location="device", hint="use cpu")
     try:
         with _without_bars():
             pipeline = DiffusionPipeline.from_pretrained(
@@ -224,15 +224,15 @@ def _load_pipeline(model: str | Path, device: str, precision: Precision, *, down
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Turn the progress bars of both libraries off, since they would be drawn over the screen."""
+    """Disable the progress bars of both libraries."""
     from diffusers.utils import logging as of_diffusers
     from transformers.utils import logging as of_transformers
 
-    shown = [library for library in (of_diffusers, of_transformers) if library.is_progress_bar_enabled()]
-    for library in shown:
+    enabled = [library for library in (of_diffusers, of_transformers) if library.is_progress_bar_enabled()]
+    for library in enabled:
         library.disable_progress_bar()
     try:
         yield
     finally:
-        for library in shown:
+        for library in enabled:
             library.enable_progress_bar()

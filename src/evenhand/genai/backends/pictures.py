@@ -1,4 +1,4 @@
-"""Pictures as pixels: PNG, JPEG, WebP and GIF decoded, and brought to the size that a model takes."""
+"""Decode pictures in PNG, JPEG, WebP and GIF, and fit them to the size of a model."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ FitMethod: TypeAlias = Literal["stretch", "cover", "contain"]
 
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
-_MOST_PIXELS = 1 << 25
-"""Pixels: a file of a few bytes must not claim memory without end."""
+_MAX_PIXELS = 1 << 25
+"""Maximum number of pixels, since a file of a few bytes may claim any size."""
 
 
 def decode_picture(item: Item) -> Pixels:
-    """Return the pixels ``(height, width, 3)`` of a picture, in red, green and blue; what is transparent becomes white.
+    """Decode a picture to RGB pixels ``(height, width, 3)``. Transparent pixels become white.
 
-    The studio's PNGs are read without any library; all else needs Pillow.
+    PNGs of the studio are decoded without a library. Other pictures require Pillow.
 
     Raises:
-        DataError: it is not a picture, of a kind that is not read, damaged or too large.
-        MissingExtraError: it is not as the studio makes them, and Pillow is not installed.
+        DataError: The item is not a picture, has an unknown format, or is damaged or too large.
+        MissingExtraError: Pillow is required and not installed.
     """
     if item.kind != "image" or item.media_type == "image/svg+xml":
-        raise DataError(
-            f"an item of type {item.media_type} has no pixels", hint=f"Pictures are read as {', '.join(_FORMATS)}."
-        )
+        raise DataError(f"an item of type {item.media_type} has no pixels", hint=f"use one of: {', '.join(_FORMATS)}")
     try:
         return read_png(item.data)
     except DataError:
@@ -49,8 +47,8 @@ def _decode_with_pillow(item: Item) -> Pixels:
     try:
         with Image.open(io.BytesIO(item.data), formats=_FORMATS) as image:
             width, height = image.size
-            if width * height > _MOST_PIXELS:
-                raise DataError(f"a picture of {width} x {height} pixels is not read")
+            if width * height > _MAX_PIXELS:
+                raise DataError(f"a picture of {width} x {height} pixels is too large")
             upright = ImageOps.exif_transpose(image).convert("RGBA")
             ground = Image.new("RGBA", upright.size, (255, 255, 255, 255))
             return np.asarray(Image.alpha_composite(ground, upright).convert("RGB"))
@@ -59,23 +57,23 @@ def _decode_with_pillow(item: Item) -> Pixels:
     except (OSError, SyntaxError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        # Pillow's own words would name the object that the bytes were put into.
+        # The message of Pillow would name the buffer of the bytes.
         raise DataError(
-            "this is not a picture that can be decoded, or it is damaged", hint=f"Known are {', '.join(_FORMATS)}."
+            "the picture cannot be decoded, or is damaged", hint=f"use one of: {', '.join(_FORMATS)}"
         ) from error
 
 
 def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: FitMethod) -> NDArray[np.float32]:
-    """Return the picture at another size, smoothed as it gets smaller.
+    """Resize a picture with smoothing.
 
     Args:
-        pixels: ``(height, width, 3)``.
-        size: height and width wanted.
-        fit: ``stretch``: each side by itself; ``cover``: the largest part in the middle that has the wanted shape;
-            ``contain``: all of it in the middle, on black.
+        pixels: Pixels ``(height, width, 3)``.
+        size: Height and width of the result.
+        fit: ``stretch`` scales both sides separately, ``cover`` crops the centre to the shape of the result, and
+            ``contain`` centres the whole picture on black.
 
     Returns:
-        Colours from 0 to 255, ``(*size, 3)``.
+        Colours from 0 to 255 with shape ``(*size, 3)``.
     """
     height, width = pixels.shape[:2]
     tall, wide = size
@@ -103,30 +101,30 @@ def _resize_pixels(pixels: Pixels, size: tuple[int, int]) -> NDArray[np.float32]
 
 
 def _resize_weights(before: int, after: int) -> NDArray[np.float32]:
-    """Return how much each pixel of a side weighs in each of the new ones: triangles as wide as what they stand for."""
+    """Compute the weight of each pixel in each resized pixel, by triangles of the width of a resized pixel."""
     scale = before / after
     reach = max(scale, 1.0)
-    middles = (np.arange(after) + 0.5) * scale
-    distance = np.abs(np.arange(before)[None, :] + 0.5 - middles[:, None]) / reach
+    centres = (np.arange(after) + 0.5) * scale
+    distance = np.abs(np.arange(before)[None, :] + 0.5 - centres[:, None]) / reach
     weights = np.maximum(0.0, 1.0 - distance)
     shares: NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     return shares
 
 
-# Pictures as PNG, written and read with the standard library: 8 bits, red, green and blue.
+# PNG files with 8-bit RGB pixels, written and read with the standard library
 
 Pixels = NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PLAIN_HEADER = (8, 2, 0, 0, 0)
-"""8 bits, red, green and blue; the one compression and filter method; not interlaced."""
+"""8-bit RGB, the only compression and filter methods, not interlaced."""
 
-_MOST_PNG_PIXELS = 1 << 24
-"""Pixels: a file of a few bytes must not claim memory without end."""
+_MAX_PNG_PIXELS = 1 << 24
+"""Maximum number of pixels, since a file of a few bytes may claim any size."""
 
 
 def write_png(pixels: Pixels) -> bytes:
-    """Return the file for pixels ``(height, width, 3)``."""
+    """Encode pixels ``(height, width, 3)`` as a PNG file."""
     height, width, _ = pixels.shape
     rows = np.zeros((height, 1 + 3 * width), np.uint8)
     rows[:, 1:] = pixels.reshape(height, -1)
@@ -144,10 +142,10 @@ def _png_chunk(name: bytes, data: bytes) -> bytes:
 
 
 def read_png(data: bytes) -> Pixels:
-    """Return the pixels ``(height, width, 3)`` of a file whose rows are not filtered, as ``write_png`` makes them.
+    """Decode a PNG file whose rows are not filtered, as written by ``write_png``, to pixels ``(height, width, 3)``.
 
     Raises:
-        DataError: it is damaged, or another kind of PNG.
+        DataError: The file is damaged, or another kind of PNG.
     """
     if not data.startswith(_SIGNATURE):
         raise DataError("this is not a PNG")
@@ -159,14 +157,14 @@ def read_png(data: bytes) -> Pixels:
             raise DataError("this PNG is damaged")
         if name == b"IHDR":
             if len(body) != 13 or tuple(body[8:]) != _PLAIN_HEADER:
-                raise DataError("only PNGs of 8 bits in red, green and blue, not interlaced, are read")
+                raise DataError("expected a PNG with 8-bit RGB pixels that is not interlaced")
             size = struct.unpack_from(">II", body)
         elif name == b"IDAT":
             packed += body
         position += 12 + length
     width, height = size
-    if not 0 < width * height <= _MOST_PNG_PIXELS:
-        raise DataError(f"a PNG of {width} x {height} pixels is not read")
+    if not 0 < width * height <= _MAX_PNG_PIXELS:
+        raise DataError(f"a PNG of {width} x {height} pixels is too large or empty")
     expected = height * (1 + 3 * width)
     try:
         raw = zlib.decompressobj().decompress(packed, expected)
@@ -176,5 +174,5 @@ def read_png(data: bytes) -> Pixels:
         raise DataError("this PNG is damaged")
     rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + 3 * width)
     if rows[:, 0].any():
-        raise DataError("only PNGs whose rows are not filtered are read")
+        raise DataError("expected a PNG whose rows are not filtered")
     return rows[:, 1:].reshape(height, width, 3).copy()

@@ -1,6 +1,6 @@
-"""A small studio for tests and tutorials: a generator with a known bias that needs no account, no model and no network.
+"""Studio for tests and tutorials: a generator with a known bias, which requires no account, model or network.
 
-It makes cards of three coloured bands, one for each concept group; what is shown is in the pixels and nowhere else.
+It generates cards with three coloured bands, one for each concept group. Only the pixels contain the values.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from evenhand.core.typing import Floats
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import Item, parse_instruction
+from evenhand.genai.spec.entries import check_known, check_values
 
 Colour: TypeAlias = tuple[int, int, int]
 
@@ -23,10 +24,10 @@ COLOURS: Mapping[str, Mapping[str, Colour]] = {
     "gender": {"woman": (150, 30, 110), "man": (30, 120, 70)},
     "skin": {"light": (238, 196, 164), "medium": (188, 128, 84), "dark": (104, 64, 44)},
 }
-"""The colour of every value, by concept group; bands lie in this order from the top."""
+"""Colour of each value by concept group. Bands are in this order from the top."""
 GROUPS: Mapping[str, tuple[str, ...]] = {group: tuple(colours) for group, colours in COLOURS.items()}
 BLANK: Colour = (244, 244, 244)
-"""Of a card that shows nothing."""
+"""Colour of a card that shows nothing."""
 
 WIDTH, HEIGHT = 96, 144
 
@@ -34,24 +35,24 @@ _NOISE = 4.0
 """Standard deviation of every channel of every pixel."""
 
 _MAX_COLOUR_DISTANCE = 40.0
-"""A band farther from the colours of all values shows none of them."""
+"""Maximum distance of the colour of a band from that of its value."""
 
 
 class Studio:
-    """Makes one card for every prompt.
+    """Generator of cards.
 
-    The card depends on the seed, on how many were made before, and on what the prompt asks for.
+    A card depends on the seed, on the number of earlier cards, and on the values that the prompt requests.
 
     Args:
-        bias: by concept group of ``GROUPS``, how often each value is shown if nothing is asked for, as weights; values
-            left out are not shown, groups left out are even.
-        obeys: how likely it is that what a prompt asks for (see ``parse_instruction``) is shown; else the bias decides
-            as if nothing were asked for.
-        unrecognised: probability that the card is blank.
-        seed: of the randomness.
+        bias: Weight of each value without instructions, by concept group of ``GROUPS``. Omitted values are not shown,
+            and omitted groups have equal weights.
+        obeys: Probability that the requested values (see ``parse_instruction``) are shown. Otherwise the card is drawn
+            without instructions.
+        unrecognised: Probability that the card is blank.
+        seed: Random seed.
 
     Raises:
-        OptionError: a group or value that it does not know, or a number that is not a probability or weight.
+        OptionError: A group or value is unknown, or a number is not a probability or weight.
     """
 
     def __init__(
@@ -64,32 +65,31 @@ class Studio:
     ) -> None:
         for name, chance in (("obeys", obeys), ("unrecognised", unrecognised)):
             if not 0 <= chance <= 1:
-                raise OptionError(f"{name} is {chance}, which is not a probability", hint="Give a number from 0 to 1.")
-        given = dict(bias or {})
-        unknown = sorted(given.keys() - GROUPS.keys())
-        if unknown:
-            raise OptionError(f"the studio draws no {', '.join(unknown)}", hint=f"It knows {', '.join(GROUPS)}.")
-        self._weights = {group: _value_weights(group, given.get(group)) for group in GROUPS}
+                raise OptionError(f"{name} must be between 0 and 1, got {chance}")
+        weights = dict(bias or {})
+        for group in weights:
+            check_known(group, GROUPS, "group")
+        self._weights = {group: _value_weights(group, weights.get(group)) for group in GROUPS}
         self._obeys, self._unrecognised, self._seed = obeys, unrecognised, seed
         self._drawn = count()
 
     def resume(self, made: int) -> None:
-        """Go on as if so many cards had been made already."""
+        """Continue after ``made`` cards."""
         self._drawn = count(made)
 
     def generate(self, prompt: str) -> Item:
-        """Return the next card."""
+        """Generate the next card."""
         random = np.random.default_rng([self._seed, next(self._drawn)])
-        # Everything is drawn whether it is needed or not, so that a prompt changes what it asks for and nothing else.
+        # All random numbers are always drawn, so that a prompt changes only the requested groups.
         unrecognised, obeyed = random.random(2) < (self._unrecognised, self._obeys)
         places = random.random(len(GROUPS))
-        asked = parse_instruction(prompt, GROUPS) if obeyed else {}
+        requested = parse_instruction(prompt, GROUPS) if obeyed else {}
         bands = []
         for (group, values), place in zip(GROUPS.items(), places, strict=True):
             weights = self._weights[group]
-            if group in asked:
-                among = np.array([value in asked[group] for value in values], dtype=float)
-                # A value that is never shown by itself is shown when it is asked for.
+            if group in requested:
+                among = np.array([value in requested[group] for value in values], dtype=float)
+                # A value with weight 0 is shown if it is requested.
                 weights = weights * among if (weights * among).sum() > 0 else among
             edges = np.cumsum(weights) / weights.sum()
             shown = values[min(int(np.searchsorted(edges, place, side="right")), len(values) - 1)]
@@ -99,43 +99,35 @@ class Studio:
         return Item("image", pictures.write_png(np.clip(np.rint(noisy), 0, 255).astype(np.uint8)), "image/png")
 
 
-def _value_weights(group: str, given: Mapping[str, float] | None) -> Floats:
+def _value_weights(group: str, bias: Mapping[str, float] | None) -> Floats:
     values = GROUPS[group]
-    if given is None:
+    if bias is None:
         return np.ones(len(values))
-    unknown = sorted(given.keys() - set(values))
-    if unknown:
-        raise OptionError(
-            f"the studio draws no {group} {', '.join(unknown)}", location="bias", hint=f"It knows {', '.join(values)}."
-        )
-    weights = np.array([given.get(value, 0.0) for value in values], dtype=float)
+    check_values(group, bias, values, "bias")
+    weights = np.array([bias.get(value, 0.0) for value in values], dtype=float)
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
-        raise OptionError(
-            f"{dict(given)} are not weights for {group}",
-            location="bias",
-            hint="Give numbers from 0, not all of them 0.",
-        )
+        raise OptionError(f"the weights of {group} must be at least 0 and not all 0, got {dict(bias)}", location="bias")
     return weights
 
 
 class StudioPixels:
-    """Reads the studio's cards, by the colours of their bands; where one is no value's colour it cannot tell."""
+    """Classifier of cards of the studio by the colours of their bands."""
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of every group on a card.
+        """Return the value of each group. None if the colour of its band is unknown.
 
         Raises:
-            DataError: it is not a PNG as the studio makes them.
+            DataError: The item is not a PNG of the studio.
         """
         if item.media_type != "image/png":
-            raise DataError(f"an item of type {item.media_type} is not a PNG", hint="Give a card of the studio.")
+            raise DataError(f"expected a card of the studio in PNG, got an item of type {item.media_type}")
         pixels = pictures.read_png(item.data)
         if len(pixels) < len(GROUPS):
             return dict.fromkeys(GROUPS)
-        found: dict[str, str | None] = {}
+        shown: dict[str, str | None] = {}
         for (group, colours), band in zip(COLOURS.items(), np.array_split(pixels, len(GROUPS)), strict=True):
-            seen = np.median(band.reshape(-1, 3), axis=0)
-            distances = {value: float(np.linalg.norm(seen - colour)) for value, colour in colours.items()}
+            median = np.median(band.reshape(-1, 3), axis=0)
+            distances = {value: float(np.linalg.norm(median - colour)) for value, colour in colours.items()}
             nearest = min(distances, key=distances.__getitem__)
-            found[group] = nearest if distances[nearest] <= _MAX_COLOUR_DISTANCE else None
-        return found
+            shown[group] = nearest if distances[nearest] <= _MAX_COLOUR_DISTANCE else None
+        return shown

@@ -1,4 +1,4 @@
-"""What says which values an item shows: functions, words in texts, and a model that is asked over HTTP."""
+"""Classifiers of items: functions, words in texts, and models behind an endpoint."""
 
 from __future__ import annotations
 
@@ -15,64 +15,61 @@ from evenhand.genai.backends.openai_service import (
     choice_question,
     quote_text,
 )
+from evenhand.genai.spec.entries import check_known
 from evenhand.models.language.chat_answers import choice_parser, read_choice
 
 
 class Classifier(Protocol):
-    """What says which values an item shows."""
+    """Classifier of items."""
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of every concept group it knows; None where it cannot tell.
+        """Return the value of each known concept group. None if it cannot be told.
 
         Raises:
-            EvenhandError: the item cannot be looked at, which is another thing than showing no value.
+            EvenhandError: The item cannot be classified, which differs from showing no value.
         """
         ...
 
 
 class FunctionClassifier:
-    """A function as a classifier.
+    """Classifier that calls a function.
 
     Args:
-        function: answers for an item, by concept group, with a value, or with None if it cannot tell.
-        groups: the values of every concept group it answers for. An answer that is exactly none of them is taken for
-            "cannot tell", and so is not an answer.
+        function: Function that maps an item to a value, or None, for each concept group.
+        groups: Values of each concept group. Any other text counts as "cannot tell".
     """
 
     def __init__(
         self, function: Callable[[Item], Mapping[str, str | None]], groups: Mapping[str, Collection[str]]
     ) -> None:
         self._function = function
-        self._groups = {group: tuple(values) for group, values in groups.items()}
+        self._parsers = {group: choice_parser(tuple(values)) for group, values in groups.items()}
 
     def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of every group; None where the function cannot tell.
+        """Return the value of each group. None if the function cannot tell.
 
         Raises:
-            ModelError: it answered with something else than a value by group.
+            ModelError: The answer is not a mapping of values.
         """
         answers = self._function(item)
         if not isinstance(answers, Mapping):
             raise ModelError(
-                f"the classifier answered {answers!r}", hint="It must answer with a mapping of concept group to value."
+                f"the classifier answered {answers!r}", hint="return a mapping from concept groups to values"
             )
-        found = {}
-        for group, values in self._groups.items():
+        values: dict[str, str | None] = {}
+        for group, parse in self._parsers.items():
             answer = answers.get(group)
             if answer is not None and not isinstance(answer, str):
                 raise ModelError(f"the classifier answered {answer!r} for {group!r}, which is neither text nor None")
-            found[group] = None if answer is None else choice_parser(values)(answer)
-        return found
-
-
-# Texts classified by the words in them.
+            values[group] = None if answer is None else parse(answer)
+        return values
 
 
 class LexiconClassifier:
-    """Says which value's words are in a text; it cannot tell where there are none, or those of several values.
+    """Classifier of texts by words. The value of a group is unknown unless words of exactly one value occur.
 
     Args:
-        groups: by concept group and value, words and phrases, found as whole words in whatever case.
+        groups: Words and phrases by concept group and value, which are matched as whole words in any case.
 
     >>> lexicon = LexiconClassifier({"gender": {"woman": ["she", "her"], "man": ["he", "his"]}})
     >>> lexicon.classify(Item.of_text("She thanked her team.")), lexicon.classify(Item.of_text("He met her."))
@@ -82,33 +79,30 @@ class LexiconClassifier:
     def __init__(self, groups: Mapping[str, Mapping[str, Collection[str]]]) -> None:
         if not groups:
             raise OptionError("a lexicon needs at least one concept group")
-        self._groups = {
+        self._matchers = {
             group: {value: WordMatcher(words) for value, words in values.items()} for group, values in groups.items()
         }
 
     @blocks
     async def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of every group.
+        """Return the value of each group.
 
         Raises:
-            DataError: the item is not text.
+            DataError: The item is not text.
         """
         text = item.text
-        found: dict[str, str | None] = {}
-        for group, values in self._groups.items():
-            named = [value for value, words in values.items() if words.is_in(text)]
-            found[group] = named[0] if len(named) == 1 else None
-        return found
-
-
-# What a model says that a picture or a text shows.
+        values: dict[str, str | None] = {}
+        for group, matchers in self._matchers.items():
+            matches = [value for value, matcher in matchers.items() if matcher.is_in(text)]
+            values[group] = matches[0] if len(matches) == 1 else None
+        return values
 
 
 UNSURE_ANSWER = "cannot tell"
-"""The answer that a model may always give."""
+"""Additional answer of a model that is always possible."""
 
 VISIBLE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""Types of pictures that models take."""
+"""Media types that models accept."""
 
 
 def _with_unsure(values: Sequence[str]) -> Sequence[str]:
@@ -116,18 +110,18 @@ def _with_unsure(values: Sequence[str]) -> Sequence[str]:
 
 
 class ChatClassifier:
-    """Asks a model one question for every concept group, with the group's values and "cannot tell" as answers.
+    """Classifier that asks a model one question per concept group, whose answers are the values and "cannot tell".
 
-    A picture is sent as a data URL, so for pictures the model must be one that sees. An answer that does not
-    state one value is taken for "cannot tell"; see ``evenhand.models.language.chat_answers``.
+    Pictures are sent as data URLs, so the model must accept pictures. An answer that does not state exactly one value
+    counts as "cannot tell". See ``evenhand.models.language.chat_answers``.
 
     Args:
-        chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.
-        groups: the values of every concept group.
-        questions: by concept group, the question instead of "Which age does this picture show?".
+        chat: The model. Its temperature is 0 unless its options set another, or None for models without it.
+        groups: Values of each concept group.
+        questions: Question by concept group, in place of "Which age does this picture show?".
 
     Raises:
-        OptionError: no groups, or a question about another one.
+        OptionError: There are no groups, or a question concerns an unknown one.
     """
 
     def __init__(
@@ -138,41 +132,39 @@ class ChatClassifier:
     ) -> None:
         if not groups:
             raise OptionError("a classifier needs at least one concept group")
-        unknown = sorted((questions or {}).keys() - groups.keys())
-        if unknown:
-            raise OptionError(
-                f"there is no group {unknown[0]!r}", location="questions", hint=f"Known: {', '.join(groups)}."
-            )
+        self._questions = dict(questions or {})
+        for group in self._questions:
+            check_known(group, groups, "group", "questions")
         self._chat = at_zero_temperature(chat)
         self._groups = {group: tuple(values) for group, values in groups.items()}
-        self._questions = dict(questions or {})
 
     @blocks
     async def classify(self, item: Item) -> dict[str, str | None]:
-        """Return the value of every group; None where the model cannot tell.
+        """Return the value of each group. None if the model cannot tell.
 
         Raises:
-            DataError: a picture of a type that models do not take.
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer holds no text, or the model declines.
+            DataError: The model does not accept pictures of this type.
+            FetchError: The service is unavailable, or refuses the request.
+            ModelError: The answer contains no text, or the model declines.
         """
-        said = await gather(*(self._ask_value(item, group, values) for group, values in self._groups.items()))
-        return dict(zip(self._groups, said, strict=True))
+        values = await gather(*(self._ask_value(item, group) for group in self._groups))
+        return dict(zip(self._groups, values, strict=True))
 
-    async def _ask_value(self, item: Item, group: str, values: Sequence[str]) -> str | None:
+    async def _ask_value(self, item: Item, group: str) -> str | None:
+        values = self._groups[group]
         reply = await call(self._chat.reply, self._question(item, group, values))
         answer = read_choice(reply, _with_unsure(values), entry=group)
         return answer if answer in values else None
 
     def _question(self, item: Item, group: str, values: Sequence[str]) -> str | list[dict[str, Any]]:
-        what = "picture" if item.kind == "image" else "text"
-        asked = self._questions.get(group, f"Which {group} does this {what} show?")
-        question = choice_question(asked, _with_unsure(values))
+        kind = "picture" if item.kind == "image" else "text"
+        text = self._questions.get(group, f"Which {group} does this {kind} show?")
+        question = choice_question(text, _with_unsure(values))
         if item.kind == "text":
             return quote_text("text", item.text, question)
         if item.media_type not in VISIBLE_TYPES:
             raise DataError(
-                f"no model looks at an item of type {item.media_type}", hint=f"One of: {', '.join(VISIBLE_TYPES)}."
+                f"models do not accept items of type {item.media_type}", hint=f"one of: {', '.join(VISIBLE_TYPES)}"
             )
-        address = f"data:{item.media_type};base64,{base64.b64encode(item.data).decode()}"
-        return [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": address}}]
+        url = f"data:{item.media_type};base64,{base64.b64encode(item.data).decode()}"
+        return [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": url}}]

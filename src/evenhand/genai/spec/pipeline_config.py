@@ -11,44 +11,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from evenhand.core.config import check_configuration
 from evenhand.errors import OptionError
-from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share
+from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share, check_known, check_values
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
-
-if TYPE_CHECKING:
-    from evenhand.genai.classifiers.onnx_pictures import PictureHead
-
 
 WhenUnsure: TypeAlias = Literal["refuse", "pass"]
 
 
-def _check_variable_name(given: str) -> str:
-    """Return the name of an environment variable; whatever else stands there may be a key, and is not repeated."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", given):
-        raise ValueError("this is not a name of an environment variable")
-    return given
+def _check_variable_name(name: str) -> str:
+    """Check the name of an environment variable. Other texts may be keys and are not repeated in the error."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("expected the name of an environment variable")
+    return name
 
 
-def _check_address(given: str) -> str:
-    if not re.match(r"https?://[^/\s]", given):
-        raise ValueError("this is not an address")
-    return given
+def _check_url(url: str) -> str:
+    if not re.match(r"https?://[^/\s]", url):
+        raise ValueError("expected a URL starting with http:// or https://")
+    return url
 
 
-def _check_function_name(given: str) -> str:
-    module, _, name = given.partition(":")
+def _check_function_name(text: str) -> str:
+    module, _, name = text.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-        raise ValueError(f"{given!r} is not written as module:function")
-    return given
+        raise ValueError(f"expected module:function, got {text!r}")
+    return text
 
 
-Address: TypeAlias = Annotated[Name, AfterValidator(_check_address)]
+Address: TypeAlias = Annotated[Name, AfterValidator(_check_url)]
 Variable: TypeAlias = Annotated[Name, AfterValidator(_check_variable_name)]
 FunctionName: TypeAlias = Annotated[Name, AfterValidator(_check_function_name)]
 Options: TypeAlias = dict[Name, Any]
@@ -87,7 +82,7 @@ class CacheConfig(ConfigPart):
 
 
 class StudioGeneratorConfig(ConfigPart):
-    """The built-in studio; see ``Studio``.
+    """Built-in studio. See ``Studio``.
 
     Attributes:
         bias: Weights by group and value. Default: equal.
@@ -155,7 +150,7 @@ class RecordedGeneratorConfig(ConfigPart):
 
 
 class StudioClassifierConfig(ConfigPart):
-    """Reads the pixels of the studio's pictures."""
+    """Classifier of the pixels of pictures of the studio."""
 
     kind: Literal["studio"]
 
@@ -242,11 +237,11 @@ class FunctionJudgeConfig(ConfigPart):
 
 
 def _needs(*places: str) -> AfterValidator:
-    def check(given: str) -> str:
+    def check(text: str) -> str:
         for place in places:
-            if place not in given:
-                raise ValueError(f"{given!r} has no place for {place}")
-        return given
+            if place not in text:
+                raise ValueError(f"{text!r} has no place for {place}")
+        return text
 
     return AfterValidator(check)
 
@@ -285,12 +280,10 @@ class InstructionConfig(WordingConfig):
     Attributes:
         placement: Position of the instruction, after or before the prompt.
         languages: Wordings by language. The language with most words in the prompt is used, otherwise this wording.
-        rewrite: Model that rewrites prompts. If it fails, the template is used.
     """
 
     placement: Literal["suffix", "prefix"] = "suffix"
     languages: dict[Name, LanguageConfig] = Field(default_factory=dict)
-    rewrite: RemoteConfig | None = None
 
 
 class GuardConfig(ConfigPart):
@@ -359,141 +352,112 @@ def check_pipeline(
     """
     if isinstance(generator, RecordedGeneratorConfig) and (generator.files is None) == (generator.folder is None):
         raise OptionError(
-            "recorded items lie in files that are named, or in a folder",
+            "recorded items need exactly one of files and folder",
             location="generator",
             hint="write files: [first.png, second.png], or folder: pictures",
         )
-    for location, group, values, complete in _named_values(classifier, judge):
-        known = groups.get(group)
-        if known is None:
-            raise OptionError(f"there is no group {group!r}", location=location, hint=f"one of: {', '.join(groups)}")
-        missing = [value for value in known if value not in values]
-        if complete and missing:
-            raise OptionError(
-                f"{group} {missing[0]!r} would never be told from others, and it must appear",
-                location=location,
-                hint=f"the values are {', '.join(known)}; answered are {', '.join(values)}",
-            )
-        unknown = [value for value in values if value not in known]
-        if unknown and not isinstance(classifier, OnnxClassifierConfig):
-            raise OptionError(
-                f"{group} has no value {unknown[0]!r}", location=location, hint=f"one of: {', '.join(known)}"
-            )
-    covered = _classified_groups(classifier)
+    match classifier:
+        case LexiconClassifierConfig():
+            _check_classified(classifier.words, groups, "classifier.words")
+            for group, words in classifier.words.items():
+                check_values(group, words, groups[group], f"classifier.words.{group}")
+        case OnnxClassifierConfig():
+            from evenhand.genai.classifiers.onnx_pictures import read_head
+
+            heads = {
+                group: read_head(head, f"classifier.groups.{group}", HINTS).values
+                for group, head in classifier.groups.items()
+            }
+            _check_classified(heads, groups, "classifier.groups")
+        case ChatClassifierConfig():
+            for group in classifier.questions:
+                check_known(group, groups, "group", f"classifier.questions.{group}")
+    match judge:
+        case KeywordJudgeConfig():
+            for group, words in judge.fixed.items():
+                check_known(group, groups, "group", f"judge.fixed.{group}")
+                check_values(group, words, groups[group], f"judge.fixed.{group}")
+        case FunctionJudgeConfig():
+            for name in conditions:
+                if name not in judge.functions:
+                    raise OptionError(
+                        f"the condition {name!r} has no function",
+                        location="judge.functions",
+                        hint=f"write {name}: module:function",
+                    )
+            for name in judge.functions:
+                check_known(name, conditions, "condition", "judge.functions")
+            for name in judge.fixed:
+                check_known(name, groups, "group", "judge.fixed")
+
+
+def _check_classified(
+    classified: Mapping[str, Collection[str]], groups: Mapping[str, tuple[str, ...]], location: str
+) -> None:
+    """Check that a classifier can name all values of all groups."""
+    for group, values in classified.items():
+        check_known(group, groups, "group", f"{location}.{group}")
+        for value in groups[group]:
+            if value not in values:
+                raise OptionError(
+                    f"the classifier never answers {group} {value!r}, which must appear",
+                    location=f"{location}.{group}",
+                    hint=f"the values are {', '.join(groups[group])}; the answers are {', '.join(values)}",
+                )
     for group in groups:
-        if covered is not None and group not in covered:
+        if group not in classified:
             raise OptionError(
-                f"nothing would tell which {group} an item shows",
+                f"the classifier does not classify the group {group!r}",
                 location="classifier",
-                hint=f"this one answers for {', '.join(covered)}",
+                hint=f"it classifies {', '.join(classified)}",
             )
-    if isinstance(judge, FunctionJudgeConfig):
-        _check_judge_functions(judge, groups, conditions)
-
-
-def _named_values(
-    classifier: ClassifierConfig | None, judge: JudgeConfig | None
-) -> Iterator[tuple[str, str, Collection[str], bool]]:
-    """Yield each location that names a group, with the group, its values, and whether all are required."""
-    if isinstance(classifier, LexiconClassifierConfig):
-        for group, words in classifier.words.items():
-            yield f"classifier.words.{group}", group, words, True
-    if isinstance(classifier, OnnxClassifierConfig):
-        for group, described in classifier.groups.items():
-            location = f"classifier.groups.{group}"
-            yield location, group, _read_head(described, location).values, True
-    if isinstance(classifier, ChatClassifierConfig):
-        for group in classifier.questions:
-            yield f"classifier.questions.{group}", group, (), False
-    if isinstance(judge, KeywordJudgeConfig):
-        for group, words in judge.fixed.items():
-            yield f"judge.fixed.{group}", group, words, False
-
-
-def _read_head(described: Mapping[str, Any], location: str) -> PictureHead:
-    from evenhand.genai.classifiers.onnx_pictures import PictureHead
-
-    return check_configuration(
-        lambda: PictureHead.model_validate(described), PictureHead, location=location, hints=HINTS
-    )
-
-
-def _classified_groups(classifier: ClassifierConfig | None) -> Collection[str] | None:
-    """Return the groups of the classifier. None if it accepts any group."""
-    if isinstance(classifier, LexiconClassifierConfig):
-        return classifier.words
-    if isinstance(classifier, OnnxClassifierConfig):
-        return classifier.groups
-    return None
-
-
-def _check_judge_functions(judge: FunctionJudgeConfig, groups: Collection[str], conditions: Collection[str]) -> None:
-    missing = [name for name in conditions if name not in judge.functions]
-    if missing:
-        raise OptionError(
-            f"nothing tells when {missing[0]!r} is asked for",
-            location="judge.functions",
-            hint=f"write {missing[0]}: module:function",
-        )
-    places: tuple[tuple[str, Mapping[str, str], Collection[str], str], ...] = (
-        ("judge.functions", judge.functions, conditions, "condition"),
-        ("judge.fixed", judge.fixed, groups, "group"),
-    )
-    for location, given, known, what in places:
-        for name in given:
-            if name not in known:
-                raise OptionError(f"there is no {what} {name!r}", location=location, hint=f"one of: {', '.join(known)}")
-
-
-# Hints for the entries of a generator's configuration.
 
 
 HINTS = {
-    "conditions": "write what is asked for, such as conditions: [{name: leader}]",
+    "conditions": "write the conditions of prompts, such as conditions: [{name: leader}]",
     "specifications": "write specifications: [{condition: leader, group: gender, values: [female, male], repeated: 6}]",
     "values": "write the values of the group, such as values: [female, male]",
-    "repeated": "write within how many items every value appears, such as repeated: 6 or [5, 6, 6, 9]",
+    "repeated": "write the number of items within which every value appears, such as repeated: 6 or [5, 6, 6, 9]",
     "paired": "write the groups that are combined, such as paired: [age, gender]",
     "simulation.generator": "write the probability of every value, such as generator: {gender: [0.2, 0.8]}",
     "name": 'names are texts, such as name: "leader"',
     "condition": "name one of the conditions",
-    "group": "name a group of concepts, such as group: gender",
+    "group": "name a concept group, such as group: gender",
     "groups": "write the values of every group, such as groups: {gender: [female, male]}",
-    "generator": "write what makes items, such as generator: {kind: studio}",
-    "classifier": "write what looks at items, such as classifier: {kind: studio}",
-    "judge": "write what reads prompts, such as judge: {kind: keywords}",
+    "generator": "write the generator of items, such as generator: {kind: studio}",
+    "classifier": "write the classifier of items, such as classifier: {kind: studio}",
+    "judge": "write the judge of prompts, such as judge: {kind: keywords}",
     "guard": "write guard: {mode: before, when_unsure: refuse}",
     "instruction": "write instruction: {template: 'It shows {values}.', values: {gender: {woman: a woman}}}",
-    "template": "write where the values stand: template: '(showing: {values})'",
-    "part": "write where the value stands: part: '{group} {value}'",
-    "rewrite": "name a chat model: rewrite: {url: http://127.0.0.1:8080/v1, model: llama}",
+    "template": "mark the place of the values: template: '(showing: {values})'",
+    "part": "mark the place of the value: part: '{group} {value}'",
     "languages": "write languages: {de: {words: [ein, eine, der, die, und], template: '(zu sehen: {values})'}}",
-    "price": "write what the generator charges, such as price: {item: 0.04}",
-    "tokens": "write what a million tokens cost, read and written, such as tokens: [0.15, 0.60]",
-    "budget": "write what may be spent, such as budget: {request: 0.20, day: 50}",
-    "cache": "write how many answers are remembered, and where: cache: {entries: 10000, file: answers.jsonl}",
+    "price": "write the price of the generator, such as price: {item: 0.04}",
+    "tokens": "write the price of a million input and output tokens, such as tokens: [0.15, 0.60]",
+    "budget": "write the maximum cost, such as budget: {request: 0.20, day: 50}",
+    "cache": "write the size and the file of the cache: cache: {entries: 10000, file: answers.jsonl}",
     "candidates": "write a whole number from 1 to 16, at most one more than retries under simulation",
-    "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
+    "url": "write the base URL, such as url: http://127.0.0.1:8080/v1",
     "model": "name the model, such as model: llava",
-    "key": "name the variable that holds the key, such as key: OPENAI_API_KEY, and never the key itself",
-    "options": "write names and what is sent for them, such as options: {size: 512x512}",
+    "key": "name the environment variable of the key, such as key: OPENAI_API_KEY, and never the key itself",
+    "options": "write further entries of requests, such as options: {size: 512x512}",
     "bias": "write weights of the values, such as bias: {age: {child: 0.05, adult: 0.9}}",
     "share": "write a share from 0 to 1",
-    "obeys": "write a share from 0 to 1",
+    "obeys": "write a probability from 0 to 1",
     "unrecognised": "write a share from 0 to 1",
     "timeout": "write seconds, more than 0",
     "seed": "write a whole number, 0 or more",
     "steps": "write a whole number, 1 or more",
-    "threshold": "write a share from 0 to 1",
+    "threshold": "write a probability from 0 to 1",
     "files": "write files: [first.png, second.png]",
     "file": "name a file, such as file: gender.onnx",
-    "labels": "write what its outputs mean, in their order, such as labels: [female, male]",
+    "labels": "write the meaning of the outputs in their order, such as labels: [female, male]",
     "words": "write words of every value, such as words: {gender: {female: [she, her], male: [he, his]}}",
-    "fixed": "write what fixes a value, such as fixed: {gender: {female: [woman, lady], male: [man]}}",
+    "fixed": "write words that fix a value, such as fixed: {gender: {female: [woman, lady], male: [man]}}",
     "judge.function.fixed": "write functions by group, such as fixed: {gender: prompts:says_gender}",
     "samples": "name a file with the columns true and said, such as samples: {gender: sample.csv}",
     "tolerated": "write tolerated: {labels: 0.05, misses: 0.01, requests: 100000}",
     "function": "write function: module:function",
     "functions": "write functions by condition, such as functions: {leader: prompts:is_leader}",
 }
-"""Examples for entries that no type or range explains, by name."""
+"""Hints with an example by entry."""

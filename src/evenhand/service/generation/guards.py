@@ -21,14 +21,7 @@ from evenhand.genai.backends.generator import Generator, add_usage
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AnswerSeries, GuardedAnswer
 from evenhand.genai.enforcement.supply import ItemAttempt, PartFailure
-from evenhand.genai.pipeline import (
-    Pipeline,
-    build_classifier,
-    build_instruct,
-    build_judge,
-    build_pipeline,
-    check_studio_values,
-)
+from evenhand.genai.pipeline import Pipeline, build_pipeline
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail
@@ -384,16 +377,8 @@ def open_guard(
 
 
 def _build_pipeline(configuration: GenerationConfig, entry: ServedGuardConfig, place: Path) -> Pipeline:
-    if configuration.generator is not None:
-        return build_pipeline(configuration, trust=entry.trust, folder=place)
-    check_studio_values(configuration)
-    return Pipeline(
-        configuration,
-        GatewayGenerator(),
-        build_classifier(configuration, trust=entry.trust, folder=place),
-        build_judge(configuration, trust=entry.trust, folder=place),
-        build_instruct(configuration),
-    )
+    generator = GatewayGenerator() if configuration.generator is None else None
+    return build_pipeline(configuration, trust=entry.trust, folder=place, generator=generator)
 
 
 @contextmanager

@@ -211,7 +211,7 @@ class LogMetadata:
         note: dict[str, Any] = {**self._logged_prompts(), "clause": self._instruct.clause(must)}
         if self._log_prompts:
             sent = "" if self.attempt is None else self.attempt.prompt
-            note["sent"] = sent or self._instruct.insert(self._prompt, must) if must else self._prompt
+            note["sent"] = sent or self._instruct(self._prompt, must) if must else self._prompt
         item = None if self.attempt is None else self.attempt.item
         if item is not None:
             note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
