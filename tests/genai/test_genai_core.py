@@ -164,9 +164,9 @@ def test_a_broken_promise_is_retried_and_then_recorded():
         show(keeper, None)
     assert keeper.counts["leader: age"]["missed"] == 1
     said = keeper.guarantee()
-    assert "1 item not showing what had to be shown, after all retries" in said
+    assert "1 item not showing the required values, after all retries" in said
     assert "1 deadline missed" in said
-    assert "3 of 6 attempts at what had to be shown worked" in said
+    assert "3 of 6 attempts at required values worked" in said
 
 
 def test_every_deadline_that_passes_is_counted_and_what_is_overdue_is_said():

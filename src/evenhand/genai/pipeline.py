@@ -267,4 +267,5 @@ def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]
     function = import_object(name, folder)
     if not callable(function):
         raise OptionError(f"{name} is not a function")
-    return function
+    imported: Callable[..., Any] = function
+    return imported

@@ -228,23 +228,18 @@ class ComponentSolver:
         self._slack = slack
         self._random = random
         self._regions = [solve_cached(component.game.shift_deadlines(by)) for by in range(slack + 1)]
-        self._conditions = tuple(one.condition for one in component.requirements)
-        self._everybody = tuple(range(len(deadlines)))
+        self._all = tuple(range(len(deadlines)))
+        self._conditions = tuple(requirement.condition for requirement in component.requirements)
         self._single = len(component.groups) == 1
-        self._one = len(deadlines) == 1
-        self._hall = self._one and self._single and self._regions[slack].method == "hall"
         self._starts = component.game.starts
 
     def requirements_for(self, conditions: Collection[str], fixed: Collection[str]) -> tuple[int, ...]:
         """Select the requirements that count an item."""
-        if self._one:
-            found = self._everybody if self._conditions[0] in conditions else ()
-        else:
-            found = tuple(i for i in self._everybody if self._conditions[i] in conditions)
-        if found and fixed:
-            requirements = self._component.requirements
-            found = tuple(i for i in found if not any(group in fixed for group in requirements[i].groups))
-        return found
+        selected = [i for i, condition in enumerate(self._conditions) if condition in conditions]
+        if fixed:
+            groups = [requirement.groups for requirement in self._component.requirements]
+            selected = [i for i in selected if not any(group in fixed for group in groups[i])]
+        return tuple(selected)
 
     def position(self, i: int, shown: Mapping[str, int | None]) -> int:
         """Compute the position of the value of an item in one requirement. ``VOID_ITEM`` if it is unknown."""
@@ -274,48 +269,28 @@ class ComponentSolver:
             prefer: Preferred values by concept group, best first.
             any_will_do: Whether the item is known before the next admission, so that any allowed value suffices.
         """
-        if self._hall:
-            return self._choose_hall(prefer, any_will_do)
         left = self._slots_left(mine, None)
-        if self._regions[self._slack].holds([d - self._slack for d in left]):
+        if self.level(left) == self._slack:
             return None
-        return self._choose_single(mine, prefer, any_will_do) if self._single else self._choose_several(mine)
-
-    def _choose_hall(self, prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool) -> ItemChoice | None:
-        track = self._deadlines[0]
-        start = track.items + self._slack
-        due = track.due
-        ordered = sorted(due)
-        place = start
-        for d in ordered:
-            place += 1
-            if d <= place:
-                break
-        else:
-            return None
-        if ordered[place - start - 1] == place and (place == start + 1 or self._all_in_time(ordered, start)):
-            values = [k for k, d in enumerate(due) if d <= place]
-            if any_will_do and len(values) == len(due) and self._all_in_time(ordered, start):
-                return None
-        else:
-            # The slack is already used, and the earliest deadline restores most of it.
-            values = [k for k, d in enumerate(due) if d == ordered[0]]
-        return self._choice_for_values((0,), values, prefer)
-
-    def _all_in_time(self, ordered: Sequence[int], start: int) -> bool:
-        return all(d >= start + i for i, d in enumerate(ordered, start=1))
+        return self._choose_single(mine, left, prefer, any_will_do) if self._single else self._choose_several(mine)
 
     def _choose_single(
-        self, mine: tuple[int, ...], prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
+        self, mine: tuple[int, ...], left: list[int], prefer: Mapping[str, Sequence[str]] | None, any_will_do: bool
     ) -> ItemChoice | None:
-        n = len(self._component.values[0])
-        levels = [self.level(self._slots_left(mine, [k] * len(mine))) for k in range(n)]
+        """Choose among the values of the only group, given the state after an item that shows nothing."""
+        levels = []
+        for k in range(len(self._component.values[0])):
+            after = left.copy()
+            for i in mine:
+                after[self._starts[i] + k] = self._deadlines[i].repeated[k]
+            levels.append(self.level(after))
         best = max(levels)
-        values = [k for k in range(n) if levels[k] == best]
+        values = [k for k, level in enumerate(levels) if level == best]
         if best < self._slack:
+            # The slack is already used, and the earliest deadline restores most of it.
             earliest = min(self._items_left(mine, k) for k in values)
             values = [k for k in values if self._items_left(mine, k) == earliest]
-        elif any_will_do and len(values) == n:
+        elif any_will_do and len(values) == len(levels):
             return None
         return self._choice_for_values(mine, values, prefer)
 
@@ -327,19 +302,15 @@ class ComponentSolver:
         self, mine: tuple[int, ...], values: list[int], prefer: Mapping[str, Sequence[str]] | None
     ) -> ItemChoice:
         group, names = self._component.groups[0], self._component.values[0]
-        liked = None
-        if prefer is not None:
-            liked = next((k for name in prefer.get(group, ()) for k in values if names[k] == name), None)
-        if liked is None and len(values) == 1:
-            liked = values[0]
-        if liked is None:
-            due = self._deadlines[0].due
-            urgent = [due[k] for k in values] if self._one else [self._items_left(mine, k) for k in values]
-            first = min(urgent)
-            equal = [k for k, one in zip(values, urgent, strict=True) if one == first]
-            liked = equal[0] if len(equal) == 1 else equal[int(self._random.random() * len(equal))]
-        promises = (liked,) if self._one else tuple(liked if i in mine else OPEN_SLOT for i in self._everybody)
-        return ItemChoice(promises, {group: names[liked]}, {group: tuple([names[k] for k in values])})
+        preferred = (k for name in (prefer or {}).get(group, ()) for k in values if names[k] == name)
+        choice = next(preferred, None)
+        if choice is None:
+            urgency = [self._items_left(mine, k) for k in values]
+            earliest = min(urgency)
+            equal = [k for k, items in zip(values, urgency, strict=True) if items == earliest]
+            choice = equal[0] if len(equal) == 1 else equal[int(self._random.random() * len(equal))]
+        promises = tuple(choice if i in mine else OPEN_SLOT for i in self._all)
+        return ItemChoice(promises, {group: names[choice]}, {group: tuple([names[k] for k in values])})
 
     def _choose_several(self, mine: tuple[int, ...]) -> ItemChoice:
         """Choose values of several groups: the earliest compatible deadlines, as few as necessary."""
@@ -379,7 +350,7 @@ class ComponentSolver:
         values = dict(zip(self._component.groups, self._component.values, strict=True))
         kinds = dict(zip(mine, self._kinds(mine, fixed), strict=True))
         asked = {group: values[group][k] for group, k in fixed.items()}
-        promises = tuple(kinds[i] if kinds.get(i, VOID_ITEM) != VOID_ITEM else OPEN_SLOT for i in self._everybody)
+        promises = tuple(kinds[i] if kinds.get(i, VOID_ITEM) != VOID_ITEM else OPEN_SLOT for i in self._all)
         return ItemChoice(promises, asked, {group: (value,) for group, value in asked.items()})
 
     def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:

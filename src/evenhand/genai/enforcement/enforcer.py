@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from evenhand.core.text import format_count
 from evenhand.errors import DecisionError, OptionError
@@ -24,7 +24,8 @@ from evenhand.genai.classifiers.confusion import specification_success
 from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, ComponentSolver, DeadlineTracker
 from evenhand.genai.games.feasibility import check_feasibility, find_components
 from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries, split_specifications
-from evenhand.genai.spec.specification import GenerationConfig
+from evenhand.genai.spec.entries import check_known
+from evenhand.genai.spec.specification import GenerationConfig, Requirement
 from evenhand.stats.quantity import Unknown
 
 if TYPE_CHECKING:
@@ -63,11 +64,10 @@ class Admission:
     @property
     def reason(self) -> str:
         """Explanation of the required values. Empty if there are none."""
-        several = (
+        return "; ".join(
             f"{group}: only {', '.join(values)} now lets every deadline be kept"
             for group, values in self.allowed.items()
         )
-        return "; ".join(several)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values."""
@@ -81,15 +81,12 @@ class Admission:
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Admission:
+    def from_dict(cls, entries: Mapping[str, Any]) -> Admission:
         """Build from the result of ``to_dict``."""
-        return cls(
-            tuple(found["counts"]),
-            dict(found["slots"]),
-            {group: tuple(values) for group, values in found["must"].items()},
-            {group: tuple(values) for group, values in found["allowed"].items()},
-            int(found["attempt"]),
+        must, allowed = (
+            {group: tuple(values) for group, values in entries[name].items()} for name in ("must", "allowed")
         )
+        return cls(tuple(entries["counts"]), dict(entries["slots"]), must, allowed, int(entries["attempt"]))
 
 
 @dataclass(frozen=True)
@@ -140,24 +137,28 @@ class BrokenAssumption:
 class _SpecificationState:
     """State of one specification: its deadlines and counts."""
 
-    def __init__(self, name: str, labels: tuple[str, ...], repeated: tuple[int, ...]) -> None:
-        self.name = name
-        self.labels = labels
-        self.deadlines = DeadlineTracker(repeated)
-        self.counts = {
-            "asked": 0,
-            "obeyed": 0,
-            "disobeyed": 0,
-            "unrecognised": 0,
-            "failed": 0,
-            "in-flight": 0,
-            "missed": 0,
-        }
+    def __init__(self, requirement: Requirement) -> None:
+        self.name, self.labels = requirement.name, requirement.labels
+        self.deadlines = DeadlineTracker(requirement.repeated or ())
+        self.counts = dict.fromkeys(("asked", "obeyed", *BROKEN_TEXTS), 0)
         self.reasons: list[tuple[str, str]] = []
 
     def record_break(self, what: str, reason: str) -> None:
         self.counts[what] += 1
         self.reasons = [*self.reasons[1 - REMEMBERED_REASONS :], (what, reason)]
+
+    def record_obedience(self, slot: int, kind: int, attempt: int, *, blamed: bool, failed: bool) -> None:
+        """Count whether the item of a slot kept its promise."""
+        promised = self.deadlines.promised_value(slot)
+        if promised == OPEN_SLOT:
+            return
+        if not blamed:
+            self.counts["obeyed"] += kind != VOID_ITEM
+        elif kind != promised:
+            what = "failed" if failed else "unrecognised" if kind == VOID_ITEM else "disobeyed"
+            shown = "no item" if failed else "nothing recognisable" if kind == VOID_ITEM else repr(self.labels[kind])
+            attempts = format_count(attempt + 1, "attempt", "attempts")
+            self.record_break(what, f"slot {slot} did not show {self.labels[promised]!r} in {attempts}, but {shown}")
 
     def complete(self, slot: int, value: int) -> None:
         for k, due in self.deadlines.complete(slot, value):
@@ -166,7 +167,11 @@ class _SpecificationState:
             self.record_break("missed", f"{self.labels[k]!r} did not appear by item {due}{since}")
 
     def state(self) -> dict[str, Any]:
-        return {**self.deadlines.state(), "counts": dict(self.counts), "reasons": [list(one) for one in self.reasons]}
+        return {
+            **self.deadlines.state(),
+            "counts": dict(self.counts),
+            "reasons": [list(reason) for reason in self.reasons],
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         try:
@@ -176,6 +181,18 @@ class _SpecificationState:
             raise DecisionError("this is not a state of a specification", code="state", location=self.name) from None
         self.deadlines.restore(state)
         self.counts, self.reasons = counts, reasons
+
+
+_ComponentItem: TypeAlias = tuple[ComponentSolver, tuple[_SpecificationState, ...], tuple[int, ...], list[int]]
+"""Component with the requirements that count an item, and the positions of its values."""
+
+
+class _TakenSlots(NamedTuple):
+    """Slots of an item, and the values that it must show. The fields are those of ``Admission``."""
+
+    slots: dict[str, int]
+    must: dict[str, tuple[str, ...]]
+    allowed: dict[str, tuple[str, ...]]
 
 
 class Enforcer:
@@ -216,28 +233,25 @@ class Enforcer:
         self.mode: EnforcerMode = mode
         self.retries = read.simulation.retries if retries is None else retries
         self.slack = read.simulation.slack if slack is None else slack
-        for name, given in (("retries", self.retries), ("slack", self.slack)):
-            if given < 0:
-                raise OptionError(f"{name} must be 0 or more, not {given}", location=name)
-        found = check_feasibility(read, slack=self.slack)
-        if not found.feasible:
-            raise OptionError(found.refusal, location="specifications", hint=found.hint)
+        for name, number in (("retries", self.retries), ("slack", self.slack)):
+            if number < 0:
+                raise OptionError(f"{name} must be 0 or more, not {number}", location=name)
+        feasibility = check_feasibility(read, slack=self.slack)
+        if not feasibility.feasible:
+            raise OptionError(feasibility.refusal, location="specifications", hint=feasibility.hint)
         self.in_flight = in_flight
         self._alone = in_flight == 1
         self._random = Random(seed)
         self._lock = RLock()
         self._rows: dict[str, _SpecificationState] = {}
-        self._plays: list[tuple[ComponentSolver, tuple[_SpecificationState, ...]]] = []
+        self._components: list[tuple[ComponentSolver, tuple[_SpecificationState, ...]]] = []
         for component in find_components(read):
-            rows = tuple(
-                _SpecificationState(one.name, one.labels, one.repeated or ()) for one in component.requirements
-            )
+            rows = tuple(map(_SpecificationState, component.requirements))
             self._rows |= {row.name: row for row in rows}
-            self._plays.append(
-                (ComponentSolver(component, [row.deadlines for row in rows], self.slack, self._random), rows)
-            )
+            solver = ComponentSolver(component, [row.deadlines for row in rows], self.slack, self._random)
+            self._components.append((solver, rows))
         self._positions = {group: {name: k for k, name in enumerate(names)} for group, names in read.values.items()}
-        self._known = frozenset(condition.name for condition in read.conditions)
+        self._conditions = tuple(sorted(condition.name for condition in read.conditions))
 
     # ---- the state machine
 
@@ -258,35 +272,19 @@ class Enforcer:
         Raises:
             OptionError: A condition or a group is unknown.
         """
-        with self._lock:
-            return self._admit(conditions, fixed, prefer)
-
-    def _admit(
-        self,
-        conditions: Collection[str],
-        fixed: Collection[str],
-        prefer: Mapping[str, Sequence[str]] | None,
-    ) -> Admission:
-        for condition in conditions:
-            if condition not in self._known:
-                known = ", ".join(sorted(self._known))
-                raise OptionError(f"there is no condition {condition!r}", hint=f"one of: {known}")
-        for group in fixed:
-            if group not in self._positions:
-                raise OptionError(f"there is no group {group!r}", hint=f"one of: {', '.join(self._positions)}")
-        before = self.mode == "before"
+        taken = _TakenSlots({}, {}, {})
         counts: list[str] = []
-        slots: dict[str, int] = {}
-        must: dict[str, tuple[str, ...]] = {}
-        allowed: dict[str, tuple[str, ...]] = {}
-        for play, rows in self._plays:
-            mine = play.requirements_for(conditions, fixed)
-            if not mine:
-                continue
-            counts.extend(rows[i].name for i in mine)
-            if before:
-                self._take(play, rows, mine, prefer, slots, must, allowed)
-        return Admission(tuple(counts), slots, must, allowed, 0)
+        with self._lock:
+            for condition in conditions:
+                check_known(condition, self._conditions, "condition")
+            for group in fixed:
+                check_known(group, self._positions, "group")
+            for solver, rows in self._components:
+                mine = solver.requirements_for(conditions, fixed)
+                counts.extend(rows[i].name for i in mine)
+                if mine and self.mode == "before":
+                    self._take(solver, rows, mine, prefer, taken)
+        return Admission(tuple(counts), *taken, 0)
 
     def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
         """Record the values of the item of an admission, and decide about the item.
@@ -301,11 +299,8 @@ class Enforcer:
         shown: dict[str, int | None] = {}
         for group, positions in self._positions.items():
             value = values.get(group)
-            if value is None:
-                shown[group] = None
-            elif value in positions:
-                shown[group] = positions[value]
-            else:
+            shown[group] = None if value is None else positions.get(value)
+            if value is not None and shown[group] is None:
                 raise DecisionError(
                     f"{group} has no value {value!r}", code="label", hint=f"one of: {', '.join(positions)}, or None"
                 )
@@ -325,68 +320,58 @@ class Enforcer:
         return self._judge(admission, dict.fromkeys(self._positions), failed=True)
 
     def _judge(self, admission: Admission, shown: Mapping[str, int | None], *, failed: bool) -> ItemOutcome:
-        concerned = []
+        items: list[_ComponentItem] = []
         with self._lock:
-            for play, rows in self._plays:
+            for solver, rows in self._components:
                 mine = tuple(i for i, row in enumerate(rows) if row.name in admission.counts)
                 if mine:
-                    concerned.append((play, rows, mine, [play.position(i, shown) for i in mine]))
+                    items.append((solver, rows, mine, [solver.position(i, shown) for i in mine]))
             if admission.slots or self.mode == "before":
-                return self._judge_promised(admission, concerned, failed=failed)
-            return ItemOutcome("ok") if failed else self._judge_first(admission, concerned)
+                return self._judge_promised(admission, items, failed=failed)
+            return ItemOutcome("ok") if failed else self._judge_first(admission, items)
 
-    def _judge_promised(self, admission: Admission, concerned: list[Any], *, failed: bool) -> ItemOutcome:
+    def _judge_promised(self, admission: Admission, items: list[_ComponentItem], *, failed: bool) -> ItemOutcome:
         """Decide about an item whose slots, and perhaps values, are fixed."""
         # An item may differ from its promise if all deadlines can still be kept.
-        wrong: list[tuple[ComponentSolver, tuple[_SpecificationState, ...], tuple[int, ...], list[int]]] = []
-        for play, rows, mine, kinds in concerned:
+        wrong: list[_ComponentItem] = []
+        for solver, rows, mine, kinds in items:
             slots = [self._slot(admission, rows[i]) for i in mine]
             promised = [rows[i].deadlines.promised_value(slot) for i, slot in zip(mine, slots, strict=True)]
-            if not play.may_replace(mine, slots, promised, kinds):
-                wrong.append((play, rows, mine, kinds))
+            if not solver.may_replace(mine, slots, promised, kinds):
+                wrong.append((solver, rows, mine, kinds))
+        reason = _explain_retry(wrong, failed) if wrong else ""
+        blamed = [rows[i] for _, rows, mine, _ in wrong for i in mine]
         if wrong and admission.attempt < self.retries:
-            for _play, rows, mine, _kinds in wrong:
-                for i in mine:
-                    rows[i].counts["asked"] += 1
-            why = _explain_retry(wrong, failed)
-            return ItemOutcome("retry", replace(admission, attempt=admission.attempt + 1), why)
+            for row in blamed:
+                row.counts["asked"] += 1
+            return ItemOutcome("retry", replace(admission, attempt=admission.attempt + 1), reason)
         taken: dict[str, int] = {}
-        blamed = {rows[i].name for _play, rows, mine, _kinds in wrong for i in mine}
-        for _play, rows, mine, kinds in concerned:
+        for _, rows, mine, kinds in items:
             for i, kind in zip(mine, kinds, strict=True):
                 row = rows[i]
                 slot = admission.slots[row.name]
-                promised = row.deadlines.promised_value(slot)
-                if promised != OPEN_SLOT:
-                    if row.name not in blamed:
-                        row.counts["obeyed"] += kind != VOID_ITEM
-                    elif kind != promised:
-                        what = "failed" if failed else "unrecognised" if kind == VOID_ITEM else "disobeyed"
-                        row.record_break(
-                            what, _explain_disobedience(row, slot, promised, kind, admission.attempt, failed)
-                        )
+                row.record_obedience(slot, kind, admission.attempt, blamed=row in blamed, failed=failed)
                 row.complete(slot, kind)
                 if kind != VOID_ITEM:
                     taken[row.name] = slot
-        return ItemOutcome("violation" if wrong else "ok", None, _explain_retry(wrong, failed) if wrong else "", taken)
+        return ItemOutcome("violation" if wrong else "ok", None, reason, taken)
 
-    def _judge_first(self, admission: Admission, concerned: list[Any]) -> ItemOutcome:
+    def _judge_first(self, admission: Admission, items: list[_ComponentItem]) -> ItemOutcome:
         """Decide about an item of an unchanged prompt. Either it or its replacement takes the next slots."""
-        wrong = []
-        for play, rows, mine, kinds in concerned:
-            seen = tuple(i for i, kind in zip(mine, kinds, strict=True) if kind != VOID_ITEM)
-            if seen and not play.may_count(seen, [kind for kind in kinds if kind != VOID_ITEM]):
-                wrong.append((play, rows, mine, kinds))
-        slots: dict[str, int] = {}
+        wrong: list[_ComponentItem] = []
+        for item in items:
+            solver, _, mine, kinds = item
+            shown = [(i, kind) for i, kind in zip(mine, kinds, strict=True) if kind != VOID_ITEM]
+            if shown and not solver.may_count(tuple(i for i, _ in shown), [kind for _, kind in shown]):
+                wrong.append(item)
         if wrong:
             # The slots are reserved now, with a promise. Items accepted meanwhile cannot make the next one useless.
-            must: dict[str, tuple[str, ...]] = {}
-            allowed: dict[str, tuple[str, ...]] = {}
-            for play, rows, mine, _kinds in concerned:
-                self._take(play, rows, mine, None, slots, must, allowed)
-            again = Admission(admission.counts, slots, must, allowed, 0)
-            return ItemOutcome("retry", again, _explain_retry(wrong, failed=False))
-        for _play, rows, mine, kinds in concerned:
+            taken = _TakenSlots({}, {}, {})
+            for solver, rows, mine, _ in items:
+                self._take(solver, rows, mine, None, taken)
+            return ItemOutcome("retry", Admission(admission.counts, *taken, 0), _explain_retry(wrong, failed=False))
+        slots: dict[str, int] = {}
+        for _, rows, mine, kinds in items:
             for i, kind in zip(mine, kinds, strict=True):
                 if kind != VOID_ITEM:
                     slots[rows[i].name] = slot = rows[i].deadlines.admit()
@@ -395,30 +380,28 @@ class Enforcer:
 
     def _take(
         self,
-        play: ComponentSolver,
+        solver: ComponentSolver,
         rows: tuple[_SpecificationState, ...],
         mine: tuple[int, ...],
         prefer: Mapping[str, Sequence[str]] | None,
-        slots: dict[str, int],
-        must: dict[str, tuple[str, ...]],
-        allowed: dict[str, tuple[str, ...]],
+        taken: _TakenSlots,
     ) -> None:
         """Assign the next slots to an item, and select the values that it must show."""
         crowded = self._alone and any(rows[i].deadlines.pending_slots for i in mine)
         any_will_do = self._alone and not crowded
-        choice = play.choose(mine, prefer=prefer, any_will_do=any_will_do)
+        choice = solver.choose(mine, prefer=prefer, any_will_do=any_will_do)
         for i in mine:
             row = rows[i]
             if crowded:
                 row.record_break("in-flight", "a request was admitted before the item of another was complete")
             promise = OPEN_SLOT if choice is None else choice.promises[i]
-            slots[row.name] = row.deadlines.admit(promise)
+            taken.slots[row.name] = row.deadlines.admit(promise)
             if promise != OPEN_SLOT:
                 row.counts["asked"] += 1
         if choice is not None:
             for group, values in choice.allowed.items():
-                allowed[group] = values
-                must[group] = values if any_will_do else (choice.values_to_ask[group],)
+                taken.allowed[group] = values
+                taken.must[group] = values if any_will_do else (choice.values_to_ask[group],)
 
     def _slot(self, admission: Admission, row: _SpecificationState) -> int:
         slot = admission.slots.get(row.name)
@@ -486,34 +469,24 @@ class Enforcer:
         return describe_guarantee(self, samples)
 
 
-def _explain_retry(wrong: list[Any], failed: bool) -> str:
+def _explain_retry(wrong: Sequence[_ComponentItem], failed: bool) -> str:
     if failed:
         return "there is no item, and one is needed"
-    said = []
-    for _play, rows, mine, kinds in wrong:
+    reasons = []
+    for _, rows, mine, kinds in wrong:
         for i, kind in zip(mine, kinds, strict=True):
-            what = "no recognisable value" if kind == VOID_ITEM else repr(rows[i].labels[kind])
-            said.append(f"{rows[i].name}: {what} would let a deadline be missed")
-    return "; ".join(said)
+            shown = "no recognisable value" if kind == VOID_ITEM else repr(rows[i].labels[kind])
+            reasons.append(f"{rows[i].name}: {shown} would let a deadline be missed")
+    return "; ".join(reasons)
 
 
-def _explain_disobedience(
-    row: _SpecificationState, slot: int, promised: int, kind: int, attempt: int, failed: bool
-) -> str:
-    wanted = "what it had to" if promised == OPEN_SLOT else repr(row.labels[promised])
-    shown = "no item" if failed else "nothing recognisable" if kind == VOID_ITEM else repr(row.labels[kind])
-    times = f"{attempt + 1} attempt{'s' if attempt else ''}"
-    return f"slot {slot} did not show {wanted} in {times}, but {shown}"
-
-
-# Description of the guarantee.
-
+# Description of the guarantee
 
 BROKEN_TEXTS = {
-    "disobeyed": ("item", "items", "not showing what had to be shown, after all retries"),
-    "unrecognised": ("item", "items", "not recognisable where something had to be shown, after all retries"),
-    "failed": ("item", "items", "not made where something had to be shown, after all retries"),
-    "in-flight": ("request", "requests", "admitted before the one before was complete, against what was said"),
+    "disobeyed": ("item", "items", "not showing the required values, after all retries"),
+    "unrecognised": ("item", "items", "not recognisable where values were required, after all retries"),
+    "failed": ("item", "items", "not made where values were required, after all retries"),
+    "in-flight": ("request", "requests", "admitted before the previous one was complete, contrary to the settings"),
     "missed": ("deadline", "deadlines", "missed"),
 }
 """Singular, plural and description of each kind of broken assumption."""
@@ -526,50 +499,44 @@ def describe_guarantee(enforcer: Enforcer, samples: Mapping[str, ConfusionMatrix
         enforcer: Enforcer with the counts so far.
         samples: Labelled samples. If None, the samples of the configuration are read.
     """
+    configuration, overdue = enforcer.configuration, enforcer.overdue()
+    labels = {success.specification: success for success in specification_success(configuration, samples)}
     lines = []
-    counts, overdue = enforcer.counts, enforcer.overdue()
-    labels = {one.specification: one for one in specification_success(enforcer.configuration, samples)}
-    for one in enforcer.configuration.requirements:
-        if one.repeated is None:
-            lines.append(f"{one.name}: every value eventually; nothing is enforced for that")
+    for requirement in configuration.requirements:
+        name, deadlines = requirement.name, requirement.deadline_by_label
+        if not deadlines:
+            lines.append(f"{name}: every value eventually, which is not enforced")
             continue
-        same = len(set(one.repeated)) == 1
-        by = (
-            f"every value within {one.repeated[0]} items"
-            if same
-            else ", ".join(f"{name} within {d}" for name, d in zip(one.labels, one.repeated, strict=True))
-        )
-        lines.append(f"{one.name}: {by}, again and again")
-        found = counts[one.name]
-        if found["asked"]:
-            lines.append(f"  {found['obeyed']} of {found['asked']} attempts at what had to be shown worked")
+        text = ", ".join(f"{label} within {deadline}" for label, deadline in deadlines.items())
+        if len(set(deadlines.values())) == 1:
+            text = f"every value within {deadlines[requirement.labels[0]]} items"
+        lines.append(f"{name}: {text}, again and again")
+        counts = enforcer.counts[name]
+        if counts["asked"]:
+            lines.append(f"  {counts['obeyed']} of {counts['asked']} attempts at required values worked")
         broken = [
-            f"{format_count(found[what], one_of, several)} {said}"
-            for what, (one_of, several, said) in BROKEN_TEXTS.items()
-            if found[what]
+            f"{format_count(counts[what], singular, plural)} {text}"
+            for what, (singular, plural, text) in BROKEN_TEXTS.items()
+            if counts[what]
         ]
-        lines.append(
-            f"  {'; '.join(broken)}" if broken else "  all assumptions held so far, and no deadline was missed"
-        )
-        if overdue[one.name]:
-            late = ", ".join(f"{value}, which was due by item {due}" for value, due in overdue[one.name].items())
+        lines.append(f"  {'; '.join(broken) or 'all assumptions held so far, and no deadline was missed'}")
+        if overdue[name]:
+            late = ", ".join(f"{value}, which was due by item {due}" for value, due in overdue[name].items())
             lines.append(f"  overdue: {late}")
-        lines.append(f"  {labels[one.name].statement()}")
-        lines.extend(f"    {value.statement()}" for value in labels[one.name].values)
-    tries = enforcer.retries + 1
-    lines.append("Assumed:")
-    lines.append(f"  an item that must show something does within {tries} attempt{'s' if tries > 1 else ''}")
+        lines.append(f"  {labels[name].statement()}")
+        lines.extend(f"    {value.statement()}" for value in labels[name].values)
+    attempts = format_count(enforcer.retries + 1, "attempt", "attempts")
+    lines += ["Assumed:", f"  an item shows the required values within {attempts}"]
     lines.extend(f"    {line}" for line in _describe_success(enforcer))
     if enforcer.slack:
-        late = f"{enforcer.slack} slot{'s' if enforcer.slack > 1 else ''}"
-        lines.append(f"  or its failure, and what was admitted before it was known, takes at most {late}: the slack")
+        late = format_count(enforcer.slack, "slot", "slots")
+        lines.append(f"  or its failure, and the requests admitted before it was known, take at most {late}: the slack")
+    lines.append("  conditions of requests are recognised, and labels are right unless stated otherwise above")
     lines.append(
-        "  which requests the conditions hold for is recognised, and labels are right unless said otherwise above"
+        "  every admitted request is completed; the order is that of the requests"
+        if enforcer.mode == "before"
+        else "  every item is completed; the order is that in which they were first classified"
     )
-    if enforcer.mode == "before":
-        lines.append("  every request that is admitted is completed; the order is that of the requests")
-    else:
-        lines.append("  every item is completed; the order is that in which they were first looked at")
     return "\n".join(lines)
 
 

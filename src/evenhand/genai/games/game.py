@@ -143,8 +143,11 @@ class WinningRegion:
         and has one ever after.
         """
         least = self._least
-        if any(d <= i and d < least for i, d in enumerate(sorted(left))):
-            return False
+        for i, d in enumerate(sorted(left)):
+            if d >= least:
+                break
+            if d <= i:
+                return False
         room = least - 1 - (len(left) - len(game.deadlines))
         if room >= len(game.deadlines):
             return True
