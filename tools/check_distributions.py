@@ -17,34 +17,34 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_MB = {"wheel": 5, "sdist": 8}
 
 LEFT_OUT = (".ci/*", "docs/images/*", "docs/dossiers/*.png", "docs/dossiers/*.pdf")
-"""What the sdist does without: pictures, printed pages, and what only developers run."""
+"""Files that are not in the sdist: pictures, printed pages, and developer tools."""
 
 
 def files_of_wheel(tracked: list[str]) -> set[str]:
-    """Return the files that a wheel has, but for the folder with its metadata."""
+    """List the files of a wheel, except its metadata."""
     return {name.removeprefix("src/") for name in tracked if name.startswith("src/")} | {"evenhand/VERSION"}
 
 
 def files_of_metadata(tracked: list[str]) -> set[str]:
-    """Return the files of a wheel's metadata: licences and notices, and what installers read."""
+    """List the metadata files of a wheel."""
     licences = {f"licenses/{name}" for name in tracked if name == "LICENSE" or fnmatch(name, "src/*NOTICE.md")}
     return licences | {"METADATA", "RECORD", "WHEEL", "entry_points.txt"}
 
 
 def files_of_sdist(tracked: list[str]) -> set[str]:
-    """Return the files that an sdist has, below its folder."""
+    """List the files of an sdist, relative to its folder."""
     return {name for name in tracked if not any(fnmatch(name, pattern) for pattern in LEFT_OUT)} | {"PKG-INFO"}
 
 
 def differences(found: set[str], expected: set[str]) -> list[str]:
-    """Return a line for each file that is missing or too much."""
+    """Describe each missing and each unexpected file in a line."""
     return [f"missing: {name}" for name in sorted(expected - found)] + [
         f"unexpected: {name}" for name in sorted(found - expected)
     ]
 
 
 def check(folder: Path, tracked: list[str]) -> list[str]:
-    """Return what is wrong with the distributions in a folder, a line each."""
+    """List the errors of the distributions in a folder."""
     (wheel,), (sdist,) = sorted(folder.glob("*.whl")), sorted(folder.glob("*.tar.gz"))
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
@@ -65,7 +65,7 @@ def check(folder: Path, tracked: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Check, and say what was found."""
+    """Check the distributions, and print the errors."""
     folder = Path(sys.argv[1])
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     wrong = check(folder, [name for name in listed.stdout.split("\0") if name])

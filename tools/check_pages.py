@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Look at every page of the built documentation on a narrow screen: none scrolls sideways, every picture is loaded.
+"""Check every page of the built documentation on a narrow screen: no page scrolls sideways, and every picture loads.
 
     tools/check_pages.py [SITE]
 
@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 CHROMIUM = shutil.which("chromium")
 WIDTH = 400
-"""Pixels of the screen: a telephone's."""
+"""Width of a phone screen in pixels."""
 
 LOOK = """() => {
   const wide = document.documentElement.clientWidth
@@ -39,7 +39,7 @@ LOOK = """() => {
 
 
 def main(site: Path) -> int:
-    """Look at all pages, and say what is wrong."""
+    """Check all pages, and print the errors."""
     pages = sorted(site.rglob("*.html"))
     if not pages:
         print(f"there is no page in {site}: make docs", file=sys.stderr)

@@ -38,12 +38,12 @@ BENCHMARKS = {
 
 def read_table(paper: str, number: str, measure: str) -> list[Row]:
     """Return the compared figures of one measure."""
-    found = json.loads((ROOT / "reproductions" / "results" / f"{paper}.json").read_text("utf-8"))
-    return [figure for figure in found["tables"][number] if figure["measure"] == measure]
+    profiles_by_network = json.loads((ROOT / "reproductions" / "results" / f"{paper}.json").read_text("utf-8"))
+    return [figure for figure in profiles_by_network["tables"][number] if figure["measure"] == measure]
 
 
 def find_undecided() -> Points:
-    """Return what stays undecided of each network, in percent: published, by the published method, by Evenhand's."""
+    """Read the undecided percentage of each network: published, by the published method, and by Evenhand."""
     return {
         figure["row"]: (figure["published"], figure["ours"]["value"], figure["default"]["value"])
         for figure in read_table("fairquant", "Table II", "undecided")
@@ -52,25 +52,25 @@ def find_undecided() -> Points:
 
 
 def find_profiles() -> Points:
-    """Return how many profiles MAFT, the best published method and `frontier` find with equal numbers of questions."""
-    found: dict[str, dict[str, float]] = {}
+    """Read the number of profiles of MAFT, of the best published method and of `frontier`, with equal budgets."""
+    profiles_by_network: dict[str, dict[str, float]] = {}
     for figure in read_table("maft", "Equal budgets", "plausible profiles"):
         network, method = figure["row"].split(", ")
         own = figure.get("ours") or figure.get("default")
         if own:
-            found.setdefault(network, {})[method] = own["value"]
+            profiles_by_network.setdefault(network, {})[method] = own["value"]
     return {
         name: (
-            found[network]["maft"],
-            max(value for method, value in found[network].items() if method != "frontier"),
-            found[network]["frontier"],
+            profiles_by_network[network]["maft"],
+            max(value for method, value in profiles_by_network[network].items() if method != "frontier"),
+            profiles_by_network[network]["frontier"],
         )
         for network, name in BENCHMARKS.items()
     }
 
 
 def find_coverage() -> Points:
-    """Return how often the published interval and Evenhand's hold the true gap, in percent, by size of the subgroup."""
+    """Read the coverage of the published interval and of Evenhand's, in percent, by size of the subgroup."""
     return {
         figure["row"].removeprefix("samples around "): (figure["ours"]["value"], figure["default"]["value"])
         for figure in read_table("testsgd", "Theorem 4.2", "scores of people like these within the bound")
@@ -78,7 +78,7 @@ def find_coverage() -> Points:
 
 
 def draw_points(points: Points, colors: dict[str, str], description: str, *, title: str, scale: Row) -> str:
-    """Return one line for every name, with a point for every kind of figure."""
+    """Draw a chart with one line per name and one point per kind of figure."""
     rows = [
         {"name": name, "kind": kind, "value": value}
         for name, values in points.items()
@@ -100,7 +100,7 @@ def draw_points(points: Points, colors: dict[str, str], description: str, *, tit
 
 
 def draw_all() -> dict[str, str]:
-    """Return every chart by the name of its file."""
+    """Draw all charts, by file name."""
     return {
         "method-certifying.svg": draw_points(
             find_undecided(),

@@ -1,4 +1,4 @@
-"""How long it takes from nothing to the first guarded picture: `evenhand serve` in an empty folder, asked over HTTP.
+"""Measure the time to the first guarded picture: `evenhand serve` in an empty folder, asked over HTTP.
 
     python tools/first_picture.py [EVENHAND]
 
@@ -26,7 +26,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def main(command: str) -> int:
-    """Start, ask, stop; what is printed says how long each took."""
+    """Start the service, request a picture, stop it, and print the time of each step."""
     found = shutil.which(command)
     if found is None:
         print(f"there is no command {command!r}", file=sys.stderr)

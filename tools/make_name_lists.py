@@ -53,7 +53,7 @@ EXCLUDED = (
     "NAY",
     "BIBLE",
 )
-"""Names that are slips of spelling, or words that a prompt may hold."""
+"""Misspelt names, and names that are words of prompts."""
 
 SSA = "Social Security Administration, first names of births in the United States"
 SURNAMES = "United States Census Bureau, frequently occurring surnames in the Census of 2010"
@@ -61,7 +61,7 @@ FIRST_NAMES = "United States Census Bureau, first names in the Census of 2020"
 
 
 def prepare(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return names with what they are matched by, the most frequent first."""
+    """List names with their matching features, most frequent first."""
     frame = frame.assign(
         label=frame["name"].str.capitalize().str.replace(r"^Mc(.)", lambda found: f"Mc{found[1].upper()}", regex=True)
     )
@@ -72,7 +72,7 @@ def prepare(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def match(groups: dict[str, pd.DataFrame], scales: dict[str, float]) -> dict[str, pd.DataFrame]:
-    """Return as many names of every group: the first group's most frequent, and the nearest to each in the others."""
+    """Match the most frequent names of the first group with the nearest names of each other group."""
     (first, reference), *others = groups.items()
     chosen = {first: reference.head(SIZE)}
     for group, candidates in others:

@@ -27,11 +27,11 @@ from evenhand.core.version import without_commit
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 TIMEOUT = 900
-"""Seconds for a cell, on a machine that has much else to do."""
+"""Time limit of a cell in seconds."""
 
 
 def execute(path: Path) -> Any:
-    """Return a notebook as it is after its cells were executed, in order, by a fresh kernel in an empty folder.
+    """Execute the cells of a notebook in order, with a new kernel in an empty folder.
 
     Progress lines that have gone away, execution times and the commit of a checkout are left out.
     """
@@ -48,7 +48,7 @@ def execute(path: Path) -> Any:
 
 
 def find_faults(book: Any) -> list[str]:
-    """Return what must not stand in the outputs of a notebook: errors, warnings, paths of a machine."""
+    """Find errors, warnings and local paths in the outputs of a notebook."""
     faults = []
     for i, cell in enumerate(book.cells):
         for output in cell.get("outputs", ()):
@@ -72,7 +72,7 @@ def _without_commit(output: Any) -> Any:
 
 
 def main() -> int:
-    """Execute the notebooks that are named; return an exit code."""
+    """Execute the given notebooks, and return an exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="names of notebooks; by default all")
     names = parser.parse_args().names or sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))

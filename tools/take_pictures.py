@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 LIST = ROOT / "tools" / "pictures.toml"
 LARGEST = 200_000
-"""Bytes of a picture."""
+"""Maximum size of a picture in bytes."""
 
 FOLDER_SHOWN = "/home/you"
 COMMAND = f"""#!/bin/sh
@@ -74,14 +74,14 @@ ENTRIES = {
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files and says nothing about it."""
+    """Serves files without logging."""
 
     def log_message(self, *_: object) -> None:
         """Do not log requests."""
 
 
 class Studio:
-    """Makes pictures; keeps the folders and services that several pictures share, and one browser."""
+    """Takes pictures with one browser, and shares folders and services between them."""
 
     def __init__(
         self, pictures: Mapping[str, Mapping[str, Any]], site: Path, kept: Path | None, stack: contextlib.ExitStack
@@ -105,7 +105,7 @@ class Studio:
             self._environment.pop(variable, None)
 
     def take(self, name: str) -> Path:
-        """Make one picture and write it."""
+        """Take a picture and write it."""
         picture = self._pictures[name]
         folder = self._prepare(name)
         target = IMAGES / picture["file"]
@@ -121,7 +121,7 @@ class Studio:
         return target
 
     def _prepare(self, name: str) -> Path:
-        """Return the folder of a picture, with what its commands leave there."""
+        """Return the folder of a picture, after running its commands."""
         picture = self._pictures[name]
         owner = picture.get("in", name)
         if owner != name:
@@ -164,7 +164,7 @@ class Studio:
             raise SystemExit(f"{command}: exit code {done.returncode}\n{done.stdout}")
 
     def _follow(self, tutorial: Path, folder: Path, page: Path) -> None:
-        """Do what a tutorial does, in this process, as far as the page."""
+        """Run a tutorial in this process, up to the page."""
         names: dict[str, object] = {}
         with contextlib.chdir(folder):
             for kind, text in STEP.findall(tutorial.read_text("utf-8")):
@@ -218,7 +218,7 @@ class Studio:
         )
 
     def _photograph(self, name: str, picture: Mapping[str, Any], folder: Path) -> bytes:
-        """Open the page, do what is asked, and return the picture as PNG."""
+        """Open the page, perform the actions, and return the picture as PNG."""
         if "site" in picture:
             address = self._serve_site() + picture["site"]
         elif name in self._addresses:
@@ -259,7 +259,7 @@ class Studio:
 
 
 def _do(page: Any, step: str) -> None:
-    """Do one thing on a page, as ``do`` describes it."""
+    """Perform an action on a page, as described by ``do``."""
     action, _, target = step.partition(" ")
     if action == "wait":
         page.wait_for_timeout(int(target))
@@ -295,7 +295,7 @@ def _clip(page: Any, picture: Mapping[str, Any]) -> bytes:
 
 
 def _reduce(png: bytes, name: str) -> bytes:
-    """Reduce a picture to a palette: the largest one that is small enough."""
+    """Reduce a picture to the largest palette within the size limit."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as full:
@@ -320,7 +320,7 @@ def read_list() -> dict[str, dict[str, Any]]:
 
 
 def choose(pictures: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
-    """Yield the names asked for, or all; those that share a folder come one after the other."""
+    """Yield the given names, or all, grouped by folder."""
     if unknown := set(names) - set(pictures):
         raise SystemExit(f"no picture is called {', '.join(sorted(unknown))}; --list lists them")
     taken = [name for name, picture in pictures.items() if not {"drawn_by", "by_hand"} & set(picture)]
@@ -330,7 +330,7 @@ def choose(pictures: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Take the pictures asked for."""
+    """Take the given pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--list", action="store_true", help="list the pictures")

@@ -13,7 +13,7 @@ class VersionFileHook(BuildHookInterface[Any]):
     """Put ``evenhand/VERSION`` into the wheel, and leave the sources as they are."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the file, unless what is built is an editable install, where it would soon be out of date."""
+        """Write the file, except in editable installs, where it would become outdated."""
         if version == "editable":
             return
         self._folder = tempfile.TemporaryDirectory()
