@@ -93,7 +93,6 @@ def shield_files() -> dict[str, str]:
         "static-bw": config("static-bw"),
         "dynamic": config("dynamic"),
         "greedy": config("greedy"),
-        "energy": config("energy").replace("kind:", "energy: {power: 4, from: 6}, nudge: both, kind:"),
     }
 
 

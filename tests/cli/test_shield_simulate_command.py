@@ -160,7 +160,7 @@ def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
         "--config",
         config(),
         "--shield-kind",
-        "energy",
+        "dynamic",
         "--shield-kind",
         "finite",
         "--runs",
@@ -171,12 +171,12 @@ def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
         "-",
     )
     assert ran.code == 0, ran.err
-    assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite"]
+    assert [one["shield"] for one in ran.json["simulations"]] == ["dynamic", "finite"]
     assert "<svg" in page.read_text()
     alone = evenhand(
-        "shield", "simulate", "--config", config(), "--shield-kind", "energy", "--runs", "30", "--json", "-"
+        "shield", "simulate", "--config", config(), "--shield-kind", "dynamic", "--runs", "30", "--json", "-"
     )
-    assert (alone.json["kind"], alone.json["shield"], alone.json["periods"]) == ("shield-simulation", "energy", 10)
+    assert (alone.json["kind"], alone.json["shield"], alone.json["periods"]) == ("shield-simulation", "dynamic", 10)
     wrong = evenhand("shield", "simulate", "--config", config(), "--shield-kind", "energetic")
     assert wrong.code == 2
     assert "one of finite" in wrong.err

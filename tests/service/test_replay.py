@@ -270,30 +270,6 @@ def test_a_shield_from_a_file_needs_its_policy(tmp_path):
     assert replay_log(entries, policies=[other, policy]).all_agree
 
 
-def test_decisions_that_were_drawn_are_drawn_again(tmp_path):
-    """Of an energy shield everything is in the plan and the counters."""
-    energy = {**PARITY, "kind": "energy", "horizon": 20, "nudge": "both", "seed": 17, "empty_group": "vacuous"}
-    served = ServiceConfig.read({"shields": [{"name": "drawn", "plan": energy}]})
-    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
-    ledger = Ledger(database, build_streams(served).machines)
-    for number in range(50):
-        group, said = ("women", "men")[number % 3 == 0], int(number % 3 == 0)
-        asked = {"op": "decide", "id": f"{number}", "group": group, "recommendation": said}
-        ledger.submit("drawn", asked).result()
-        if number == 25:
-            place = ledger.checkpoint("drawn").result().number
-    ledger.close()
-    entries = list(read_log(database, "drawn"))
-    database.close()
-    assert any(one["body"].get("output", {}).get("intervened") for one in entries)
-    assert replay_log(entries).all_agree
-    assert replay_log(entries[place:]).all_agree
-    other = copy.deepcopy(entries)
-    place = next(i for i, one in enumerate(other) if one["body"].get("output", {}).get("intervened"))
-    other[place]["body"]["output"] |= {"decision": 1 - other[place]["body"]["output"]["decision"]}
-    assert replay_log(rehashed(other)).difference.entry == place
-
-
 def test_lines_are_read_one_by_one(tmp_path, logs):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in logs["loans"]), "utf-8")

@@ -110,7 +110,7 @@ FAULTS = [
     ("horizon: 100", "horizon: 10.5", "horizon", "expected a whole number, got 10.5", "horizon: 100"),
     ("horizon: 100", "horizn: 100", "", "no entry 'horizn'", "did you mean 'horizon'?"),
     (", horizon: 100", "", "", "`horizon` is missing", "horizon: 100"),
-    ("kind: finite", "kind: endless", "kind", "static-bw, dynamic, feasible, greedy, energy, got 'endless'", ""),
+    ("kind: finite", "kind: endless", "kind", "static-bw, dynamic, feasible, greedy, got 'endless'", ""),
     ("kind: finite", "kind: finite, chekcs: end", "", "no entry 'chekcs'", "did you mean 'checks'?"),
     ("min_count=5", "min_count=0", "empty_group", "'min_count=0'", "N of 1 or more"),
     ("min_count=5", "five", "empty_group", "'five'", "vacuous"),

@@ -30,8 +30,6 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "dynamic, labels": ("ab", {"horizon": 6, "kind": "dynamic", **LABELLED}),
     "dynamic, three groups": ("abc", {"horizon": 4, "kind": "dynamic"}),
     "dynamic, three groups and labels": ("abc", {"horizon": 3, "kind": "dynamic", **LABELLED}),
-    "energy": ("ab", {"horizon": 10, "kind": "energy"}),
-    "energy, labels": ("ab", {"horizon": 6, "kind": "energy", **LABELLED}),
 }
 
 

@@ -240,7 +240,7 @@ def inspection() -> Result:
 
 
 def kinds() -> Result:
-    plans = [shield("finite"), shield("energy")]
+    plans = [shield("finite"), shield("dynamic")]
     return compare_shields(plans, runs=100)
 
 

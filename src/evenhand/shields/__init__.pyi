@@ -1,5 +1,4 @@
 from .policy.file import load_policy, save_policy
-from .policy.nudging import long_run_bias
 from .policy.periodic import PeriodicShield, always_ends_fair
 from .policy.policy import ACCEPT, REJECT, ShieldPolicy
 from .runtime.certificate import ShieldCertificate
@@ -11,7 +10,7 @@ from .simulation.result import ShieldSimulationResult
 from .simulation.simulate import ShieldRunsConfig, simulate_runs, simulate_shield
 from .simulation.streams import source_from_people
 from .spec.configuration import read_plan
-from .spec.plan import Inputs, Nudging, PlanKind, ShieldPlan
+from .spec.plan import Inputs, PlanKind, ShieldPlan
 from .spec.properties import EmptyGroupRule, FairnessProperty
 from .synthesis.plans import synthesize
 from .synthesis.separable import synthesize_separable
@@ -23,7 +22,6 @@ __all__ = [
     "EmptyGroupRule",
     "FairnessProperty",
     "Inputs",
-    "Nudging",
     "PeriodicShield",
     "PlanKind",
     "Shield",
@@ -39,7 +37,6 @@ __all__ = [
     "compare_shields",
     "inspect_policy",
     "load_policy",
-    "long_run_bias",
     "read_log",
     "read_plan",
     "replay_log",

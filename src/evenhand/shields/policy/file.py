@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from evenhand import __version__
 from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, LimitError, OptionError
-from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.periodic import GreedyRule
 from evenhand.shields.policy.policy import ActionTable, ShieldPolicy
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for, row_start, state_start
@@ -151,8 +150,6 @@ def _arrays_of_table(actions: ActionTable) -> StoredArrays:
         # Differences between neighbouring rows, level by level, pack into half the bytes.
         by_level = (positions.reshape(-1, 2 * actions.costs).T for positions in actions.positions)
         return tuple(np.diff(levels, axis=1, prepend=levels.dtype.type(0)) for levels in by_level)
-    if isinstance(actions, NudgedTable):
-        return () if actions.base is None else _arrays_of_table(actions.base)
     if isinstance(actions, ReachableTable):
         return (np.concatenate(actions.levels, axis=1),)
     return actions.arrays
@@ -171,18 +168,7 @@ class TableForm(NamedTuple):
 
 
 def _read_table(form: str, plan: ShieldPlan, parts: list[bytes]) -> ActionTable:
-    """Read a table of actions. Nudges are drawn by the plan."""
-    if plan.nudging is None:
-        return _read_stored_table(form, plan, parts)
-    nudged, _, base = str(form).partition(" ")
-    if nudged != "nudged" or bool(base) != plan.nudging.filter:
-        raise ValueError(f"its form is {form}, and its plan is of kind energy")
-    if not base and parts:
-        raise ValueError(f"it has {len(parts)} tables, and its plan needs none")
-    return NudgedTable.of(plan, _read_stored_table(base, plan, parts) if base else None)
-
-
-def _read_stored_table(form: str, plan: ShieldPlan, parts: list[bytes]) -> ActionTable:
+    """Read a table of actions."""
     shapes = FORMS[form].shapes(plan)
     if len(parts) != len(shapes):
         raise ValueError(f"it has {len(parts)} tables, and its plan needs {len(shapes)}")

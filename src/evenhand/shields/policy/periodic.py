@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.ends import (
     EndValues,
@@ -163,7 +162,7 @@ class PeriodicShield:
     def assumption_held_at_start(self) -> bool:
         """Whether what was carried over keeps the assumption, as if it had been a period of its own."""
         start = self.plan.start
-        if not any(start) or self.plan.kind in ("dynamic", "greedy", "energy"):
+        if not any(start) or self.plan.kind in ("dynamic", "greedy"):
             # A dynamic shield looks at what was before when it plans a period.
             return True
         if self.bounds is not None:
@@ -176,10 +175,6 @@ class PeriodicShield:
         past = self.plan.start if past is None else tuple(int(count) for count in past)
         if self.plan.plans_periods:
             return self._dynamic_period(past)
-        if self.plan.kind == "energy":
-            plan = self.plan.continue_from(past)
-            policy = ShieldPolicy(plan, NudgedTable.of(plan, None), float("nan"), 0, 0, 0.0)
-            return ShieldPeriod(policy, past, None, False, False)
         if self.plan.kind == "greedy":
             plan = self.plan.continue_from(past)
             actions = GreedyRule(plan.property, past, len(plan.inputs.costs))
@@ -187,7 +182,7 @@ class PeriodicShield:
         return self._static_period(past)
 
     def has_period_for(self, past: Counters) -> bool:
-        """Return whether a dynamic or energy shield has its plan for the period after these counters at hand."""
+        """Return whether a dynamic shield has its plan for the period after these counters at hand."""
         return past in self._known
 
     def _static_period(self, past: Counters) -> ShieldPeriod:
@@ -263,25 +258,21 @@ def _solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Pro
     """Return the policy of a period; None if the checks cannot always be passed.
 
     Args:
-        plan: of the period; of an energy shield everything that is not forced is nudged.
+        plan: of the period.
         checks: what its states are worth, by time.
         progress: as elsewhere.
     """
     started = time.perf_counter()
-    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "energy")
+    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks)
     solution = solve_problem(problem, progress=progress)
     if solution.value == float("inf"):
         return None
     seconds = time.perf_counter() - started
-    made = ShieldPolicy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
-    if plan.kind != "energy":
-        return made
-    # What nudges cost is not in the value.
-    return replace(made, actions=NudgedTable.of(plan, made.actions), expected_cost=float("nan"))
+    return ShieldPolicy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
 
 
 def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:
-    """Return whether a dynamic shield, or an energy shield with its filter, ends all periods from here on fair.
+    """Return whether a dynamic shield ends all periods from here on fair.
 
     So it is once the past is fair and 2 / kappa of each group were counted: a fair end is then owed ever after. Of
     several groups let c be half way between the lowest and the highest rate. Keep the accepted of a group at its rate

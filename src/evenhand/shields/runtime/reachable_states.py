@@ -11,7 +11,6 @@ import numpy as np
 
 from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
-from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.ends import EndValues
@@ -148,15 +147,12 @@ Grid = tuple[Integers, tuple[int, ...]]
 def _successor_codes(policy: ShieldPolicy, t: int, states: Integers, grid: Grid) -> Iterator[Integers]:
     """Yield the codes of all states that may come next."""
     most = len(policy.plan.inputs.costs)
-    # Any recommendation may come, so that nudges lead nowhere else.
-    table = policy.actions
-    forced = table.base if isinstance(table, NudgedTable) else table
     seen, accepted = states[:, ::2].T, states[:, 1::2].T
     if policy.plan.property.labelled:
         yield _encode_states(states, *grid)
     for group in (0, 1):
         who = np.full(len(states), group)
-        level = np.zeros_like(who) if forced is None else look_up_levels(forced, t, seen, accepted, who)
+        level = look_up_levels(policy.actions, t, seen, accepted, who)
         for decision, possible in ((0, level < most), (1, level > -most)):
             after = states[possible]
             after[:, 2 * group] += 1

@@ -171,7 +171,7 @@ class ShieldState:
         terminal = end_values_of(now.policy.plan) if now.end is None else now.end
         if terminal != self._terminal:
             self._terminal, self._live_states = terminal, None
-        self._sound = now.policy.plan.kind != "greedy" and now.policy.actions.form != "nudged"
+        self._sound = now.policy.plan.kind != "greedy"
         self._period_bound: Fraction | None = None
 
     def _clear_counters(self) -> None:

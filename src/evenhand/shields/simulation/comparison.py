@@ -146,7 +146,7 @@ def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
             raise OptionError(
                 f"there is no kind {asked!r} of shields", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}"
             )
-        found.append(replace(plan, kind=kind, nudging=plan.nudging if kind == "energy" else None))
+        found.append(replace(plan, kind=kind))
     return found
 
 

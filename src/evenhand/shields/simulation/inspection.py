@@ -15,7 +15,6 @@ from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Floats
-from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.reachability import (
     ReachabilityPass,
@@ -142,7 +141,6 @@ class ShieldInspection(Result):
         ends: what was found at the times that are checked; verified: whether all those states are fair, so that what
             was walked is guaranteed by this file alone; None where the states could not be walked.
         walked: which runs these are, in words; not_walked: what that leaves open, and what it rests on.
-        long_run: what the bias of an energy shield tends to if people go on coming as expected, without its filter.
         digest: of the shield that runs with this policy: in its states, its log and the service.
         file_sha256: of the whole file, as ``sha256sum`` prints it.
         limit: differences beyond plus or minus this are in the outermost cells.
@@ -174,7 +172,6 @@ class ShieldInspection(Result):
     verified: bool | None = None
     walked: str = ""
     not_walked: str = ""
-    long_run: float | None = None
     digest: str = ""
     file_sha256: str | None = None
     limit: float = 1.0
@@ -232,7 +229,6 @@ def inspect_policy(
         "digest": policy.running_digest,
         "form": policy.actions.form,
         "not_walked": _describe_not_walked(policy, walked is not None or groups is not None),
-        "long_run": long_run_bias(plan),
     }
     if file is not None:
         described |= {"file_bytes": len(file), "file_sha256": hashlib.sha256(file).hexdigest()}
@@ -243,8 +239,7 @@ def inspect_policy(
             "overrides": sum(float(number) for number in _expected_overrides(found).flat),
             "reached": found.reached,
             "ends": tuple(CheckFinding(**asdict(one)) for one in found.checks),
-            # Of nudges that nothing forces no single run is guaranteed to end fair.
-            "verified": None if unguaranteed(policy) else not any(one.unfair for one in found.checks),
+            "verified": not any(one.unfair for one in found.checks),
             "walked": _describe_walked(plan),
         }
     if walked is not None:
@@ -257,15 +252,10 @@ def inspect_policy(
     return ShieldInspection.model_validate({**described, "seconds": time.perf_counter() - started})
 
 
-def unguaranteed(policy: ShieldPolicy) -> bool:
-    """Return whether a policy draws all of its overrides, so that nothing is guaranteed of a single run."""
-    return policy.plan.nudging is not None and not policy.plan.nudging.filter
-
-
 def _describe_walked(plan: ShieldPlan) -> str:
     if plan.kind not in PERIODIC_KINDS:
         return "every run of the horizon"
-    if plan.kind == "dynamic" or plan.nudging is not None:
+    if plan.kind == "dynamic":
         return "every run of the first period"
     return "every run of one period, counted by itself from the start"
 
@@ -273,8 +263,6 @@ def _describe_walked(plan: ShieldPlan) -> str:
 def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
     """Return what is not known from the table alone, and what it rests on; nothing if all is."""
     plan = policy.plan
-    if unguaranteed(policy):
-        return "it nudges only, and any single run may end unfair"
     if policy.actions.form == "greedy":
         return "it has no table of states"
     if not walked:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, row_start, state_start
 from evenhand.shields.policy.tables import look_up_levels as levels_in
@@ -84,7 +83,7 @@ class ReachabilityPass:
 def can_walk(policy: ShieldPolicy) -> bool:
     """Return whether a policy's states are stored, and not too many to be walked."""
     plan = policy.plan
-    stored = isinstance(policy.actions, ThresholdTable | PackedTable | NudgedTable)
+    stored = isinstance(policy.actions, ThresholdTable | PackedTable)
     return stored and state_start(plan.horizon, plan.property.labelled) <= MAX_WALKED_STATES
 
 
@@ -110,7 +109,7 @@ def walk_reachable_states(
     limit = min(1.0, max(4 * float(kept.kappa), 0.1))
     overrides = np.zeros((plan.horizon, GAP_BINS, 2, 3))
     ratio = kept.kind == "disparate_impact"
-    inputs = WalkInputs(come, label, *level_effects(plan), start, ratio, limit, _nudge_numbers(policy))
+    inputs = WalkInputs(come, label, *level_effects(plan), start, ratio, limit)
     counts = np.zeros(4, dtype=np.int64)
     found = []
     layer, paid = np.ones(1), 0.0
@@ -132,17 +131,6 @@ def walk_reachable_states(
             progress(t + 1, plan.horizon)
     reached, first, second, either = (int(count) for count in counts)
     return ReachabilityPass(overrides, limit, tuple(found), reached, (first, second, either), paid, kept_planes)
-
-
-def _nudge_numbers(policy: ShieldPolicy) -> Floats:
-    """Return what the nudges of a policy depend on, see `WalkInputs`; empty if it draws nothing."""
-    actions = policy.actions
-    if not isinstance(actions, NudgedTable):
-        return np.empty(0)
-    rule = actions.nudging
-    return np.array(
-        [rule.free, rule.full, rule.power, rule.first, *actions.nudged, actions.kept.empty_group.needed_count], float
-    )
 
 
 def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
@@ -182,16 +170,12 @@ def layer_levels(policy: ShieldPolicy, t: int) -> Levels:
     """Return levels plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b).
 
     Args:
-        policy: what decides; of nudges it is what is forced.
+        policy: The policy.
         t: the time of the layer.
     """
     from evenhand.shields.simulation.reachability_kernel import unpack_levels
 
     actions, labelled = policy.actions, policy.plan.property.labelled
-    if isinstance(actions, NudgedTable):
-        if actions.base is None:
-            return np.full((2, _layer_size(t, labelled)), policy.levels, dtype=np.uint8)
-        actions = actions.base
     levels = np.empty((2, _layer_size(t, labelled)), dtype=np.uint8)
     if isinstance(actions, ThresholdTable):
         width = 2 * actions.costs

@@ -25,8 +25,6 @@ class WalkInputs(NamedTuple):
         start: (4,) counters carried over.
         ratio: whether the bias is 1 - min / max and not a difference.
         limit: differences beyond plus or minus this share the outermost bins.
-        nudge: of an energy shield free, full, power, decisions left alone, whether either group is nudged, and how many
-            of a group are needed; else empty.
     """
 
     come: Floats
@@ -37,7 +35,6 @@ class WalkInputs(NamedTuple):
     start: Integers
     ratio: bool
     limit: float
-    nudge: Floats
 
 
 @compile_kernel()
@@ -88,16 +85,6 @@ def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
 
 
 @compile_kernel()
-def nudge_probability(nudge, gap, all_a, all_b):
-    """Return how probable a nudge is at a difference of rates, see `NudgedTable`."""
-    free, full, power, first, needed = nudge[0], nudge[1], nudge[2], nudge[3], nudge[6]
-    share = (abs(gap) - free) / (full - free)
-    if share <= 0 or all_a + all_b < first or min(all_a, all_b) < needed:
-        return 0.0
-    return min(1.0, share**power)
-
-
-@compile_kernel()
 def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
     """Compute the next layer from this one.
 
@@ -117,7 +104,7 @@ def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
     # p'(s') = sum over states s and arrivals of p(s) * P(arrival) * P(decision): group g comes with come_g, counts with
     # label_g, and is accepted with accept_g(level). Invariant: a layer's probabilities add up to one; a state stays at
     # -1 until some run gets there, if only with probability 0.
-    come, label, accept, forced, paid, start, ratio, limit, nudge = inputs
+    come, label, accept, forced, paid, start, ratio, limit = inputs
     cost = 0.0
     taken = np.zeros(2)
     bins = seen.shape[0]
@@ -154,19 +141,13 @@ def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
                     # Classes of equal width over the possible gaps; a gap on the last edge belongs to the last class.
                     place = int((gap + limit) / (2 * limit) * bins)
                     place = min(max(place, 0), bins - 1)
-                    nudged = nudge_probability(nudge, gap, all_a, all_b) if len(nudge) else 0.0
                     for group, level in ((0, level_a), (1, level_b)):
                         comes = here * come[group]
-                        # A nudge is the outermost level against the group that has more, with its probability.
-                        outer, share = level, 0.0
-                        if nudged > 0 and 2 * level == top and nudge[4 + group] > 0:
-                            outer, share = (0 if (gap > 0) == (group == 0) else top), nudged
                         seen[place, group, 0] += comes
                         for way in (0, 1):
-                            turned = (1 - share) * forced[group, level, way] + share * forced[group, outer, way]
-                            seen[place, group, 1 + way] += comes * turned
-                        cost += comes * ((1 - share) * paid[group, level] + share * paid[group, outer])
-                        taken[group] = (1 - share) * accept[group, level] + share * accept[group, outer]
+                            seen[place, group, 1 + way] += comes * forced[group, level, way]
+                        cost += comes * paid[group, level]
+                        taken[group] = accept[group, level]
 
                     # Somebody of group a: one more row of b's for an acceptance, the same place without it.
                     index_a = to_a + a * (n_b + 1) + b

@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.shields.policy.nudging import NudgedRuns, NudgedTable, mix_key, mix_keys
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.policy.tables import apply_levels, look_up_levels
@@ -94,31 +93,6 @@ class TabledPeriodPolicy:
 
 
 @dataclass(frozen=True)
-class NudgedPeriodPolicy:
-    """An energy shield in many runs, each with draws of its own; ``runs`` holds what was counted before."""
-
-    table: NudgedTable
-    runs: NudgedRuns
-    period: ShieldPeriod
-    costs: tuple[float, ...]
-
-    @property
-    def has_guarantee(self) -> bool:
-        """Whether the end is fair whatever comes."""
-        return self.period.guaranteed
-
-    def decide(
-        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
-    ) -> Integers:
-        return apply_levels(
-            self.table.levels(t, seen.T, accepted.T, group, self.runs), recommendation, cost, self.costs
-        )
-
-    def assumption_held(self, seen: Integers) -> Booleans:
-        return self.period.assumption_held(*seen.T)
-
-
-@dataclass(frozen=True)
 class GreedyPeriodPolicy:
     """``GreedyRule`` for arrays: the counters of everything before have shape (runs, groups)."""
 
@@ -186,32 +160,6 @@ class SimulatedPeriodicShield:
             yield chosen, TabledPeriodPolicy(period.policy, period)
 
 
-class SimulatedEnergyShield:
-    """An energy shield: every run draws for itself, and those with the same past share what is forced."""
-
-    def __init__(self, plan: ShieldPlan) -> None:
-        self._shield = PeriodicShield(plan)
-        self._plan = plan
-        self.assumption = self._shield.assumption
-        self.held_at_start = self._shield.assumption_held_at_start
-        self.max_runs = 512 if plan.plans_periods else 2**20
-        self._seeds = np.zeros(0, dtype=np.uint64)
-
-    def begin_runs(self, size: int, number: int) -> None:
-        """Begin a chunk of runs: the same number gives the same seeds, derived from that of the plan."""
-        assert self._plan.nudging is not None
-        chunk = np.full(size, mix_key(self._plan.nudging.seed, number), dtype=np.uint64)
-        self._seeds = mix_keys(chunk, np.arange(size))
-
-    def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
-        for chosen, past in group_by_past(seen, accepted, apart=self._plan.plans_periods):
-            period = self._shield.begin(past)
-            table = period.policy.actions
-            assert isinstance(table, NudgedTable)
-            runs = NudgedRuns.begin(self._seeds[chosen], seen[chosen].T, accepted[chosen].T)
-            yield chosen, NudgedPeriodPolicy(table, runs, period, self._plan.inputs.costs)
-
-
 def group_by_past(seen: Integers, accepted: Integers, *, apart: bool = True) -> Iterator[tuple[Integers, Counters]]:
     """Yield runs with the same counters, and those; all runs together, with those of the first, if not ``apart``."""
     past = np.stack([seen, accepted], axis=2).reshape(len(seen), -1)
@@ -231,8 +179,6 @@ def simulated_shield_for(shield: ShieldPlan | ShieldPolicy) -> SimulatedShield:
     A policy of a dynamic shield stands for its first period; the others are synthesised as they come.
     """
     plan = shield if isinstance(shield, ShieldPlan) else shield.plan
-    if plan.kind == "energy":
-        return SimulatedEnergyShield(plan)
     if plan.kind in PERIODIC_KINDS:
         return SimulatedPeriodicShield(plan)
     return SimulatedFiniteShield(synthesize(shield) if isinstance(shield, ShieldPlan) else shield)

@@ -21,7 +21,6 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_decimal, format_duration, format_percent
-from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.inspection import COST_TOLERANCE, ShieldInspection
 from evenhand.shields.spec.ends import describe_empty_group, guarantees
@@ -32,7 +31,6 @@ ANSWERS = {
     "static-fair": "every period fair",
     "static-bw": "every period in bounds",
     "dynamic": "first period fair",
-    "energy": "first period fair",
 }
 """What is answered of a shield that goes on, by its kind; of others, whether every run is fair."""
 
@@ -67,7 +65,6 @@ def policy_document(policy: ShieldPolicy, *, path: str | None = None, file_bytes
     blocks.append(Text(describe_empty_group(plan)))
     cost = None if isnan(policy.expected_cost) else policy.expected_cost
     blocks.append(_cost_answer("expected cost", cost, plan.horizon))
-    blocks += _long_run_answer(long_run_bias(plan))
     states = ReportedNumber(f"{policy.states:,}", policy.states, basis=f"in {format_duration(policy.seconds)}")
     blocks += [Metric("states", states), _size_answer(policy.bytes, file_bytes, "of actions")]
     if path is not None:
@@ -127,13 +124,6 @@ def format_bytes(count: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.5 else f"{amount:.1f} {unit}"
 
 
-def _long_run_answer(bias: float | None) -> Iterator[Metric]:
-    """Yield what is known of the bias in the long run."""
-    if bias is not None:
-        basis = f"what the bias tends to {EXPECTED} and go on coming so, by nudges alone"
-        yield Metric("bias in the long run", ReportedNumber(f"{bias:.3f}", bias, basis=basis))
-
-
 def _answers(result: ShieldInspection) -> Iterator[Metric]:
     """Yield what there is to say of a policy, most important first."""
     yield _guarantee_answer(result)
@@ -141,7 +131,6 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
         yield Metric("later periods", ReportedNumber("-", kind="unknown", basis=result.not_walked))
     if result.expected_cost is not None:
         yield _cost_answer("expected cost", result.expected_cost, result.horizon, walked=result.reached is not None)
-    yield from _long_run_answer(result.long_run)
     if result.overrides is not None:
         share = format_percent(result.overrides / result.horizon)
         basis = f"in {result.horizon:,} decisions ({share}), {EXPECTED}"

@@ -19,7 +19,6 @@ from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.plan import (
     LABEL_WAIT,
     Inputs,
-    Nudging,
     PlanKind,
     ShieldPlan,
     TerminalKind,
@@ -91,22 +90,6 @@ class ShieldGroupConfig(FileModel, strict=True):
     costs_if_accepted: list[Share] | None = None
 
 
-class EnergyConfig(FileModel, strict=True):
-    """Probability of an override by the bias; see `Nudging`.
-
-    Attributes:
-        free: Bias up to which nothing is overridden.
-        full: Bias from which every widening recommendation is overridden. Default: kappa.
-        power: Exponent of the probability between them.
-        first: First decision that may be overridden at random.
-    """
-
-    free: Annotated[float, Field(ge=0, le=1)] = 0.0
-    full: Annotated[float, Field(ge=0, le=1)] | None = None
-    power: Annotated[int, Field(ge=1, le=16)] = 2
-    first: Annotated[int, Field(alias="from", ge=0)] = 0
-
-
 class LabelConfig(FileModel, strict=True):
     """How labels arrive.
 
@@ -133,10 +116,6 @@ class ShieldConfig(FileModel, strict=True):
         terminal: For ``dynamic``: treatment of ends that cannot be guaranteed: ``strict``, ``soft`` or ``exempt``.
         bounds: For ``static-bw``: lower and upper acceptance rate, at most kappa apart. Default: around the mean.
         start: Initial counts, people seen and accepted of each group: ``{a: [12, 5], b: [30, 14]}``.
-        energy: For ``energy``: probability of an override.
-        nudge: For ``energy``: whether only the ``smaller`` group is nudged, or ``both``. Default: ``smaller``.
-        filter: For ``energy``: whether overrides that a fair end requires are forced. Default: true.
-        seed: For ``energy``: seed of the draws. Default: 0.
         labels: For ``equal_opportunity``: arrival of labels.
     """
 
@@ -152,10 +131,6 @@ class ShieldConfig(FileModel, strict=True):
     terminal: TerminalKind = "strict"
     bounds: Annotated[list[Exact], Field(min_length=2, max_length=2)] | None = None
     start: dict[Name, Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]] | None = None
-    energy: EnergyConfig | None = None
-    nudge: Literal["smaller", "both"] | None = None
-    filter: bool | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     labels: LabelConfig | None = None
 
     def plan(self) -> ShieldPlan:
@@ -180,7 +155,6 @@ class ShieldConfig(FileModel, strict=True):
             terminal=self.terminal,
             bounds=None if self.bounds is None else (self.bounds[0], self.bounds[1]),
             start=start,
-            nudging=self._nudging(),
             label_wait=(self.labels or LabelConfig()).wait,
         )
         nothing = why_nothing_is_required(plan)
@@ -193,28 +167,6 @@ class ShieldConfig(FileModel, strict=True):
                 else "a longer horizon, or a smaller min_count",
             )
         return plan
-
-    def _nudging(self) -> Nudging | None:
-        """Return how an energy shield overrides; None for other kinds, which have none of its entries."""
-        if self.kind != "energy":
-            given = [name for name in ("energy", "nudge", "filter", "seed") if getattr(self, name) is not None]
-            if given:
-                raise OptionError(
-                    f"`{given[0]}` is an entry of kind energy, and this is {self.kind}",
-                    location=given[0],
-                    hint="write kind: energy, or leave it out",
-                )
-            return None
-        asked = self.energy or EnergyConfig()
-        return Nudging(
-            free=asked.free,
-            full=float(self.kappa) if asked.full is None else asked.full,
-            power=asked.power,
-            first=asked.first,
-            groups=self.nudge or "smaller",
-            filter=self.filter is not False,
-            seed=self.seed or 0,
-        )
 
     def _start(self) -> tuple[int, ...]:
         if self.start is None:
@@ -310,19 +262,6 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
         found["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
     if plan.label_wait != LABEL_WAIT:
         found["labels"] = {"wait": plan.label_wait}
-    nudging = plan.nudging
-    if nudging is not None:
-        found |= {
-            "energy": {
-                "free": nudging.free,
-                "full": nudging.full,
-                "power": nudging.power,
-                "from": nudging.first,
-            },
-            "nudge": nudging.groups,
-            "filter": nudging.filter,
-            "seed": nudging.seed,
-        }
     return found
 
 
@@ -362,8 +301,6 @@ HINTS = {
     "rate": "write the share of the group among those who come, from 0 to 1",
     "accept": "write the share of the group that is recommended to be accepted, from 0 to 1",
     "label": "write the share of the group whose label is 1, from 0 to 1",
-    "energy": "write {free: 0.0, full: 0.1, power: 2, from: 20}, or leave it out",
-    "nudge": "smaller or both",
     "filter": "true or false",
     "seed": "a whole number of 0 or more",
     "labels": "write how many decisions wait for their label: {wait: 10000}",

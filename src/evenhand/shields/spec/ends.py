@@ -224,10 +224,6 @@ GREEDY = (
     "Nothing is guaranteed: it overrides a decision that would leave the groups unfair at once, and may find at the "
     "end that it is too late."
 )
-UNFILTERED = (
-    "Nothing is guaranteed of any single run: overrides are drawn at random, the more probable the larger the bias is, "
-    "and keep it small in the long run."
-)
 FEASIBLE = (
     "The shield intervenes only where nothing else leads to a fair end for sure; what that costs and who is "
     "expected plays no part."
@@ -253,8 +249,6 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     keeps, always = plan.property.words(), f"{EVERY_RUN}{_describe_label_timing(plan)}"
     if plan.kind == "greedy":
         return (GREEDY,)
-    if plan.nudging is not None and not plan.nudging.filter:
-        return (UNFILTERED,)
     if plan.kind == "static-fair":
         why = why_assumption_fails(plan)
         together = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."

@@ -116,59 +116,14 @@ class Inputs:
 # The plan.
 
 
-PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy", "energy"]
+PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
-PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy", "energy")
+PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy")
 """Kinds that go on after their horizon, see `periodic`."""
 TerminalKind: TypeAlias = Literal["strict", "exempt", "soft"]
 TERMINAL_KINDS: tuple[TerminalKind, ...] = get_args(TerminalKind)
 Counters: TypeAlias = tuple[int, ...]
 """Seen and accepted of each group, in the order of the groups: (n_a, a, n_b, b)."""
-
-
-@dataclass(frozen=True)
-class Nudging:
-    """How an energy shield overrides: at random, and the more probably the larger the bias is.
-
-    A recommendation that widens a bias b is overridden with probability min(1, ((b - free) / (full - free))^power), and
-    never while b is at most ``free``.
-
-    Source: the idea is that of Cano, Henzinger, Kueffner: Energy shields for fairness, 2026 (arXiv 2605.24926); the
-    formula is ours.
-
-    Attributes:
-        free, full: biases up to which nothing, and from which on everything that widens it is overridden.
-        power: how late the probability rises between them, a whole number: products of it are exact on every machine.
-        first: decisions that are left alone at the beginning.
-        groups: decisions on whom are overridden: on the group that is expected to be the ``smaller`` one, or on
-            ``both``.
-        filter: whether it also overrides where nothing else leads to a fair end for sure.
-        seed: of the draws: with it a log is replayed.
-    """
-
-    free: float = 0.0
-    full: float = 0.1
-    power: int = 2
-    first: int = 0
-    groups: Literal["smaller", "both"] = "smaller"
-    filter: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.free < self.full <= 1:
-            raise OptionError(
-                f"overriding begins beyond a bias of {self.free:g} and is certain from {self.full:g} on",
-                location="energy",
-                hint="0 <= free < full <= 1",
-            )
-        if not 1 <= self.power <= 16:
-            raise OptionError(
-                f"expected a whole number from 1 to 16, got {self.power!r}", location="energy.power", hint="power: 2"
-            )
-        if self.first < 0:
-            raise OptionError(f"expected 0 or more, got {self.first!r}", location="energy.from")
-        if not 0 <= self.seed < 2**63:
-            raise OptionError(f"expected a whole number from 0 to 2^63 - 1, got {self.seed!r}", location="seed")
 
 
 @dataclass(frozen=True)
@@ -182,14 +137,13 @@ class ShieldPlan:
         kind: ``finite``: at least cost up to the horizon; ``static-fair``: that, repeated; ``static-bw``: welfare
             bounds, repeated; ``dynamic``: synthesised again at the start of every period; ``feasible``: overrides only
             when fairness could not be reached otherwise, whatever people are expected; ``greedy``: overrides when the
-            next decision would be unfair; ``energy``: overrides at random, the more probably the larger the bias is.
+            next decision would be unfair.
         checks: ``end``: fair at the horizon; ``anytime``: at every time; or the times that are checked (the horizon
             always is).
         terminal: for dynamic shields, at the end of a period that may not be kept (Assumption 2): ``strict`` keeps it
             all the same, ``exempt`` does not, ``soft`` makes unfair ends as expensive as they are far from fair.
         bounds: the welfare bounds (lower, upper) of a static-bw shield; None: around the mean of the labels.
         start: counters carried over from before; they count in every check.
-        nudging: how an energy shield overrides; by default certainly from kappa on.
         label_wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire and
             are not counted. Default: 10,000.
     """
@@ -202,7 +156,6 @@ class ShieldPlan:
     terminal: TerminalKind = "strict"
     bounds: tuple[Fraction, Fraction] | None = None
     start: Counters = ()
-    nudging: Nudging | None = None
     label_wait: int = LABEL_WAIT
 
     def __post_init__(self) -> None:
@@ -250,13 +203,6 @@ class ShieldPlan:
                     hint="lower first, and at most kappa apart",
                 )
             object.__setattr__(self, "bounds", (lower, upper))
-        if self.kind == "energy" and self.nudging is None:
-            kappa = float(self.property.kappa)
-            if not kappa:
-                raise OptionError("an energy shield needs a threshold above 0", location="kappa")
-            object.__setattr__(self, "nudging", Nudging(full=kappa))
-        if self.kind != "energy" and self.nudging is not None:
-            raise OptionError(f"a shield of kind {self.kind} does not nudge", location="energy", hint="kind: energy")
 
     @cached_property
     def digest(self) -> str:
@@ -265,8 +211,8 @@ class ShieldPlan:
 
     @cached_property
     def plans_periods(self) -> bool:
-        """Whether every period is planned again from what was counted before: dynamic shields, and filtered nudges."""
-        return self.kind == "dynamic" or (self.nudging is not None and self.nudging.filter)
+        """Whether each period is synthesised again from the counters before it."""
+        return self.kind == "dynamic"
 
     @cached_property
     def makes_periods(self) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from evenhand.errors import OptionError
 from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.simulation.reachability import can_walk, walk_reachable_states
 from evenhand.shields.spec.ends import end_values_of
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.shields.synthesis.general import synthesize_general
@@ -28,11 +26,10 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
     """
     if len(plan.inputs.groups) == 2:
         # Not counted in the seconds: it happens once per machine.
-        single = len(plan.inputs.costs) == 1 and plan.kind not in ("feasible", "energy")
+        single = len(plan.inputs.costs) == 1 and plan.kind != "feasible"
         compile_kernels(plan.property.labelled, plan.horizon > 255, single)
     if plan.kind in PERIODIC_KINDS:
-        first = PeriodicShield(plan, progress=progress).begin().policy
-        return first if plan.nudging is None else _weigh_nudges(first)
+        return PeriodicShield(plan, progress=progress).begin().policy
     policy = (
         synthesize_general(plan, progress=progress)
         if len(plan.inputs.groups) > 2
@@ -44,16 +41,6 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
             hint="a longer horizon, a larger kappa, or min_count=N for small groups",
         )
     return policy
-
-
-def _weigh_nudges(policy: ShieldPolicy) -> ShieldPolicy:
-    """Add the expected cost of the first period to an energy shield."""
-    if not can_walk(policy):
-        return policy
-    started = time.perf_counter()
-    walk = walk_reachable_states(policy)
-    seconds = policy.seconds + time.perf_counter() - started
-    return replace(policy, expected_cost=walk.expected_cost, seconds=seconds)
 
 
 def _synthesize_two_groups(plan: ShieldPlan, progress: Progress | None) -> ShieldPolicy:
