@@ -138,12 +138,11 @@ def delays(runs: int, seed: int) -> None:
 
 
 def audits(runs: int, seed: int) -> None:
-    """Print how many labels it takes to see a gap of 10 points in base rates, with a proxy and without."""
+    """Print how many labels it takes to see a gap of 10 points in base rates, with audits."""
     groups = {"by": ["sex"], "values": {"sex": ["f", "m"]}}
     for name, gap, labels in (
-        ("with a proxy", 0.1, {"audited_with": 0.05, "proxy": "judge"}),
-        ("without a proxy", 0.1, {"audited_with": 0.05}),
-        ("no gap, with a proxy", 0.0, {"audited_with": 0.05, "proxy": "judge"}),
+        ("gap of 10 points", 0.1, {"audited_with": 0.05}),
+        ("no gap", 0.0, {"audited_with": 0.05}),
     ):
         used = []
         for run in range(runs):
@@ -154,8 +153,7 @@ def audits(runs: int, seed: int) -> None:
             for i in range(40_000):
                 first = drawn.random() < 0.5
                 label = int(drawn.random() < 0.4 - gap * first)
-                judge = label if drawn.random() < (0.9 if first else 0.95) else 1 - label
-                event = {"id": i, "sex": "f" if first else "m", "judge": judge, "label": label}
+                event = {"id": i, "sex": "f" if first else "m", "label": label}
                 batch.append(event)
                 if len(batch) == 500:
                     if monitor.add(batch).alarms:

@@ -271,8 +271,6 @@ class ShieldEntries(ProgressSettings, total=False):
     terminal: str
     bounds: Sequence[Any] | None
     start: Mapping[str, Sequence[int]] | None
-    filter: bool | None
-    seed: int | None
     labels: Any
 
 

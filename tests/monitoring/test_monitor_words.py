@@ -1,6 +1,5 @@
 """Words, repeated ids and the order of labels: a monitor's counts are those of a plain count over all events."""
 
-import json
 import random
 
 import pytest
@@ -170,14 +169,7 @@ def test_labels_without_a_decision_are_named():
 
 
 def test_events_of_a_log_are_read_without_their_words():
-    assert Event(("female",), 1.0, None, None, None, "a").other_decision is None
-
-
-def test_a_state_from_before_is_read():
-    watching = monitor()
-    watching.add([event(0, 1), event(1, 0)])
-    state = json.loads(write_state(watching))
-    assert {"counts", "ids", "early"} <= set(state["body"])
+    assert Event(("female",), 1.0, None, None, "a").other_decision is None
 
 
 def test_a_decision_that_is_a_list_is_refused():

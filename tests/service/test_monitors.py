@@ -181,13 +181,12 @@ def test_a_monitor_of_no_shield_and_one_of_other_groups_are_refused(watched, ser
 AUDITED = {
     "groups": {"by": ["sex"], "learn": 20},
     "watch": [{"gap": "base_rate", "tolerance": 0.05}, {"gap": "selection_rate", "tolerance": 0.02}],
-    "labels": {"audited_with": 0.5, "proxy": "judge"},
+    "labels": {"audited_with": 0.5},
 }
 
 
 def audited_events(n, *, seed=0):
-    drawn = random.Random(seed)
-    return [{**one, "id": f"{seed}-{one['id']}", "judge": drawn.random()} for one in events(n, seed=seed)]
+    return [{**one, "id": f"{seed}-{one['id']}"} for one in events(n, seed=seed)]
 
 
 class Process:

@@ -1,7 +1,7 @@
 """Bets on blocks of decisions: evidence that two groups fare differently, at any moment, in constant memory.
 
 A block of a comparison closes once ``smallest`` of each side have come. With means a and b of its sides, and the
-harmonic mean h of its sizes, each stake s bets on what a hypothesis rules out,
+harmonic mean h of its sizes, each stake s bets against a hypothesis,
 
     W_s <- (W_s + new capital) * (1 + min(1/L, s h) x),    x = a - b - d   for "a - b <= d",
                                                            x = r b - a     for "a >= r b",
@@ -9,9 +9,8 @@ harmonic mean h of its sizes, each stake s bets on what a hypothesis rules out,
 where x >= -L, and in the other direction with a and b exchanged. As E[x | past] <= 0 under the hypothesis, W = sum(W_s)
 less the capital paid in is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024). With all capital together 1, W
 ever reaches 1/a with probability a at most (Ville); with capital 1 at the start of every period, the first time that W
-reaches A comes after A periods on average, or later (Shin, Ramdas and Rinaldo, "E-detectors", 2023). Who comes next
-must not depend on the outcomes in the open block; rates may change together in any way.
-"""
+reaches A comes after A periods on average, or later (Shin, Ramdas and Rinaldo, "E-detectors", 2023). The order of
+people must not depend on the outcomes in the open block; rates may change together in any way."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ from evenhand.core.typing import Floats, Integers
 STAKES = 0.4 * 2.0 ** -np.arange(6)
 """Bets per harmonic mean size; for a difference g in outcomes of variance v the best is g / 2v."""
 PARTS = 1 / np.arange(1.0, 7.0) / (1 / np.arange(1.0, 7.0)).sum()
-"""The part of the capital at each: more at the high stakes, which decide early."""
+"""Share of the capital at each stake: more at the high stakes, which decide early."""
 APART = 0.2
-"""Guesses of the two means lie between 0 and 1, this far apart at most: surprises then have a smaller range."""
+"""Maximum difference between the guesses of the two means. It limits the range of the surprises."""
 MOST = 1e280
-"""Wealth is cut here: far beyond any threshold, and products never become infinite."""
+"""Maximum wealth: far above any threshold, so that products stay finite."""
 
 OPEN_FIRST, OPEN_FIRST_SUM, OPEN_SECOND, OPEN_SECOND_SUM = 0, 1, 2, 3
 BLOCKS, SUM_FIRST, SUM_SECOND, SQUARES_FIRST, PRODUCTS, SQUARES_SECOND = 4, 5, 6, 7, 8, 9
@@ -41,17 +40,18 @@ FIELDS = 21
 
 
 class BetPlan(NamedTuple):
-    """How a measure is bet on; the same for all its comparisons.
+    """Parameters of the bets on a measure, shared by all its comparisons.
 
     Attributes:
-        ratio: whether the hypotheses are on ratios.
-        paired: whether every event is a block of its own, with both sides.
-        smallest: of each side in a block.
-        bound: d or r.
-        least: L, the most that x can be below 0.
-        threshold: the wealth that is an alarm.
-        start: capital at the start, further: at each period, for as many periods as ``payments``.
-        period, half_life: in decisions; after half_life a block counts half in what is recent.
+        ratio: Whether the hypotheses are about ratios.
+        paired: Whether each event is one block with both sides.
+        smallest: Minimum number of events of each side in a block.
+        bound: The bound d or r.
+        least: The bound L with x >= -L.
+        threshold: Wealth that raises an alarm.
+        start, further, payments: Capital at the start, capital paid in at each period, and number of these periods.
+        period, half_life: Length of a period, and number of decisions after which a block counts half in the recent
+            gap.
     """
 
     ratio: bool
@@ -68,7 +68,7 @@ class BetPlan(NamedTuple):
 
 
 def open_blocks(comparisons: int, plan: BetPlan) -> tuple[Floats, Floats]:
-    """Return the state (comparisons, FIELDS) and the wealth (comparisons, 2, stakes) before the first event."""
+    """Build the state (comparisons, FIELDS) and the wealth (comparisons, 2, stakes) before the first event."""
     wealth = np.empty((comparisons, 2, len(STAKES)))
     wealth[:] = plan.start * PARTS
     return np.zeros((comparisons, FIELDS)), wealth
@@ -78,18 +78,18 @@ def open_blocks(comparisons: int, plan: BetPlan) -> tuple[Floats, Floats]:
 def bet_on_blocks(
     state: Floats, wealth: Floats, sides: Integers, outcomes: Floats, clock: Integers, plan: BetPlan, begin: int
 ) -> int:
-    """Take events in, in their order, until one raises an alarm.
+    """Add events in their order until one raises an alarm.
 
     Args:
-        state, wealth: changed in place.
-        sides: (events, comparisons): 0 on the first side, 1 on the second, -1 on neither.
-        outcomes: (events, 2): the outcome; in a paired measure what came and what was expected.
-        clock: the number of decisions that had come at each event.
-        plan: how to bet.
-        begin: the first event to take.
+        state, wealth: Changed in place.
+        sides: Side of each event, (events, comparisons): 0 first, 1 second, -1 none.
+        outcomes: Outcomes, (events, 1); in a paired measure label and score, (events, 2).
+        clock: Number of decisions at each event.
+        plan: Parameters of the bets.
+        begin: Position of the first event.
 
     Returns:
-        How many events were taken in all; an alarm that is new stands in ``state`` with its clock.
+        Position after the last added event. ``state`` holds the clock of a new alarm.
     """
     events, comparisons = len(sides), sides.shape[1]
     for i in range(begin, events):
@@ -114,7 +114,7 @@ def bet_on_blocks(
 
 @compile_kernel(internal=True)
 def _close_block(row: Floats, wealth: Floats, now: int, plan: BetPlan) -> bool:
-    """Settle the bets on a block, and return whether that is a new alarm."""
+    """Settle the bets on a block, and return whether it raises a new alarm."""
     first, second = row[OPEN_FIRST], row[OPEN_SECOND]
     a, b = row[OPEN_FIRST_SUM] / first, row[OPEN_SECOND_SUM] / second
     size = 2 * first * second / (first + second)
@@ -134,7 +134,7 @@ def _close_block(row: Floats, wealth: Floats, now: int, plan: BetPlan) -> bool:
             row[ALARM + way] = now
             new = True
         a, b = b, a
-    # The guesses of the interval's supermartingale: the means before this block, moved together if they are far apart.
+    # The guesses of the interval are the means before this block, moved together if they are far apart.
     guess_a = min(max((row[SUM_FIRST] + 0.5) / (row[BLOCKS] + 1), 0.0), 1.0)
     guess_b = min(max((row[SUM_SECOND] + 0.5) / (row[BLOCKS] + 1), 0.0), 1.0)
     excess = (abs(guess_a - guess_b) - APART) / 2

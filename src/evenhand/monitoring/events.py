@@ -1,4 +1,4 @@
-"""Events as they come: a decision with the groups of its subject, or the label of an earlier one."""
+"""Events: decisions with the groups of their subjects, and labels of earlier decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OutcomeWordError(DataError):
     """A decision or label with a word that has no meaning.
 
     Args:
-        field: name of the field.
+        field: Name of the field.
         word: the word.
     """
 
@@ -32,19 +32,18 @@ class Event(NamedTuple):
     """A decision, or a label that came later.
 
     Attributes:
-        groups: values of the fields that groups are by, None where one is not given; None for a label alone.
-        decision, label: 0 or 1; None if not given.
-        score, proxy: between 0 and 1; None if not given or not needed.
-        id: of the decision, as text.
-        other_decision, other_label: the word of the decision and of the label, if the configuration does not list it:
-            one such word means 0, a second one is an error.
+        groups: Values of the group fields, None if missing. None for a label alone.
+        decision, label: 0 or 1, or None if missing.
+        score: Number between 0 and 1; None if it is missing or not needed.
+        id: ID of the decision, as text.
+        other_decision, other_label: Words of the decision and of the label that the configuration does not list. One
+            such word means 0, a second one is an error.
     """
 
     groups: tuple[str | None, ...] | None
     decision: float | None
     label: float | None
     score: float | None
-    proxy: float | None
     id: str | None
     other_decision: str | None = None
     other_label: str | None = None
@@ -111,18 +110,18 @@ class AnswerReader:
         raise OutcomeWordError(message, field=self.field, word=key, hint=hint)
 
     def learn(self, learned: str | None, word: str | None) -> str | None:
-        """Return the one word that means 0 without being listed.
+        """Return the word that means 0 without being listed.
 
         Args:
-            learned: the word so far.
-            word: that of the next event.
+            learned: Word of the earlier events.
+            word: Word of the next event.
 
         Raises:
-            OutcomeWordError: these are two words.
+            OutcomeWordError: The words differ.
         """
         if word is not None and learned is not None and word != learned:
             raise OutcomeWordError(
-                f"{word!r} in {self.field!r} is a second word beside {self._words[0]!r}, after {learned!r}",
+                f"{word!r} in {self.field!r} is a second word for 0, after {learned!r}; {self._words[0]!r} means 1",
                 field=self.field,
                 word=word,
                 hint=f"list the words that count as 0: fields: {{{self._entries[1]}: [{learned}, {word}]}}",
@@ -145,14 +144,13 @@ class EventReader:
         self._decided = bool(measures & {"selection_rate", "equal_opportunity"})
         self._labelled = config.needs_labels
         self._scored = "calibration" in measures
-        self._proxy = config.labels.proxy
         self._audited = config.labels.audited_with is not None
 
     def read(self, entry: Mapping[str, Any]) -> Event:
-        """Return the event that an entry describes; fields that are not needed are not looked at.
+        """Read the event of an entry. Fields that are not needed are ignored.
 
         Raises:
-            DataError: it has no decision and no label of one, or a value that makes no sense.
+            DataError: The entry has neither a decision nor a label, or has an invalid value.
         """
         if not isinstance(entry, Mapping):
             raise DataError(f"expected an object with fields, got {_describe(entry)}")
@@ -173,12 +171,11 @@ class EventReader:
                 )
             if id is None:
                 raise DataError(f"a label without {names.id!r} belongs to no decision")
-            return Event(None, None, label, None, None, id, None, other_label)
+            return Event(None, None, label, None, id, None, other_label)
         if self._audited and id is None:
             raise DataError(f"there is no {names.id!r}", hint="a decision that may be audited needs one")
         score = self._read_share(get(names.score), names.score) if self._scored else None
-        proxy = self._read_share(get(self._proxy), self._proxy) if self._proxy is not None else None
-        return Event(groups, decision, label, score, proxy, id, other_decision, other_label)
+        return Event(groups, decision, label, score, id, other_decision, other_label)
 
     def _read_share(self, given: Any, name: str) -> float:
         try:

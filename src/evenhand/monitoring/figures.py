@@ -1,4 +1,4 @@
-"""Figures of a monitor for Prometheus: no group is named, as events may hold any."""
+"""Metrics of a monitor for Prometheus. They name no groups, because events may contain any value."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ GAUGES = {
     "evenhand_monitor_alarms": "Alarms so far",
     "evenhand_monitor_gap": "The largest gap; of ratios the one farthest from 1, below 1",
 }
-"""What each figure is, by the name of its metric."""
+"""Help text of each metric."""
 
 
 class MonitorFigure(NamedTuple):
-    """A figure of a monitor.
+    """Metric of a monitor.
 
     Attributes:
-        name: of the metric.
-        measure: that it is of; None where it is of the whole monitor.
-        value: itself.
+        name: Name of the metric.
+        measure: Measure, or None for a metric of the whole monitor.
+        value: Value of the metric.
     """
 
     name: str
@@ -30,7 +30,7 @@ class MonitorFigure(NamedTuple):
 
 
 def list_figures(monitor: Monitor) -> list[MonitorFigure]:
-    """Return where a monitor stands: decisions, labels, alarms, and the largest gap of each measure."""
+    """List the metrics: decisions, labels, alarms, and the largest gap of each measure."""
     decisions = monitor.decisions + sum(event.groups is not None for event in monitor.waiting)
     return [
         MonitorFigure("evenhand_monitor_decisions", None, decisions),
@@ -41,11 +41,11 @@ def list_figures(monitor: Monitor) -> list[MonitorFigure]:
 
 
 def format_figures(monitor: Monitor, name: str) -> str:
-    """Return the figures in Prometheus' text format, as node_exporter reads it from a file.
+    """Format the metrics in Prometheus' text format for node_exporter.
 
     Args:
-        monitor: whose.
-        name: of the monitor, the label ``monitor`` of every figure.
+        monitor: The monitor.
+        name: Name of the monitor, which is the label ``monitor`` of every metric.
     """
     figures, lines = list_figures(monitor), []
     for metric, meaning in GAUGES.items():

@@ -1,4 +1,4 @@
-"""Events as lines: of a file that grows, of standard input, and of the log that the service keeps of a shield."""
+"""Events as lines of a growing file, of standard input, or of a shield's log."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from evenhand.monitoring.events import Event
 from evenhand.monitoring.monitor import Monitor
 
 PIECE = 1 << 20
-"""Bytes that are read at once."""
+"""Number of bytes read at once."""
 LONGEST_LINE = 16 << 20
 LONGEST_ROW = 1 << 20
 """Maximum number of characters in a row with line breaks."""
 HEAD = 1024
-"""Bytes at the beginning of a file by which it is known again."""
+"""Number of bytes at the beginning of a file that identify it."""
 
 
 class LineFault(NamedTuple):
-    """A line that could not be read.
+    """Line that could not be read.
 
     Attributes:
-        line: its number in what this process read, from 1.
-        error: why.
+        line: Number of the line in this process, from 1.
+        error: Error.
     """
 
     line: int
@@ -37,20 +37,20 @@ class LineFault(NamedTuple):
 
 
 class LineFile:
-    """Complete lines of a file, also while it grows, is replaced or emptied.
+    """Complete lines of a file that may grow, be replaced or emptied.
 
     Args:
-        path: the file.
-        position: where an earlier run stopped, as ``position`` said then.
+        path: The file.
+        position: Position at which an earlier run stopped.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: The file cannot be read.
     """
 
     def __init__(self, path: Path, position: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.note = ""
-        """What happened to the file, since this was last read."""
+        """Message about a replaced or emptied file."""
         self._file: IO[bytes] = self._open()
         self._offset = 0
         if position is not None:
@@ -58,14 +58,14 @@ class LineFile:
 
     @property
     def position(self) -> dict[str, Any]:
-        """How far the file was taken, to go on there later."""
+        """Position to resume from."""
         return {"offset": self._offset, "head": _digest_head(self._file, self._offset)}
 
     def read(self, *, last: bool = False) -> list[bytes]:
-        """Return some complete lines; none if there is no new one now.
+        """Read some complete lines; none if there is no new line.
 
         Args:
-            last: whether a line without an end counts as complete.
+            last: Whether a line without an end counts as complete.
         """
         self._file.seek(self._offset)
         data = self._file.read(PIECE)
@@ -83,7 +83,7 @@ class LineFile:
         return _split_lines(data[:end])
 
     def reopen(self) -> bool:
-        """Return whether another file, or an emptied one, is under the path now, and begin at its start if so."""
+        """Return whether the path has another file, or an emptied one, and begin at its start if so."""
         try:
             now = os.stat(self.path)
         except OSError:
@@ -119,10 +119,10 @@ class LineFile:
 
 
 class LinePipe:
-    """Complete lines of standard input, or another pipe, as they come.
+    """Complete lines of standard input or another pipe.
 
     Args:
-        descriptor: of the pipe.
+        descriptor: File descriptor of the pipe.
     """
 
     position = None
@@ -134,7 +134,7 @@ class LinePipe:
         self.ended = False
 
     def read(self, *, last: bool = False, wait: float = 0.2) -> list[bytes]:
-        """Return the complete lines that come within ``wait`` seconds."""
+        """Read the complete lines that arrive within ``wait`` seconds."""
         if self.ended or not select.select([self._descriptor], [], [], wait)[0]:
             return []
         data = os.read(self._descriptor, PIECE)
@@ -147,17 +147,17 @@ class LinePipe:
         return _split_lines(found)
 
     def close(self) -> None:
-        """Leave the pipe as it is: who opened it closes it."""
+        """Do nothing: the pipe belongs to the caller."""
 
 
 class LineReader:
     """Reads events from lines: JSON objects, entries of the service's log, or rows of a table below its header.
 
     Args:
-        monitor: the monitor that takes the events.
-        table: whether the lines are a table.
-        names: the header, if an earlier run has read it.
-        rest: the first lines of a row that is not complete, as an earlier run kept it.
+        monitor: Monitor that the events are for.
+        table: Whether the lines are rows of a table.
+        names: Header, if an earlier run has read it.
+        rest: First lines of an incomplete row of an earlier run.
     """
 
     def __init__(self, monitor: Monitor, *, table: bool, names: Sequence[str] | None = None, rest: str = "") -> None:
@@ -168,11 +168,11 @@ class LineReader:
         self._line = 0
 
     def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[LineFault]]:
-        """Return the events of lines, and the lines that have none.
+        """Read the events of lines, and the errors of other lines.
 
         Args:
-            lines: the next lines.
-            last: whether they are the last.
+            lines: The next lines.
+            last: Whether they are the last lines.
         """
         events: list[Event] = []
         faults = []
@@ -195,7 +195,7 @@ class LineReader:
         return events, faults
 
     def _split(self, line: bytes) -> Mapping[str, Any] | None:
-        """Return the cells of a row by name; None for the header, and for a row that goes on in the next line."""
+        """Return the cells of a row by name; None for the header, and for a row that continues in the next line."""
         try:
             text = self.rest + line.decode("utf-8-sig" if self._line == 1 else "utf-8")
             self.rest = ""
@@ -221,7 +221,7 @@ def _split_lines(data: bytes) -> list[bytes]:
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any] | None:
-    """Return the event of a line of JSON; None for an entry of the service's log that is none."""
+    """Parse a line of JSON; None for a log entry of the service without an event."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -232,10 +232,10 @@ def _parse_line(line: bytes) -> Mapping[str, Any] | None:
 
 
 def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the decision or label that an entry of a shield's log is about, as an event; None if it is about neither.
+    """Return the decision or label of an entry of a shield's log as an event; None for other entries.
 
     Args:
-        body: of the entry.
+        body: Body of the entry.
     """
     given, made = body.get("input"), body.get("output")
     if not isinstance(given, dict) or not isinstance(made, dict) or given.get("op") not in ("decide", "label"):
@@ -247,6 +247,6 @@ def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _digest_head(file: IO[bytes], offset: int) -> str:
-    """Return a digest of the beginning of a file, as far as it was read."""
+    """Compute a digest of the beginning of a file, up to an offset."""
     file.seek(0)
     return hashlib.sha256(file.read(min(HEAD, offset))).hexdigest()

@@ -1,4 +1,4 @@
-"""One watched measure: bets on all its comparisons, their intervals at any moment, and their course."""
+"""Monitored measure: bets on its comparisons, their intervals, and their history."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from evenhand.monitoring.config import MonitorConfig, Watch
 from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 
 SMALLEST = 4
-"""Of each side in a block: small blocks find large gaps soon, large ones waste less where one group is rare."""
+"""Minimum number of events of each side in a block. Small blocks find large gaps soon; large ones waste less if one
+group is rare."""
 START = 0.8
-"""The part of the capital that is there at the start; the rest is for changes later."""
-MOST_POINTS = 128
-"""Of a course; when there are as many, every other one is dropped."""
+"""Share of the capital at the start. The rest is for later changes."""
+MAX_POINTS = 128
+"""Maximum number of points of a history. At the maximum, every other point is dropped."""
 _HALVINGS = 50
 _RATIO_ENDS = 1e-6
-"""Ratios outside this and one over it are 0 and infinite."""
+"""Smaller ratios count as 0, larger ones than its inverse as infinite."""
 
 
 class Gaps(NamedTuple):
     """Estimates and intervals of all comparisons of a measure, arrays (comparisons,); NaN before the first block.
 
     Attributes:
-        estimate: difference or ratio, the mean over blocks.
-        low, high: its interval.
-        recent: the same with decisions of late counting most.
+        estimate: Difference or ratio, mean over blocks.
+        low, high: Interval of the estimate.
+        recent: Estimate with recent decisions counting most.
     """
 
     estimate: Floats
@@ -44,10 +45,10 @@ class WatchedMeasure:
     """Bets on the comparisons of one measure.
 
     Args:
-        config: of the monitor.
-        watch: the measure.
-        comparisons: those of this measure.
-        total: how many there are in the whole monitor, over which the probability of a false alarm is divided.
+        config: Configuration of the monitor.
+        watch: The measure.
+        comparisons: Comparisons of this measure.
+        total: Number of comparisons in the whole monitor, which share the probability of a false alarm.
     """
 
     def __init__(
@@ -55,10 +56,7 @@ class WatchedMeasure:
     ) -> None:
         self.watch = watch
         self.comparisons = tuple(comparisons)
-        self.proxied = watch.measure == "base_rate" and config.labels.proxy is not None
-        audited = config.labels.audited_with or 1.0
-        self._low, self._high = (1 - 1 / audited, 1 / audited) if self.proxied else (0.0, 1.0)
-        self.plan = _make_plan(config, watch, total, self._low, self._high)
+        self.plan = _make_plan(config, watch, total)
         self._log_threshold = float(np.log(2 * total / config.false_alarms.probability))
         self.state, self.wealth = open_blocks(len(self.comparisons), self.plan)
         self.history = np.empty((0, len(self.comparisons), len(Gaps._fields)))
@@ -66,10 +64,11 @@ class WatchedMeasure:
     def take(
         self, sides: Integers, outcomes: Floats, clock: Integers, begin: int
     ) -> tuple[int, list[tuple[int, bool]]]:
-        """Take events in until one raises an alarm.
+        """Add events until one raises an alarm.
 
         Returns:
-            How many were taken in all, and the new alarms: the comparison, and whether the first side is above.
+            Position after the last added event, and the new alarms: the comparison, and whether the first side is
+                above.
         """
         before = self._find_alarms()
         done = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, begin))
@@ -80,7 +79,7 @@ class WatchedMeasure:
         return np.asarray(self.state[:, blocks.ALARM : blocks.OTHER_ALARM + 1] > 0)
 
     def gaps(self) -> Gaps:
-        """Return where every comparison stands."""
+        """Compute the estimate and the interval of every comparison."""
         state = self.state
         n = np.where(state[:, blocks.BLOCKS] > 0, state[:, blocks.BLOCKS], np.nan)
         first, second = state[:, blocks.SUM_FIRST], state[:, blocks.SUM_SECOND]
@@ -97,25 +96,22 @@ class WatchedMeasure:
         return Gaps(gap, np.maximum(gap - reach, -1), np.minimum(gap + reach, 1), (recent[0] - recent[1]) / weight)
 
     def record(self) -> None:
-        """Add where every comparison stands to the course."""
+        """Add a point to the history."""
         self.history = np.concatenate([self.history, np.stack(self.gaps(), axis=-1)[None]])
 
     def thin(self) -> None:
-        """Drop every other point of the course, the first among them."""
+        """Drop every other point of the history, starting with the first."""
         self.history = self.history[1::2]
 
     def _range(self, ratio: Any) -> Any:
-        """Return how far ``ratio * second - first`` can be below or above its guess, at most.
+        """Compute how far ``ratio * second - first`` can be below or above its guess.
 
-        With guesses u, v between 0 and 1, APART apart at most, r v - u is at most max(0, r - 1) + APART, and at least
-        -max(0, 1 - r) - APART.
-        """
-        below = self._high - ratio * self._low + np.maximum(0, ratio - 1)
-        above = ratio * self._high - self._low + np.maximum(0, 1 - ratio)
-        return np.maximum(below, above) + blocks.APART
+        With guesses u, v between 0 and 1, at most APART apart, r v - u is at most max(0, r - 1) + APART, and at least
+        -max(0, 1 - r) - APART. Outcomes are between 0 and 1, so that r y - x is between -1 and r."""
+        return np.maximum(1, ratio) + blocks.APART
 
     def _squares(self, ratio: Floats) -> Floats:
-        """Return the sum of squared surprises of ``ratio * second - first``."""
+        """Compute the sum of squared surprises of ``ratio * second - first``."""
         state = self.state
         return np.asarray(
             state[:, blocks.SQUARES_FIRST]
@@ -124,7 +120,7 @@ class WatchedMeasure:
         ).clip(min=0)
 
     def _ratio_ends(self) -> tuple[Floats, Floats]:
-        """Return the ends of the ratios r that the data do not reject (``r * second - first``), by halving."""
+        """Compute the range of the ratios r that the data do not reject (``r * second - first``), by bisection."""
         first, second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
 
         def rejected(r: Floats, sign: int) -> Booleans:
@@ -148,22 +144,23 @@ class WatchedMeasure:
         return ends[0], ends[1]
 
 
-def _make_plan(config: MonitorConfig, watch: Watch, total: int, low: float, high: float) -> BetPlan:
+def _make_plan(config: MonitorConfig, watch: Watch, total: int) -> BetPlan:
     rare, ratio = config.false_alarms, watch.ratio is not None
     if rare.average_run is None:
         payments = -(-rare.horizon // rare.period)
         threshold, start, further = 2 * total / rare.probability, START, (1 - START) / payments
     else:
-        # The expected capital at the first alarm is at least the threshold: one more than the periods that have passed.
+        # The expected capital at the first alarm, which is one more than the number of past periods, is at least the
+        # threshold.
         periods = rare.average_run / rare.period + 1
         threshold, start, further, payments = 2 * total * periods, 1.0, 1.0, 2**62
     bound = watch.tolerance
     return BetPlan(
         ratio=ratio,
         paired=watch.measure == "calibration",
-        smallest=1 if watch.measure == "calibration" or high > 1 else SMALLEST,
+        smallest=1 if watch.measure == "calibration" else SMALLEST,
         bound=bound,
-        least=high - bound * low if ratio else high - low + bound,
+        least=1.0 if ratio else 1.0 + bound,
         threshold=float(threshold),
         start=start,
         further=float(further),

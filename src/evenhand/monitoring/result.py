@@ -1,4 +1,4 @@
-"""What a monitor says: gaps with their intervals, alarms, and the course of every measure."""
+"""Result of a monitor: gaps with their intervals, alarms, and the history of every measure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MEASURES = {
     "base_rate": "base rate",
     "calibration": "calibration error",
 }
-"""Rates by the words of screens."""
+"""Titles of the measures."""
 
 
 def describe_selection(selection: LabelSelection | None) -> str:
-    """Return what is said where labels of rejected decisions come too rarely; nothing where that is not shown."""
+    """Describe a shown selection of labels; empty if none is shown."""
     if selection is None or selection.shown is None:
         return ""
     rates = [
@@ -43,22 +43,20 @@ def describe_selection(selection: LabelSelection | None) -> str:
 
 
 class MonitoredGap(ResultPart):
-    """A comparison as it stands.
+    """Gap of a comparison.
 
     Attributes:
-        measure: what is compared.
-        form: ``gap``, first less second, or ``ratio``, first over second; of calibration the gap is the observed rate
-            less the score.
-        tolerance: the largest gap that raises no alarm, or the smallest ratio.
-        by: the fields that the groups are of.
-        first, second: the groups; the second may be everyone else, or for calibration a range of scores.
-        first_count, second_count: decisions, or labels, in finished blocks.
-        first_rate, second_rate: the rates of these; None without any.
-        estimate: the mean over blocks of decisions that came at about the same time; None before the first.
-        low, high: its interval, which holds at all moments and for all comparisons together; None where there is no
-            bound yet.
-        recent: the estimate with decisions of late counting most: observed, without an interval.
-        alarm: the decision at which the first alarm was raised; None without one.
+        measure: Name of the measure.
+        form: ``gap``, first minus second, or ``ratio``, first over second. For calibration: observed rate minus score.
+        tolerance: Largest gap, or smallest ratio, that raises no alarm.
+        by: Fields of the groups.
+        first, second: The groups. The second may be everyone else or, for calibration, a range of scores.
+        first_count, second_count: Decisions, or labels, in finished blocks.
+        first_rate, second_rate: Rates of these. None if there are none.
+        estimate: Mean over blocks of decisions from about the same time. None before the first.
+        low, high: Interval, which holds at all moments and for all comparisons together. None if there is no bound yet.
+        recent: Estimate with recent decisions counting most: observed, without an interval.
+        alarm: Number of the decision that raised the first alarm. None without an alarm.
     """
 
     measure: str
@@ -79,11 +77,11 @@ class MonitoredGap(ResultPart):
 
 
 class Alarm(MonitoredGap):
-    """A comparison at the moment at which the evidence against its tolerance became enough.
+    """Comparison whose gap was shown to exceed its tolerance.
 
     Attributes:
-        decision: how many decisions had come.
-        direction: whether the first is above or below the second by more than is tolerated.
+        decision: Number of decisions at the alarm.
+        direction: Whether the first side is above or below the second.
     """
 
     decision: int
@@ -111,11 +109,11 @@ class Alarm(MonitoredGap):
 
 
 class GapHistory(ResultPart):
-    """How the comparisons of one measure went.
+    """History of the comparisons of a measure.
 
     Attributes:
-        decisions: how many decisions had come at each point.
-        gaps: for each comparison, for each point: estimate, low, high, recent; None where there is none.
+        decisions: Number of decisions at each point.
+        gaps: Estimate, low, high and recent of each comparison at each point, or None.
     """
 
     decisions: tuple[int, ...]
@@ -123,24 +121,23 @@ class GapHistory(ResultPart):
 
 
 class MonitorResult(Result):
-    """What a monitor knows at a moment.
+    """Result of a monitor.
 
     Attributes:
-        config: what is watched.
-        decisions, labels: how many came and were used.
-        unmatched: labels of decisions that are not known, not audited, or were given up.
-        given_up: decisions that were given up before their label came.
-        awaited: decisions that are to be audited and are not yet.
-        queued: decisions that wait, because the label of an audited one before them has not come.
-        skipped: lines that could not be read.
-        repeated: decisions and labels whose id came before; they are counted once.
-        uncompared: decisions with a value that is not compared, by field and value.
-        missing: decisions without a value, by field.
-        absent: values of the configuration that never occurred.
-        gaps: every comparison of every measure.
-        alarms: all, in their order.
-        selection: how many decisions have a label, by what was decided; None if nothing needs labels.
-        histories: of every measure that is watched.
+        config: Configuration of the monitor.
+        decisions, labels: Numbers of used decisions and labels.
+        unmatched: Labels of decisions that are unknown, not audited, or were given up.
+        given_up: Decisions that were given up before their label arrived.
+        awaited: Drawn decisions that await their audit.
+        skipped: Lines that could not be read.
+        repeated: Decisions and labels with a repeated ID. They are counted once.
+        uncompared: Decisions with a value that is not compared, by field and value.
+        missing: Decisions without a value, by field.
+        absent: Values of the configuration that never occurred.
+        gaps: All comparisons of all measures.
+        alarms: All alarms, in their order.
+        selection: Numbers of labelled decisions. None if no measure needs labels.
+        histories: History of each measure.
     """
 
     chart = "shields.monitor.plot_monitor"
@@ -151,7 +148,6 @@ class MonitorResult(Result):
     unmatched: int = Field(ge=0)
     given_up: int = Field(ge=0)
     awaited: int = Field(ge=0)
-    queued: int = Field(ge=0)
     skipped: int = Field(default=0, ge=0)
     repeated: int = Field(default=0, ge=0)
     uncompared: dict[str, dict[str, int]] = Field(default_factory=dict)
@@ -168,10 +164,10 @@ class MonitorResult(Result):
         return any(gap.first_count and gap.second_count for gap in self.gaps)
 
     def document(self, name: str = "") -> Document:
-        """Return alarms, gaps with their intervals, and their course.
+        """Build the document of alarms, gaps with their intervals, and histories.
 
         Args:
-            name: of what is watched.
+            name: Name of the data.
         """
         return self._write_document("evenhand.monitoring.wording", name)
 
@@ -213,25 +209,20 @@ def list_cautions(result: MonitorResult) -> list[str]:
         )
     if result.given_up:
         cautions.append(f"{format_count(result.given_up, 'decision', 'decisions')} no longer waited for their label.")
-    if result.queued:
-        cautions.append(
-            f"{format_count(result.queued, 'decision waits', 'decisions wait')} behind an audited one whose label has "
-            "not come: the base rate stands still until then."
-        )
-    elif result.awaited:
+    if result.awaited:
         cautions.append(f"{format_count(result.awaited, 'audit', 'audits')} awaited.")
     return cautions
 
 
 def _write_estimate(gap: MonitoredGap) -> str:
-    """Return what led to an alarm: a change is seen in late decisions long before it shows in the whole run."""
+    """Format the recent and the overall estimate of an alarm: a change shows in recent decisions first."""
     ends = format_ends(gap)
     late = f"of late {format_gap(gap.recent, gap.form)}, " if gap.recent is not None else ""
     return f"{late}over the whole run {format_gap(gap.estimate, gap.form)}" + (f" ({ends})" if ends else "")
 
 
 def format_ends(gap: MonitoredGap, *, unit: bool = True) -> str:
-    """Return the interval as people read it; nothing without one."""
+    """Format the interval; empty without one."""
     if gap.form == "ratio":
         if gap.low is None:
             return ""
@@ -242,7 +233,7 @@ def format_ends(gap: MonitoredGap, *, unit: bool = True) -> str:
 
 
 def format_gap(value: float | None, form: str, *, unit: bool = True) -> str:
-    """Return a gap or ratio as people read it."""
+    """Format a gap or ratio."""
     if value is None:
         return "-"
     return f"{value:.2f}" if form == "ratio" else _format_signed(value) + (" points" if unit else "")
@@ -253,5 +244,5 @@ def _format_signed(value: float) -> str:
 
 
 def format_points(value: float) -> str:
-    """Return a share in percentage points."""
+    """Format a share in percentage points."""
     return f"{100 * value:.3g} points"

@@ -1,4 +1,4 @@
-"""A monitor as bytes: all that decides what it will say, so that it goes on after a restart as if nothing had been."""
+"""State of a monitor as bytes. A restored monitor continues exactly as the original would have."""
 
 from __future__ import annotations
 
@@ -6,89 +6,133 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, PlainSerializer, PlainValidator, ValidationError
 
-from evenhand.core.typing import Floats
 from evenhand.errors import DataError
+from evenhand.monitoring.comparisons import MonitoredComparison
 from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.events import Event
-from evenhand.monitoring.monitor import Monitor, PendingDecision, QueuedDecision, Rows
+from evenhand.monitoring.monitor import Monitor, PendingDecision, Rows
 from evenhand.monitoring.result import Alarm
+from evenhand.monitoring.selection import SelectionTest
 
-VERSION = 1
-COUNTERS = (
-    "decisions",
-    "labels",
-    "unmatched",
-    "given_up",
-    "seed",
-    "identified",
-    "rejected",
-    "favourable",
-    "positive",
-    "repeated",
-    "other_decision",
-    "other_label",
-    "spacing",
-    "points",
-)
-NOT_KEPT = {"webhook"}
+T = TypeVar("T", bound=BaseModel)
+
+VERSION = 2
+CHANGEABLE = {"webhook"}
 """Entries of a configuration that may change between two runs."""
 
 
+def _pack(array: Any) -> list[Any]:
+    data = np.ascontiguousarray(array, dtype="<f8").tobytes()
+    return [list(np.shape(array)), base64.b64encode(data).decode()]
+
+
+def _unpack(packed: Any) -> Any:
+    shape, data = packed
+    return np.frombuffer(base64.b64decode(data), dtype="<f8").reshape(shape).astype(np.float64)
+
+
+def _pack_ids(ids: dict[int, None]) -> str:
+    return base64.b64encode(np.array(list(ids), dtype="<u8").tobytes()).decode()
+
+
+def _unpack_ids(packed: Any) -> dict[int, None]:
+    return dict.fromkeys(np.frombuffer(base64.b64decode(packed), dtype="<u8").tolist())
+
+
+Array = Annotated[Any, PlainSerializer(_pack), PlainValidator(_unpack)]
+Ids = Annotated[Any, PlainSerializer(_pack_ids), PlainValidator(_unpack_ids)]
+
+
+class MonitorFields(BaseModel):
+    """Attributes of `Monitor` that events change."""
+
+    decisions: int
+    labels: int
+    unmatched: int
+    repeated: int
+    positive: int
+    given_up: int
+    rejected: int
+    favourable: int
+    seed: int
+    identified: bool
+    other_decision: str | None
+    other_label: str | None
+    counts: list[dict[str, int]]
+    ids: Ids
+    early: dict[str, float]
+    alarms: tuple[Alarm, ...]
+    waiting: list[Event]
+    pending: dict[str, PendingDecision]
+    held: Rows
+    selection: SelectionTest
+    spacing: int
+    points: list[int]
+
+
+class MeasureFields(BaseModel):
+    """Attributes of `WatchedMeasure` that events change."""
+
+    comparisons: tuple[MonitoredComparison, ...]
+    state: Array
+    wealth: Array
+    history: Array
+
+
+class MonitorState(BaseModel):
+    """Everything that determines the results of a monitor, except its configuration."""
+
+    fields: MonitorFields
+    values: list[list[str]]
+    measures: list[MeasureFields]
+
+
 def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> bytes:
-    """Return a monitor as bytes.
+    """Encode a monitor as bytes.
 
     Args:
-        monitor: which one; it is not changed.
-        more: plain values to keep with it, such as how far a file was read.
+        monitor: Monitor, which is not changed.
+        more: JSON values to store with it, such as the position in a file.
     """
-    kept = {
-        "config": monitor.config.model_dump(mode="json", exclude=NOT_KEPT),
+    stored = {
+        "config": monitor.config.model_dump(mode="json", exclude=CHANGEABLE),
         **monitor_to_dict(monitor),
         "more": dict(more or {}),
     }
-    body = json.dumps(kept, separators=(",", ":"))
+    body = json.dumps(stored, separators=(",", ":"))
     digest = hashlib.sha256(body.encode()).hexdigest()
     return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'.encode()
 
 
 def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
-    """Return all that decides what a monitor will say, but its configuration, as JSON can hold it."""
-    places = {id(one): place for place, one in enumerate(monitor.queue)}
-    return {
-        "counters": {name: getattr(monitor, name) for name in COUNTERS} | {"points": list(monitor.points)},
-        "alarms": [alarm.model_dump(mode="json") for alarm in monitor.alarms],
-        "values": [list(values) for values in monitor.values],
-        "waiting": [list(event) for event in monitor.waiting],
-        "comparisons": [[list(one) for one in measure.comparisons] for measure in monitor.measures],
-        "arrays": [
-            {name: _pack(getattr(measure, name)) for name in ("state", "wealth", "history")}
-            for measure in monitor.measures
-        ],
-        "pending": [[id, *one] for id, one in monitor.pending.items()],
-        "queue": [[one.codes, one.proxy, one.audited, one.label] for one in monitor.queue],
-        "audited": [[name, None if one is None else places[id(one)]] for name, one in monitor.audited.items()],
-        "selection": monitor.selection.state(),
-        "held": [list(column) for column in monitor.held],
-        "counts": [[list(pair) for pair in counts.items()] for counts in monitor.counts],
-        "ids": base64.b64encode(np.array(list(monitor.ids), dtype="<u8").tobytes()).decode(),
-        "early": [list(pair) for pair in monitor.early.items()],
-    }
+    """Convert the state of a monitor to JSON values, without its configuration."""
+    return MonitorState.model_construct(
+        fields=_collect(MonitorFields, monitor),
+        values=monitor.values,
+        measures=[_collect(MeasureFields, measure) for measure in monitor.measures],
+    ).model_dump(mode="json")
+
+
+def _collect(model: type[T], source: object) -> T:
+    """Collect the attributes of an object without copying them."""
+    return model.model_construct(**{name: getattr(source, name) for name in model.model_fields})
 
 
 def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -> tuple[Monitor, dict[str, Any]]:
-    """Return the monitor that ``write_state`` wrote, and what was kept with it.
+    """Decode a monitor that `write_state` encoded, and the values stored with it.
 
     Args:
-        data: the bytes.
-        config: what is watched; the monitor must have watched the same.
-        location: where the bytes are from, for messages.
+        data: Bytes of the state.
+        config: Configuration, which must equal that of the encoded monitor.
+        location: Name of the state in errors.
 
     Raises:
-        DataError: the bytes are not a monitor, or were changed, or it watched something else.
+        DataError: The bytes are not a state, were changed, or have another configuration.
     """
     try:
         read = json.loads(data)
@@ -102,51 +146,35 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
         raise DataError(f"this state has version {version!r}, and version {VERSION} is read", location=location)
     if hashlib.sha256(text.encode()).hexdigest() != read.get("sha256"):
         raise DataError("the state was changed after it was written", location=location, hint="begin with a new file")
-    wanted = config.model_dump(mode="json", exclude=NOT_KEPT)
-    changed = [name for name in wanted if wanted[name] != body["config"].get(name)]
+    expected = config.model_dump(mode="json", exclude=CHANGEABLE)
+    changed = [name for name in expected if expected[name] != body["config"].get(name)]
     if changed:
         raise DataError(
             f"the state is of a monitor with another configuration: {', '.join(changed)}",
             location=location,
-            hint="what was counted means something else now: begin with a new file",
+            hint="counts of another configuration cannot be continued: begin with a new file",
         )
-    return restore_monitor(body, config), body["more"]
+    try:
+        return restore_monitor(body, config), body["more"]
+    except (ValidationError, KeyError):
+        raise DataError(
+            "the state of the monitor is damaged", location=location, hint="begin with a new file"
+        ) from None
 
 
 def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
-    """Return the monitor that ``monitor_to_dict`` described.
+    """Restore the monitor that `monitor_to_dict` converted.
 
     Args:
-        body: what it returned.
-        config: what is watched.
+        body: Result of `monitor_to_dict`.
+        config: Configuration of the monitor.
     """
+    state = MonitorState.model_validate(body)
     monitor = Monitor(config)
-    if body["values"]:
-        monitor.restore_comparisons(body["values"], body["comparisons"])
-    for name, value in body["counters"].items():
-        setattr(monitor, name, list(value) if isinstance(value, list) else value)
-    monitor.alarms = tuple(Alarm.model_validate(one) for one in body["alarms"])
-    monitor.waiting = [Event(None if one[0] is None else tuple(one[0]), *one[1:]) for one in body["waiting"]]
-    for measure, arrays in zip(monitor.measures, body["arrays"], strict=True):
-        measure.state, measure.wealth, measure.history = (_unpack(arrays[n]) for n in ("state", "wealth", "history"))
-    monitor.pending = {one[0]: PendingDecision(tuple(one[1]), *one[2:]) for one in body["pending"]}
-    queue = [QueuedDecision(tuple(codes), *rest) for codes, *rest in body["queue"]]
-    monitor.queue.extend(queue)
-    monitor.audited = {id: None if place is None else queue[place] for id, place in body["audited"]}
-    monitor.selection.load(body["selection"])
-    monitor.counts = [dict(pairs) for pairs in body["counts"]]
-    monitor.ids = dict.fromkeys(np.frombuffer(base64.b64decode(body["ids"]), dtype="<u8").tolist())
-    monitor.early = dict(body["early"])
-    clock, codes, outcomes = body["held"]
-    monitor.held = Rows(list(clock), [tuple(one) for one in codes], [tuple(one) for one in outcomes])
+    if state.values:
+        monitor.compare(state.values, [measure.comparisons for measure in state.measures])
+    for name in MonitorFields.model_fields:
+        setattr(monitor, name, getattr(state.fields, name))
+    for measure, stored in zip(monitor.measures, state.measures, strict=True):
+        measure.state, measure.wealth, measure.history = stored.state, stored.wealth, stored.history
     return monitor
-
-
-def _pack(array: Floats) -> list[Any]:
-    data = np.ascontiguousarray(array, dtype="<f8").tobytes()
-    return [list(array.shape), base64.b64encode(data).decode()]
-
-
-def _unpack(packed: list[Any]) -> Floats:
-    shape, data = packed
-    return np.frombuffer(base64.b64decode(data), dtype="<f8").reshape(shape).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Alarms are posted to an address, so that somebody hears of them at once."""
+"""Webhook that alarms are posted to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.monitoring.result import Alarm
 TIMEOUT = 10.0
 RETRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
-"""Seconds after which an alarm that was not taken is posted again: the first time, and later at most."""
+"""Seconds before a failed post is repeated: at first, and at most."""
 
 
 def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) -> None:
@@ -23,14 +23,14 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
     The id, also the header ``Idempotency-Key``, is the same whenever the same alarm is posted again.
 
     Args:
-        alarm: to post.
-        url: where to.
-        monitor: its name.
-        retries: how often to try again.
+        alarm: The alarm.
+        url: Address.
+        monitor: Name of the monitor.
+        retries: Maximum number of retries.
 
     Raises:
-        FetchError: the address does not take it, after these tries.
-        ModelError: its answer makes no sense.
+        FetchError: All attempts failed.
+        ModelError: The response is invalid.
     """
     place = url.partition("://")[2].split("/")[0].rpartition("@")[2]  # the rest of such an address is often a secret
     client = HttpClient(
@@ -53,12 +53,12 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
 
 
 class AlarmPoster:
-    """Posts the alarms of a monitor in their order, each until it is taken, with pauses that become longer.
+    """Post the alarms of a monitor in their order, and retry failed posts after increasing pauses.
 
     Args:
-        url: where to; None: nowhere.
+        url: Address. None disables posting.
         monitor: its name.
-        steady: seconds of a clock that never jumps.
+        steady: Monotonic clock, in seconds.
     """
 
     def __init__(self, url: str | None, monitor: str, *, steady: Callable[[], float] = time.monotonic) -> None:
@@ -67,16 +67,16 @@ class AlarmPoster:
         self._next = -float("inf")
 
     def post(self, alarms: Sequence[Alarm], posted: int, keep: Callable[[int], object], *, last: bool = False) -> None:
-        """Post those that were not, unless the pause after one that was not taken goes on.
+        """Post the remaining alarms, unless the pause after a failure has not passed.
 
         Args:
-            alarms: all that there are.
-            posted: how many of them have been.
-            keep: is told the number of alarms that have been posted, after each.
-            last: whether this is the last chance: the pause is cut short, and each is tried a few times.
+            alarms: All alarms.
+            posted: Number of posted alarms.
+            keep: Function that receives the number of posted alarms after each post.
+            last: Whether this is the last call, which ignores the pause and retries each post.
 
         Raises:
-            EvenhandError: the address does not take one; the next call tries it again, once the pause is over.
+            EvenhandError: A post failed. The next call after the pause retries it.
         """
         if self._url is None or (self._steady() < self._next and not last):
             return

@@ -1,4 +1,4 @@
-"""What a monitor says, in words."""
+"""Documents of monitors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from evenhand.monitoring.result import (
 )
 
 DRAWN = 4
-"""Courses of each measure on a page, those with alarms first."""
+"""Maximum number of histories of each measure on a page. Those with alarms come first."""
 
 
 def build_document(result: MonitorResult, name: str = "") -> Document:
-    """Return alarms first, then all comparisons, then their course and what the numbers mean."""
+    """Build the document: alarms, comparisons, histories and explanations."""
     level = 1 - float(result.config["false_alarms"]["probability"])
     blocks: list[Block] = []
     if result.alarms:
@@ -52,7 +52,9 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         title = MEASURES[measure] if measure == "calibration" else f"{MEASURES[measure]}, {form} between groups"
         blocks.append(Heading(title.capitalize()))
         if measure != "selection_rate" and describe_selection(result.selection):
-            blocks.append(Text("Of decisions whose label is known: mostly accepted ones, see above.", role="small"))
+            blocks.append(
+                Text("Only decisions with a label count here, mostly accepted ones (see above).", role="small")
+            )
         blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
         drawable = [k for k in range(len(gaps)) if gaps[k].estimate is not None]
         order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
@@ -60,7 +62,7 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         blocks += [
             Figure(
                 "course of a gap",
-                f"{_name_gap(gaps[k])}: the mean so far with its interval, and of late (dashed); grey is tolerated.",
+                f"{_name_gap(gaps[k])}: the mean with its interval, and the recent mean (dashed); grey is tolerated.",
                 result,
                 (number, k),
             )
