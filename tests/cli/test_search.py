@@ -302,9 +302,5 @@ def test_a_table_from_windows_is_read_with_a_note(evenhand, case, tmp_path):
     assert ran.code == 0, ran.err
     assert "values: [Köln, north, south, west]" in ran.out
     assert ran.err.startswith("note: ")
-    assert (
-        "read as cp1252, which is a guess: check words such as 'Köln', or set the encoding with --encoding NAME"
-        in ran.err
-    )
-    said = evenhand("schema", table, "--target", "hired", "--protected", "sex", "--encoding", "cp1252")
-    assert (said.code, said.out, said.err) == (0, ran.out, "")
+    assert "read as cp1252, which is a guess: check words such as 'Köln'" in ran.err
+    assert "encoding=NAME in Python" in ran.err

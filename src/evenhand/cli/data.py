@@ -10,7 +10,6 @@ import typer
 
 from evenhand.cli.options import (
     DataArgument,
-    HomeOption,
     IgnoreOption,
     OutputOptions,
     RoleOptions,
@@ -100,18 +99,17 @@ def _describe_reading(people: People) -> dict[str, list[str]]:
 def datasets(
     output: OutputOptions,
     name: Annotated[str | None, typer.Argument(help="A data set's name; without one, all are listed.")] = None,
-    data_home: HomeOption = None,
 ) -> None:
     """List the data sets known by name, or show one: origin, licence, columns, where it is."""
     from evenhand import datasets
 
     if name is not None:
-        card = datasets.dataset_card(name, data_home=data_home)
+        card = datasets.dataset_card(name)
         output.emit_text(card.model_dump_json(indent=2))
         if not output.silent:
             _show_dataset(card)
         return
-    cards = datasets.dataset_cards(data_home=data_home)
+    cards = datasets.dataset_cards()
     output.emit_text(jsonlib.dumps([card.model_dump(mode="json") for card in cards], indent=2))
     if not output.silent:
         _list_datasets(cards)

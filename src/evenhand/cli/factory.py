@@ -39,8 +39,7 @@ SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 TITLES = {
     "Data": "target favourable_target protected favourable unfavourable kind order unit ignore accept_proposals schema "
-    "data from_ features model population query relevance text_column terms weight membership test sheet encoding "
-    "data_home",
+    "data from_ features model population query relevance text_column terms weight membership test sheet",
     "Decision": "example decision score rank rank_by threshold low_is_good output trust",
     "Analysis": "",
     "Limits": "time_limit budget money max_boxes target_undecided at_once in_flight workers yes seed",

@@ -207,7 +207,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning as a note, without its place in the code."""
-    _print_error(name_options(f"note: {message}"))
+    _print_error(name_options(f"note: {message}", ()))
 
 
 def _print_error(message: str) -> None:

@@ -124,12 +124,6 @@ JsonOption = Annotated[
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Explain all numbers, instead of at most 40 lines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
-HomeOption = Annotated[
-    Path | None, typer.Option("--data-home", help="Folder that holds data sets you fetched yourself.")
-]
-EncodingOption = Annotated[
-    str | None, typer.Option("--encoding", help="Encoding of a text table, e.g. cp1252; by default UTF-8, or a guess.")
-]
 SheetOption = Annotated[
     str | None, typer.Option("--sheet", help="Sheet of an Excel workbook; by default the only one that is not empty.")
 ]
@@ -169,8 +163,6 @@ DataArgument = Annotated[str, typer.Argument(help=DATA_HELP)]
 class TableOptions:
     """How DATA is read."""
 
-    data_home: HomeOption = None
-    encoding: EncodingOption = None
     sheet: SheetOption = None
 
     def read_table(self, data: str, *, schema: Path | None = None, words: bool = False) -> DataSource:
@@ -193,7 +185,7 @@ class TableOptions:
         many = names_rows(data)
         if not many and not Path(data).exists():
             if data in datasets.dataset_names():
-                dataset = datasets.load_dataset(data, data_home=self.data_home)
+                dataset = datasets.load_dataset(data)
                 return DataSource(dataset.frame, described or dataset.schema, f"data set {data}")
             raise OptionError(
                 f"there is no file {data!r}, and no data set of that name",
@@ -201,7 +193,7 @@ class TableOptions:
                 f"  {', '.join(datasets.dataset_names())}",
             )
         read = read_words if words else datasets.read_frame
-        frame = read(data, encoding=self.encoding, sheet=self.sheet)
+        frame = read(data, sheet=self.sheet)
         name = data if many else Path(data).name
         return DataSource(frame, described, name, untyped=is_text_table(data))
 

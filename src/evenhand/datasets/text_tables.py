@@ -85,7 +85,7 @@ def guess_encoding(data: bytes, location: str) -> str:
     words = re.findall(r"\w*[^\x00-\x7f]\w*", data.decode(WESTERN))
     warnings.warn(
         f"{location}: the text is not UTF-8 and is read as {WESTERN}, which is a guess: check words such as "
-        f"{words[0]!r}, or set the encoding with `encoding=NAME`",
+        f"{words[0]!r}; if they are wrong, save the file as UTF-8, or set `encoding=NAME`",
         GuessedEncodingWarning,
         stacklevel=4,
     )

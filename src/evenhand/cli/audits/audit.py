@@ -123,7 +123,7 @@ def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subje
     from evenhand import auditing, datasets
     from evenhand.models.subject import Subject
 
-    dataset = datasets.load_dataset(name, data_home=people.data_home)
+    dataset = datasets.load_dataset(name)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     source = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
     encoded, counted = people.weigh(source, sample)
