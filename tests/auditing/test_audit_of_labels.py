@@ -76,7 +76,7 @@ def test_gates_and_files(run, tmp_path, capsys):
     PEOPLE.to_csv(tmp_path / "p.csv", index=False)
     told = ("audit-decisions", tmp_path / "p.csv", "--decision", "grade", "--protected", "sex", "--target", "true")
     told = (*told, "--json", tmp_path / "r.json", "--out", tmp_path / "report")
-    grades = (*told, "--order", "poor < fair < very good")
+    grades = (*told, "--kind", "poor < fair < very good")
     assert run(*grades, "--fail-on", "cut_difference.sex['very good'].low > 0") == 1
     assert run(*grades, "--fail-on", "cut_difference.sex > 0.9 or macro_recall < 0", "--quiet") == 0
     page = (tmp_path / "report" / "report.html").read_text()
@@ -94,13 +94,11 @@ def test_gates_and_files(run, tmp_path, capsys):
     [
         ([], "or compare each of them: --kind labels"),
         (["--kind", "ordinal"], "the order of the labels of 'grade' is not known"),
-        (["--order", "poor < fair"], "lacks 'very good'"),
+        (["--kind", "poor < fair"], "lacks 'very good'"),
         (["--kind", "labels", "--favourable", "fair"], "takes no favourable label"),
-        (["--kind", "labels", "--order", "poor < fair"], "labels with an order"),
         (["--kind", "labels", "--weight", "w"], "omit --weight"),
         (["--kind", "labels", "--score", "stars"], "omit --score"),
         (["--kind", "labels", "--thresholds"], "expected no --thresholds"),
-        (["--kind", "labels", "--unit", "points"], "a unit requires numbers"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(run, options, message, tmp_path, capsys):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.options import (
+    AcceptOption,
     DataArgument,
     IgnoreOption,
     OutputOptions,
@@ -29,6 +30,7 @@ def schema(
     output: OutputOptions,
     table: TableOptions,
     ignore: IgnoreOption = None,
+    accept_proposals: AcceptOption = False,
     save: Annotated[Path | None, typer.Option("--save", help="File for the schema, instead of the terminal.")] = None,
 ) -> None:
     """Infer what each column is, and propose who can exist, as a schema file (YAML) that a person can edit."""
@@ -52,13 +54,12 @@ def schema(
             target=roles.target,
             protected=roles.protected or (),
             favourable=roles.favourable,
-            unfavourable=roles.unfavourable or (),
             ignore=ignore or (),
             outcome=roles.outcome,
-            accept_proposals=roles.accept_proposals,
+            accept_proposals=accept_proposals,
         )
         found = propose_columns(source.frame, target=roles.target, protected=roles.protected or (), ignore=ignore or ())
-        remarks = {one.column: one.problem if roles.accept_proposals else str(one) for one in found}
+        remarks = {one.column: one.problem if accept_proposals else str(one) for one in found}
     # Labels do not matter here, not even those that are missing.
     frame = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
     people = encode(described, frame, location=source.name)

@@ -38,7 +38,7 @@ Settings: TypeAlias = Mapping[str, Any]
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 TITLES = {
-    "Data": "target favourable_target protected favourable unfavourable kind order unit ignore accept_proposals schema "
+    "Data": "target favourable_target protected favourable kind ignore accept_proposals schema "
     "data from_ features model population query relevance text_column terms weight membership test sheet",
     "Decision": "example decision score rank rank_by threshold low_is_good output trust",
     "Analysis": "",

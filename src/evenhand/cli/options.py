@@ -37,6 +37,7 @@ OPTIONS = {
     "findings": "from",
     "methods": "method",
     "metrics": "metric",
+    "order": "kind",
     "policies": "policy",
     "results": "result",
     "sensitive_features": "protected",
@@ -48,7 +49,7 @@ OPTIONS = {
 }
 """Options whose name differs from that of the parameter of the library."""
 
-SCHEMA_OPTIONS = ("accept_proposals", "ignore", "kind", "order", "unfavourable", "unit")
+SCHEMA_OPTIONS = ("accept_proposals", "ignore", "kind")
 """Options of ``evenhand schema``, for what a schema file can state."""
 
 
@@ -66,7 +67,7 @@ def name_options(text: str, options: Collection[str] | None = None) -> str:
         typed = f"{option} {'' if value == 'True' else value}".rstrip()
         if options is None or option in options:
             return typed
-        return f"`evenhand schema` {typed}" if parameter in SCHEMA_OPTIONS else f"{parameter}={value} in Python"
+        return f"`evenhand schema ... {typed}`" if parameter in SCHEMA_OPTIONS else f"{parameter}={value} in Python"
 
     return PARAMETER.sub(replace_parameter, text)
 
@@ -79,33 +80,23 @@ FavourableOption = Annotated[
     str | None,
     typer.Option("--favourable", "--favorable", help="Favourable label. For numbers: higher or lower."),
 ]
-UnfavourableOption = Annotated[
-    list[str] | None,
-    typer.Option("--unfavourable", help="Every other label, if there are several; may be repeated."),
-]
 KindOption = Annotated[
     str | None,
     typer.Option(
         "--kind",
-        help="What is decided: label, labels (each is compared), ordinal or number; by default as the column looks.",
+        help="What is decided: label, labels (each is compared), number, or grades such as 'low < medium < high'; by "
+        "default inferred from the column.",
     ),
 ]
-OrderOption = Annotated[
-    str | None, typer.Option("--order", help="Labels in their order, worst first: 'low < medium < high'.")
+AcceptOption = Annotated[
+    bool,
+    typer.Option("--accept-proposals", help="Accept the proposals for columns that cannot be attributes as they are."),
 ]
-UnitOption = Annotated[str | None, typer.Option("--unit", help="What a number is measured in, e.g. EUR.")]
 SchemaOption = Annotated[
     Path | None, typer.Option("--schema", help="Schema file (YAML). Without it the schema is inferred from the data.")
 ]
 IgnoreOption = Annotated[
     list[str] | None, typer.Option("--ignore", help="Column that is not an attribute (an identifier); may be repeated.")
-]
-AcceptOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-proposals",
-        help="Without a schema: take what is proposed for columns that cannot be attributes as they are.",
-    ),
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
@@ -224,22 +215,15 @@ class RoleOptions:
     target: TargetOption = None
     protected: ProtectedOption = None
     favourable: FavourableOption = None
-    unfavourable: UnfavourableOption = None
     kind: KindOption = None
-    order: OrderOption = None
-    unit: UnitOption = None
-    accept_proposals: AcceptOption = False
 
     @property
     def outcome(self) -> OutcomeRole:
         """Description of the outcome."""
         from evenhand.schema.outcome import OutcomeRole
 
-        order = None if self.order is None else tuple(label.strip() for label in self.order.split(" < "))
-        if order is not None and len(order) < 2:
-            message = f"expected labels in their order, worst first, got {self.order!r}"
-            raise OptionError(message, location="--order", hint="'low < medium < high', with spaces around each <")
-        return OutcomeRole(cast("TargetKind | None", self.kind), order, self.unit)
+        grades = tuple(grade.strip() for grade in (self.kind or "").split(" < "))
+        return OutcomeRole(None, grades) if len(grades) > 1 else OutcomeRole(cast("TargetKind | None", self.kind))
 
 
 @dataclass(frozen=True)
@@ -248,6 +232,11 @@ class DataOptions(RoleOptions, ModelOptions):
 
     ignore: IgnoreOption = None
     seed: SeedOption = 0
+
+    @property
+    def accepts_proposals(self) -> bool:
+        """Whether proposals for columns that cannot be attributes as they are, are accepted."""
+        return False
 
     def encode(
         self,
@@ -269,11 +258,10 @@ class DataOptions(RoleOptions, ModelOptions):
             self.target,
             self.protected,
             self.favourable,
-            self.unfavourable or (),
-            self.ignore,
-            source.schema,
+            ignore=self.ignore,
+            schema=source.schema,
             outcome=self.outcome,
-            accept_proposals=self.accept_proposals,
+            accept_proposals=self.accepts_proposals,
             sample=sample,
         )
         return replace(roles.read(source.frame, location=source.name, varied=varied), untyped=source.untyped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -17,7 +18,7 @@ from evenhand.cli.audits.report import (
     read_membership,
 )
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import DATA_HELP, ConsentOptions, DataOptions, DataSource, PeopleOptions
+from evenhand.cli.options import DATA_HELP, AcceptOption, ConsentOptions, DataOptions, DataSource, PeopleOptions
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -31,9 +32,21 @@ SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
 )
 
 
+@dataclass(frozen=True)
+class AuditDataOptions(DataOptions):
+    """Reading of a model and of people, whose columns may be read as proposed."""
+
+    accept_proposals: AcceptOption = False
+
+    @property
+    def accepts_proposals(self) -> bool:
+        """Whether proposals for columns that cannot be attributes as they are, are accepted."""
+        return self.accept_proposals
+
+
 def audit(
     settings: Settings,
-    people: DataOptions,
+    people: AuditDataOptions,
     output: ReportOptions,
     run: ConsentOptions,
     gating: GateOptions,

@@ -18,7 +18,15 @@ from evenhand.cli.audits.report import (
     read_membership,
 )
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import DataArgument, DataSource, RoleOptions, SeedOption, SourceOptions, open_data
+from evenhand.cli.options import (
+    AcceptOption,
+    DataArgument,
+    DataSource,
+    RoleOptions,
+    SeedOption,
+    SourceOptions,
+    open_data,
+)
 from evenhand.errors import EvenhandError, OptionError
 
 if TYPE_CHECKING:
@@ -52,6 +60,7 @@ class DecisionOptions(RoleOptions, SourceOptions):
     low_is_good: Annotated[
         bool, typer.Option("--low-is-good", help="Low scores are favourable, as for risks: select up to --threshold.")
     ] = False
+    accept_proposals: AcceptOption = False
     weight: WeightOption = None
     membership: MembershipOption = None
 
@@ -67,8 +76,7 @@ class DecisionOptions(RoleOptions, SourceOptions):
             self.score,
             self.weight,
             self.favourable,
-            self.unfavourable or (),
-            self.favourable_target,
+            favourable_target=self.favourable_target,
             threshold=self.threshold,
             accept_proposals=self.accept_proposals,
             outcome=self.outcome,

@@ -9,7 +9,7 @@ import typer
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import AcceptOption, DataArgument, ProtectedOption, SeedOption, SourceOptions
+from evenhand.cli.options import DataArgument, ProtectedOption, SeedOption, SourceOptions
 
 if TYPE_CHECKING:
     from evenhand.groups.rankings.config import RankingConfig
@@ -39,7 +39,6 @@ def audit_rankings(
         typer.Option("--relevance", help="Column of the relevance of each candidate, e.g. clicks or grades."),
     ] = None,
     protected: ProtectedOption = None,
-    accept_proposals: AcceptOption = False,
     seed: SeedOption = 0,
 ) -> None:
     """Audit recorded rankings, without a model."""
@@ -53,7 +52,7 @@ def audit_rankings(
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the rankings", 0.0)
         source = table.read(data)
-        roles = RankingRoles(rank, rank_by, query, relevance, protected, source.schema, accept_proposals)
+        roles = RankingRoles(rank, rank_by, query, relevance, protected, source.schema)
         rankings = roles.read(source.frame, location=source.name)
         for gate in gates:
             gate.check_attributes(rankings.people.schema.names)

@@ -287,8 +287,8 @@ def format_share(share: float) -> str:
 def _next_step(result: ShieldSimulationResult) -> str:
     if result.fair_share == 1:
         if result.order == "random":
-            return "let somebody try to break it: --order greedy, --order one-group-first"
-        return "see what it costs for those who really come: --order random, on your own model and data"
+            return "let somebody try to break it: --arrivals greedy, --arrivals one-group-first"
+        return "see what it costs for those who really come: --arrivals random, on your own model and data"
     if result.assumption_share is not None and result.assumption_share < 1:
         return "longer periods, or kind dynamic with terminal strict, which assumes less"
     return "kind finite, static-bw or dynamic, which guarantee it"
