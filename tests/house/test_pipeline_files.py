@@ -46,15 +46,15 @@ def test_the_action_passes_arguments_and_conditions_as_they_are(run_audit_step, 
     )
     assert given[:5] == ["audit", "model.skops", "my people.csv", "--protected", "sex"]
     assert given[5:9] == ["--fail-on", "flip_rate.high > 0.01", "--fail-on", "accuracy < 0.8; touch $(echo bad)"]
-    assert given[-4:] == ["--out", "out dir", "--quiet", "--github"]
-    assert "--sarif" in given
+    assert given[-5:] == ["--out", "out dir", "--quiet", "--gate-report", "github"]
+    assert given.count("--gate-report") == 3
     assert output == "sarif=out dir/evenhand.sarif\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "given.json", "out dir", "output"]
 
 
 def test_the_action_asks_for_no_files_about_conditions_without_any(run_audit_step):
     given, output = run_audit_step("--example german")
-    assert given == ["audit", "--example", "german", "--out", "out dir", "--quiet", "--github"]
+    assert given == ["audit", "--example", "german", "--out", "out dir", "--quiet", "--gate-report", "github"]
     assert output == ""
 
 

@@ -43,8 +43,8 @@ TITLES = {
     "Decision": "example decision score rank rank_by threshold low_is_good output trust",
     "Analysis": "",
     "Limits": "time_limit budget money max_boxes target_undecided at_once in_flight workers yes seed",
-    "Output": "out save table html markdown certificate save_tests dossier resume fail_on allow_unassessable sarif "
-    "junit github show_people no_people verbose json quiet help",
+    "Output": "out save table html markdown certificate save_tests dossier resume fail_on allow_unassessable "
+    "gate_report show_people verbose json quiet help",
 }
 """Titles of the groups of options in the help of a command, with the options in their order.
 

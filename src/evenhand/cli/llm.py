@@ -79,7 +79,7 @@ def audit(
     from evenhand import llm, view
 
     gates, config = gating.read(), SETTINGS.read(settings)
-    output.check_places(resume=run.resume, **gating.places)
+    output.check_places(resume=run.resume)
     rows.check()
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
@@ -135,7 +135,7 @@ def compare(
     gates, config = gating.read(), COMPARED.read(settings, findings=0)
     for gate in gates:
         gate.check_language(None)
-    output.check_places(resume=run.resume, **gating.places)
+    output.check_places(resume=run.resume)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))

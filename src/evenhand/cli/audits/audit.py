@@ -73,7 +73,7 @@ def audit(
 
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
-    output.check_places(**gating.places)
+    output.check_places()
     rows.check()
     names = check_dossiers(dossiers, output.folder)
     sample = SampleRoles(weight, read_membership(membership))

@@ -32,7 +32,7 @@ def compare(
     from evenhand import auditing
     from evenhand.auditing.comparison import own_metrics
 
-    output.check_places(markdown=markdown, **gating.places)
+    output.check_places(markdown=markdown)
     config = SETTINGS.read(settings)
     audits = [auditing.read_audit(path) for path in (before, after)]
     own = {name for audit in audits for name in own_metrics(audit)}

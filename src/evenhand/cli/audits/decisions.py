@@ -118,7 +118,7 @@ def audit_decisions(
 
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
-    output.check_places(**gating.places)
+    output.check_places()
     names = check_dossiers(dossiers, output.folder)
     config = SETTINGS.read(settings, seed=seed)
     by_row = bool(metrics or names or config.thresholds or config.keep_decisions)

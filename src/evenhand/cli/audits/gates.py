@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand.cli.options import check_places
 from evenhand.core.files import write_atomically
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import OptionError
@@ -18,6 +19,9 @@ from evenhand.errors import OptionError
 if TYPE_CHECKING:
     from evenhand.auditing.gates.conditions import Gate, GatedResult
     from evenhand.auditing.gates.formats import GateOutcome
+
+GITHUB = Path("github")
+"""Value of ``--gate-report`` for GitHub Actions, which is not a file."""
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Environment variable with the path of the job summary in GitHub Actions."""
@@ -39,21 +43,15 @@ class GateOptions:
             "--allow-unassessable", help="Pass conditions on numbers that are unknown or leave out small groups."
         ),
     ] = False
-    sarif: Annotated[
-        Path | None,
-        typer.Option("--sarif", help="Write the conditions that do not pass as SARIF 2.1.0, for code scanning."),
+    gate_report: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--gate-report",
+            metavar="FILE",
+            help="Report of the conditions: FILE.sarif (SARIF 2.1.0), FILE.xml (JUnit) or github (job summary and "
+            "annotations); may be repeated.",
+        ),
     ] = None
-    junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML with one test case per condition.")] = (
-        None
-    )
-    github: Annotated[
-        bool, typer.Option("--github", help="Write the job summary and annotations of GitHub Actions.")
-    ] = False
-
-    @property
-    def places(self) -> dict[str, Path | None]:
-        """Files to write, by option."""
-        return {"sarif": self.sarif, "junit": self.junit}
 
     def read(self, metrics: Collection[str] = ()) -> list[Gate]:
         """Parse the conditions.
@@ -62,15 +60,20 @@ class GateOptions:
             metrics: Names of custom metrics.
 
         Raises:
-            OptionError: A condition is invalid, or a file is to be written without conditions.
+            OptionError: A condition is invalid, there is none for a report, or the format of a report is unknown.
         """
         from evenhand import auditing
 
-        if not self.fail_on and (self.sarif or self.junit):
+        files = [path for path in self.gate_report or () if path != GITHUB]
+        for path in files:
+            if path.suffix not in (".sarif", ".xml"):
+                raise OptionError(
+                    f"expected a file that ends in .sarif or .xml, or github, got {path}", location="--gate-report"
+                )
+        check_places({"--gate-report": path for path in files})
+        if files and not self.fail_on:
             raise OptionError(
-                "expected conditions, got none",
-                location="--sarif" if self.sarif else "--junit",
-                hint="add --fail-on, e.g. 'flip_rate > 0.01'",
+                "expected conditions, got none", location="--gate-report", hint="add --fail-on, e.g. 'flip_rate > 0.01'"
             )
         return [auditing.parse_gate(expression, metrics) for expression in self.fail_on or []]
 
@@ -112,21 +115,28 @@ class GateOptions:
         from evenhand import auditing
 
         allowed = self.allow_unassessable
-        if self.sarif is not None:
-            log = auditing.format_sarif(outcomes, subject=subject, allow_unassessable=allowed)
-            write_atomically(self.sarif, log)
-        if self.junit is not None:
-            xml = auditing.format_junit(outcomes, subject=subject, seconds=result.seconds, allow_unassessable=allowed)
-            write_atomically(self.junit, xml)
-        if not self.github:
-            return
-        for line in auditing.format_annotations(outcomes, subject=subject, allow_unassessable=allowed):
-            typer.echo(line, err=True)
-        path = os.environ.get(STEP_SUMMARY)
-        if path:
-            from evenhand import view
+        for path in self.gate_report or ():
+            if path.suffix == ".sarif":
+                text = auditing.format_sarif(outcomes, subject=subject, allow_unassessable=allowed)
+                write_atomically(path, text)
+            elif path.suffix == ".xml":
+                text = auditing.format_junit(
+                    outcomes, subject=subject, seconds=result.seconds, allow_unassessable=allowed
+                )
+                write_atomically(path, text)
+            else:
+                for line in auditing.format_annotations(outcomes, subject=subject, allow_unassessable=allowed):
+                    typer.echo(line, err=True)
+                _write_step_summary(outcomes, result)
 
-            document = result.document()
-            summary = view.render_markdown(dataclasses.replace(document, blocks=document.sections()[0]))
-            with Path(path).open("a", encoding="utf-8") as file:
-                file.write(auditing.format_step_summary(outcomes, summary))
+
+def _write_step_summary(outcomes: list[GateOutcome], result: GatedResult) -> None:
+    """Append the conditions and the findings to the job summary of GitHub Actions, if there is one."""
+    from evenhand import auditing, view
+
+    path = os.environ.get(STEP_SUMMARY)
+    if path:
+        document = result.document()
+        findings = view.render_markdown(dataclasses.replace(document, blocks=document.sections()[0]))
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(auditing.format_step_summary(outcomes, findings))

@@ -47,7 +47,7 @@ def audit_rankings(
     from evenhand.schema.rankings import RankingRoles
 
     gates = gating.read()
-    output.check_places(**gating.places)
+    output.check_places()
     config = SETTINGS.read(settings, seed=seed)
     with view.show_progress(quiet=output.silent) as progress:
         progress("reading the rankings", 0.0)
