@@ -85,7 +85,7 @@ COMMANDS = {
 def test_no_output_holds_a_record_unless_people_are_shown(run, folder, name):
     rows = {tuple(map(str, row)) for row in pd.read_csv(folder / "people.csv")[["grade", "hours", "town"]].values}
     texts = {}
-    for option in ("--show-people", None, "--no-people"):
+    for option in ("--show-people", None):
         out = ("--out", "report") if name == "audit" else ("--html", "page.html", "--json", "found.json")
         done = run(*COMMANDS[name], *out, *([] if option is None else [option]))
         assert done.exit_code == 0, done.output
@@ -95,15 +95,13 @@ def test_no_output_holds_a_record_unless_people_are_shown(run, folder, name):
     page, data, screen = texts["--show-people"]
     assert people_in(json.loads(data), rows)
     assert PEOPLE_LEFT_OUT not in page + screen
-    for option in (None, "--no-people"):
-        page, data, screen = texts[option]
-        assert json.loads(data)["people_left_out"] is True
-        assert people_in(json.loads(data), rows) == []
-        assert "reveals a person in the data" not in page + screen
-        assert PEOPLE_LEFT_OUT in page
-        assert PEOPLE_LEFT_OUT in " ".join(screen.split())
-        assert CANARY not in page + data + screen
-    assert '"kept":null' in data.replace(" ", "") or name == "search"
+    page, data, screen = texts[None]
+    assert json.loads(data)["people_left_out"] is True
+    assert people_in(json.loads(data), rows) == []
+    assert "reveals a person in the data" not in page + screen
+    assert PEOPLE_LEFT_OUT in page
+    assert PEOPLE_LEFT_OUT in " ".join(screen.split())
+    assert CANARY not in page + data + screen
 
 
 def test_verbs_hide_records_unless_people_are_shown(folder):
@@ -125,16 +123,3 @@ def test_verbs_hide_records_unless_people_are_shown(folder):
     assert audit.people_left_out
     with pytest.raises(OptionError):
         evenhand.search(score, people, show_people="no", **about)
-
-
-def test_people_are_not_both_shown_and_left_out(run):
-    done = run(*COMMANDS["search"], "--show-people", "--no-people")
-    assert isinstance(done.exception, OptionError)
-
-
-def test_files_of_people_are_refused_beside_it(run, folder):
-    for option, file in (("--table", "found.csv"), ("--save-tests", "test_found.py")):
-        done = run(*COMMANDS["search"], "--no-people", option, file)
-        assert isinstance(done.exception, OptionError)
-        assert option in str(done.exception)
-        assert not (folder / file).exists()

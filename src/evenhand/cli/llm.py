@@ -80,7 +80,6 @@ def audit(
 
     gates, config = gating.read(), SETTINGS.read(settings)
     output.check_places(resume=run.resume)
-    rows.check()
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     with view.show_progress(quiet=output.silent) as progress:
@@ -98,7 +97,7 @@ def audit(
             data_name=name,
             progress=progress,
         )
-    result = rows.tell(result)
+    result = rows.hide(result)
     written = output.write_findings(result, result.document)
     output.emit(result)
     output.show(result.document, written)

@@ -126,14 +126,6 @@ ShowPeopleOption = Annotated[
         help="Show records of real people. By default only aggregates and invented profiles are shown and written.",
     ),
 ]
-NoPeopleOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-people",
-        help="Also leave out invented profiles and rates of groups that are too small to be compared; tables and tests "
-        "of profiles are refused.",
-    ),
-]
 TableOption = Annotated[Path | None, typer.Option("--table", help="File for all findings: .csv or .parquet.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
 ModelArgument = Annotated[
@@ -420,41 +412,23 @@ class PeopleOptions:
     """Whether records of real people are shown."""
 
     show_people: ShowPeopleOption = False
-    no_people: NoPeopleOption = False
-
-    def check(self, **files: object) -> None:
-        """Refuse files of profiles beside ``--no-people``, by the options that name them.
-
-        Raises:
-            OptionError: There is such a file, or people are both shown and left out.
-        """
-        if self.show_people and self.no_people:
-            raise OptionError("expected one of --show-people and --no-people, got both", location="--show-people")
-        for name, path in files.items():
-            if self.no_people and path is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise OptionError(
-                    f"{option} writes profiles, which are to be left out",
-                    location="--no-people",
-                    hint=f"leave out --no-people or {option}",
-                )
 
     def require_shown(self, **files: object) -> None:
-        """Refuse files of rows of the data unless people are shown, by the options that name them.
+        """Refuse files of rows of the data, by option, unless people are shown.
 
         Raises:
             OptionError: There is such a file.
         """
         for name, path in files.items():
             if path is not None and not self.show_people:
-                option = f"--{name.replace('_', '-')}"
-                message = f"{option} writes rows of the data, and they are not shown"
-                raise OptionError(message, location=option, hint="add --show-people")
+                raise OptionError(
+                    "expected --show-people, because the file contains rows of the data",
+                    location=f"--{name.replace('_', '-')}",
+                    hint="add --show-people, or leave the file out",
+                )
 
-    def tell(self, result: ResultT) -> ResultT:
-        """Return what may be shown of a result."""
-        if self.no_people:
-            return result.without_people()
+    def hide(self, result: ResultT) -> ResultT:
+        """Remove records of real people from a result, unless they are shown."""
         return result if self.show_people else result.hide_people()
 
 

@@ -68,7 +68,6 @@ def search(
     from evenhand.individual.search.methods.choice import METHODS
 
     output.check_places(save_tests=save_tests)
-    rows.check(table=output.table, save_tests=save_tests)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -84,7 +83,7 @@ def search(
         ):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
-        result = texts = rows.tell(_search_texts(settings, model, data, text_column, terms or [], people, output, run))
+        result = texts = rows.hide(_search_texts(settings, model, data, text_column, terms or [], people, output, run))
         document = texts.document
     else:
         if terms:
@@ -101,7 +100,7 @@ def search(
             result = profiles = searching.search(subject.scorer, subject.people, config, progress=progress)
         if profiles.queries == 0 and not profiles.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
-        result = profiles = rows.tell(profiles)
+        result = profiles = rows.hide(profiles)
         document = partial(profiles.document, subject.card)
     written = output.write_findings(result, document)
     if save_tests is not None and isinstance(result, searching.SearchResult) and result.profiles:

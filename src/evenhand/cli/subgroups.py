@@ -16,7 +16,7 @@ from evenhand.cli.options import (
     FindingsOptions,
     ModelArgument,
     OutputOptions,
-    ShowPeopleOption,
+    PeopleOptions,
     read_terms,
 )
 from evenhand.errors import OptionError
@@ -55,6 +55,7 @@ def subgroups(
     people: DataOptions,
     output: FindingsOptions,
     run: ConsentOptions,
+    rows: PeopleOptions,
     text_column: Annotated[
         str | None,
         typer.Option("--text-column", help="Column of texts that the model decides about: subgroups by their terms."),
@@ -65,7 +66,6 @@ def subgroups(
     terms: Annotated[
         list[Path] | None, typer.Option("--terms", help="For texts: a file of identity terms; may be repeated.")
     ] = None,
-    show_people: ShowPeopleOption = False,
 ) -> None:
     """Search for subgroups of people that a model treats differently from everyone else."""
     from evenhand import subgroups, view
@@ -106,7 +106,7 @@ def subgroups(
                     subject.scorer, subject.people, config, weights=subject.weights, progress=progress
                 )
         card = subject.card
-    found = found if show_people else found.hide_people()
+    found = rows.hide(found)
     document = partial(found.document, card)
     written = output.write_findings(found, document)
     timed_out = found.time_limited

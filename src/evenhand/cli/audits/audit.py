@@ -74,7 +74,6 @@ def audit(
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
     output.check_places()
-    rows.check()
     names = check_dossiers(dossiers, output.folder)
     sample = SampleRoles(weight, read_membership(membership))
     config = SETTINGS.read(settings, seed=people.seed, threshold=threshold)
@@ -94,7 +93,7 @@ def audit(
     subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=metrics, progress=progress)
-    result = rows.tell(result)
+    result = rows.hide(result)
     dossier = None
     if names:
         from evenhand.dossier.audited import compile_audited

@@ -70,7 +70,7 @@ class GateOptions:
                 raise OptionError(
                     f"expected a file that ends in .sarif or .xml, or github, got {path}", location="--gate-report"
                 )
-        check_places({"--gate-report": path for path in files})
+            check_places({"--gate-report": path})
         if files and not self.fail_on:
             raise OptionError(
                 "expected conditions, got none", location="--gate-report", hint="add --fail-on, e.g. 'flip_rate > 0.01'"
