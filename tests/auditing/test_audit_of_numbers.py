@@ -124,7 +124,7 @@ def test_gates_and_files(run, tmp_path, capsys):
     assert run(*told, "--fail-on", "residual_difference.sex.low > 20") == 1
     assert run(*told, "--fail-on", "residual_difference.sex > 40 or mean_difference > 600", "--quiet") == 0
     capsys.readouterr()
-    again = AuditResult.from_json((tmp_path / "r.json").read_text())
+    AuditResult.from_json((tmp_path / "r.json").read_text())
     assert json.loads((tmp_path / "r.json").read_text())["described"]["target"]["kind"] == "number"
     page = (tmp_path / "report" / "report.html").read_text()
     assert "Quantile curves of premium by sex" in page

@@ -49,10 +49,10 @@ def test_without_a_budget_somebody_has_to_agree_to_the_forecast(evenhand, people
         refused = evenhand(command, service.url, *people, "--json", "-")
         assert refused.code == 2
         assert "up to " in refused.err
-        assert "--yes, or set a ceiling: --budget ROWS" in refused.err
+        assert "--budget ROWS" in refused.err
         assert service.asked == 0
         forecast = int(refused.err.split("up to ")[1].split(" rows")[0].replace(",", ""))
-        agreed = evenhand(command, service.url, *people, "--yes", "--json", "-")
+        agreed = evenhand(command, service.url, *people, "--budget", forecast, "--json", "-")
         assert agreed.code == 0, agreed.err
         assert 0 < agreed.json["queries"] == service.asked <= forecast
 
@@ -112,11 +112,11 @@ def test_mitigation_asks_nobody_twice_and_no_more_than_its_forecast(evenhand, me
     with serving(reply) as service:
         refused = evenhand("mitigate", service.url, *mending)
         assert refused.code == 2
-        assert "--yes, or set a ceiling: --budget ROWS" in refused.err
+        assert "--budget ROWS" in refused.err
         assert service.asked == 0
         assert not (tmp_path / "new.joblib").exists()
         forecast = int(refused.err.split("up to ")[1].split(" rows")[0].replace(",", ""))
-        agreed = evenhand("mitigate", service.url, *mending, "--yes")
+        agreed = evenhand("mitigate", service.url, *mending, "--budget", forecast)
         assert agreed.code == 0, agreed.err
         assert 0 < agreed.json["queries"] == service.asked <= forecast
         rows = [tuple(one.values()) for request in service.requests for one in request]

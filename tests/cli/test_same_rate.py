@@ -91,7 +91,7 @@ def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
     file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
     assert file.code == 0, file.err
     with served(predict) as url:
-        endpoint = evenhand("audit", url, "--yes", *options)
+        endpoint = evenhand("audit", url, "--budget", 10**6, *options)
     assert endpoint.code == 0, endpoint.err
     assert 0 < file.json["flip_rate"] == endpoint.json["flip_rate"]
     assert file.json["data"]["dropped"] == endpoint.json["data"]["dropped"] > 0
@@ -124,7 +124,7 @@ def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeyp
         runs = [
             evenhand("audit", tmp_path / "model.joblib", "--trust", *options),
             evenhand("audit", tmp_path / "model.onnx", *options),
-            evenhand("audit", url, "--yes", *options),
+            evenhand("audit", url, "--budget", 10**6, *options),
         ]
     assert [ran.code for ran in runs] == [0, 0, 0], [ran.err for ran in runs]
     rates = {ran.json["flip_rate"] for ran in runs}

@@ -62,7 +62,7 @@ class AskOptions:
             return
         message = "; ".join(one.sentence for one in forecasts)
         hint = "agree with --yes, or set a ceiling: --budget CALLS or --money AMOUNT"
-        require_agreement(message, "; this needs your agreement", hint)
+        require_agreement(message, hint)
 
 
 def audit(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import ConsentOptions, DataArgument, DataOptions, ModelArgument, PageOptions
+from evenhand.cli.options import DataArgument, DataOptions, ModelArgument, PageOptions, approve_queries
 from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, EvenhandError, OptionError
 
@@ -46,7 +46,6 @@ def mitigate(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    consent: ConsentOptions,
     save: Annotated[Path, typer.Option("--save", help="File of the new model, of the first method.")],
     test: TestOption = None,
 ) -> None:
@@ -63,7 +62,7 @@ def mitigate(
         if held_out is not None:
             subject, held_out = put_in_one_table(subject, held_out)
         forecast = forecast_queries(subject.people, config, test=held_out)
-    subject.ledger.budget = consent.approve(model, config.budget, forecast)
+    subject.ledger.budget = approve_queries(model, config.budget, forecast)
     with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
             mitigated = mitigation.mitigate(subject, config, test=held_out, test_name=name, out=save, progress=progress)
@@ -79,7 +78,6 @@ def alternatives(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    consent: ConsentOptions,
     save: Annotated[Path, typer.Option("--save", help="File of the chosen alternative.")],
     test: TestOption = None,
 ) -> None:
@@ -91,7 +89,7 @@ def alternatives(
     with view.show_progress(quiet=output.silent) as progress:
         subject, held_out, name = _read_people(model, data, test, people, progress)
         rows = len(subject.people) + (0 if held_out is None else len(held_out))
-        subject.ledger.budget = consent.approve(model, config.budget, 2 * rows)
+        subject.ledger.budget = approve_queries(model, config.budget, 2 * rows)
         searched = mitigation.find_alternatives(
             subject, config, test=held_out, test_name=name, out=save, progress=progress
         )
@@ -103,7 +101,6 @@ def refute(
     data: DataArgument,
     people: DataOptions,
     output: PageOptions,
-    consent: ConsentOptions,
     features: Annotated[Path, typer.Option("--features", help="Conditions that define the features (YAML).")],
     model: Annotated[
         str | None, typer.Option("--model", help="Model whose accuracy a rule must reach, instead of --accuracy.")
@@ -138,7 +135,9 @@ def refute(
         else:
             subject = people.read_subject(model, data, progress)
             encoded = subject.people
-            subject.ledger.budget = consent.approve(model, None, len(encoded))
+            subject.ledger.budget = approve_queries(
+                model, None, len(encoded), hint="leave --model out, and set --accuracy"
+            )
             result = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
     written: list[Path] = []
     if save is not None and result.witness is not None:

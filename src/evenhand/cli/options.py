@@ -281,42 +281,6 @@ class DataOptions(RoleOptions, ModelOptions):
 
 
 @dataclass(frozen=True)
-class ConsentOptions:
-    """Options that limit the queries to an endpoint."""
-
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Let an endpoint be asked about as many rows as forecast, without a --budget.")
-    ] = False
-
-    def approve(self, model: Any, budget: int | None, forecast: int | None) -> int | None:
-        """Return the most rows that a model may be asked about; None is no limit.
-
-        A model behind a URL may cost money for each row. So a budget says how many it may be asked about; without one
-        the forecast is shown, and a person at the terminal or ``--yes`` agrees to it. Then it is the ceiling.
-
-        Args:
-            model: MODEL as given.
-            budget: what ``--budget`` says.
-            forecast: rows that the command will ask about at most; None: that cannot be known.
-
-        Raises:
-            OptionError: there is no one to ask.
-            typer.Abort: the person said no.
-        """
-        if budget is not None or not (isinstance(model, str) and re.match(r"https?://", model, re.IGNORECASE)):
-            return budget
-        name = model.split("@")[-1].split("?")[0]
-        rows = "rows, how many is not known," if forecast is None else f"up to {forecast:,} rows"
-        message = f"this asks the endpoint {name} about {rows} which may cost money".replace(
-            "rows which", "rows, which"
-        )
-        if not self.yes:
-            hint = "agree with --yes, or set a ceiling: --budget ROWS"
-            require_agreement(message, ", and needs your agreement", hint)
-        return forecast
-
-
-@dataclass(frozen=True)
 class OutputOptions:
     """Where a command says what it found."""
 
@@ -519,21 +483,49 @@ def choose_folder(out: Path | None, json: str | None, default: str) -> Path | No
     return folder
 
 
-def require_agreement(message: str, unanswered: str, hint: str) -> None:
-    """Ask a person at the terminal to agree to what a message says.
+def approve_queries(
+    model: str | None,
+    budget: int | None,
+    forecast: int | None,
+    hint: str = "set the maximum number of rows: --budget ROWS",
+) -> int | None:
+    """Return the maximum number of rows that a model may be queried for. None is no limit.
+
+    A model behind a URL may cost money for each row. Without a budget, a person at the terminal must agree to the
+    forecast, which is then the limit.
 
     Args:
-        message: without a full stop.
-        unanswered: the error where no one can be asked, after the message.
-        hint: of that error.
+        model: MODEL of the command.
+        budget: Value of ``--budget``.
+        forecast: Maximum number of rows that the command sends. None if it is not known.
+        hint: Instruction if nobody can be asked.
 
     Raises:
-        OptionError: there is no one to ask.
-        typer.Abort: the person said no.
+        OptionError: Nobody can be asked.
+        typer.Abort: The person disagrees.
+    """
+    if budget is not None or model is None or not re.match(r"https?://", model, re.IGNORECASE):
+        return budget
+    name = model.split("@")[-1].split("?")[0]
+    rows = "an unknown number of rows" if forecast is None else f"up to {forecast:,} rows"
+    require_agreement(f"this sends {rows} to the endpoint {name}, which may cost money", hint)
+    return forecast
+
+
+def require_agreement(message: str, hint: str) -> None:
+    """Ask a person at the terminal to agree to a forecast.
+
+    Args:
+        message: Forecast, without a full stop.
+        hint: Instruction if nobody can be asked.
+
+    Raises:
+        OptionError: Nobody can be asked.
+        typer.Abort: The person disagrees.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise OptionError(message + unanswered, hint=hint)
-    typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
+        raise OptionError(f"{message}; this requires your agreement", hint=hint)
+    typer.confirm(f"{message[0].upper()}{message[1:]}. Continue?", err=True, abort=True)
 
 
 def emit_json(text: str, destination: str | None) -> None:

@@ -10,13 +10,13 @@ import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
-    ConsentOptions,
     DataArgument,
     DataOptions,
     FindingsOptions,
     ModelArgument,
     OutputOptions,
     PeopleOptions,
+    approve_queries,
     read_terms,
 )
 from evenhand.errors import LimitError, OptionError
@@ -46,7 +46,6 @@ def search(
     data: DataArgument,
     people: DataOptions,
     output: FindingsOptions,
-    run: ConsentOptions,
     rows: PeopleOptions,
     text_column: Annotated[
         str | None,
@@ -83,7 +82,7 @@ def search(
         ):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
-        result = texts = rows.hide(_search_texts(settings, model, data, text_column, terms or [], people, output, run))
+        result = texts = rows.hide(_search_texts(settings, model, data, text_column, terms or [], people, output))
         document = texts.document
     else:
         if terms:
@@ -95,7 +94,7 @@ def search(
         if config.method not in METHODS:
             known = f"one of: {', '.join(METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
-        subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
+        subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
         with view.show_progress(quiet=output.silent) as progress:
             result = profiles = searching.search(subject.scorer, subject.people, config, progress=progress)
         if profiles.queries == 0 and not profiles.rates:
@@ -117,7 +116,6 @@ def _search_texts(
     terms: list[Path],
     people: DataOptions,
     output: OutputOptions,
-    run: ConsentOptions,
 ) -> TextSearchResult:
     """Swap identity terms in a column of texts."""
     from evenhand import view
@@ -127,7 +125,7 @@ def _search_texts(
     source = people.read(data)
     source.require(column)
     frame, reading = source.with_text(column)
-    run.approve(model, config.budget, None)
+    approve_queries(model, config.budget, None)
     with view.show_progress(quiet=output.silent) as progress:
         result = searching.search_texts(
             model,

@@ -10,13 +10,13 @@ import typer
 
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import (
-    ConsentOptions,
     DataArgument,
     DataOptions,
     FindingsOptions,
     ModelArgument,
     OutputOptions,
     PeopleOptions,
+    approve_queries,
     read_terms,
 )
 from evenhand.errors import OptionError
@@ -54,7 +54,6 @@ def subgroups(
     data: DataArgument,
     people: DataOptions,
     output: FindingsOptions,
-    run: ConsentOptions,
     rows: PeopleOptions,
     text_column: Annotated[
         str | None,
@@ -79,7 +78,7 @@ def subgroups(
             raise OptionError("a schema is about people, not about texts", location="--schema", hint="leave it out")
         if weight is not None:
             raise OptionError("texts have no weights", location="--weight", hint="leave it out")
-        found, card = _search_texts(settings, model, data, text_column, terms or [], people, output, run)
+        found, card = _search_texts(settings, model, data, text_column, terms or [], people, output)
     elif terms:
         raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
     else:
@@ -92,7 +91,7 @@ def subgroups(
             subject = people.read_subject(model, data, progress, varied=False, sample=sample)
         if subject.people.schema.target.is_number:
             numbers = NUMBERS.read(settings, **fields)
-            subject.ledger.budget = run.approve(model, numbers.budget, len(subject.people))
+            subject.ledger.budget = approve_queries(model, numbers.budget, len(subject.people))
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_number_subgroups(
                     subject.regressor, subject.people, numbers, weights=subject.weights, progress=progress
@@ -100,7 +99,7 @@ def subgroups(
         else:
             config = ROWS.read(settings, **fields)
             rows = forecast_queries(subject.people, config)
-            subject.ledger.budget = run.approve(model, config.budget, rows)
+            subject.ledger.budget = approve_queries(model, config.budget, rows)
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_subgroups(
                     subject.scorer, subject.people, config, weights=subject.weights, progress=progress
@@ -124,7 +123,6 @@ def _search_texts(
     terms: list[Path],
     people: DataOptions,
     output: OutputOptions,
-    run: ConsentOptions,
 ) -> tuple[TextSubgroupResult, SubjectCard]:
     """Search a column of texts; the result and what it is about."""
     from evenhand import view
@@ -136,7 +134,7 @@ def _search_texts(
     target = people.target
     source.require(column, *([target] if target is not None else []))
     frame, reading = source.with_text(column)
-    run.approve(model, None, None)
+    approve_queries(model, None, None)
     with view.show_progress(quiet=output.silent) as progress:
         found = find_text_subgroups(
             model,

@@ -18,7 +18,7 @@ from evenhand.cli.audits.report import (
     read_membership,
 )
 from evenhand.cli.factory import ConfigOptions, Settings
-from evenhand.cli.options import DATA_HELP, AcceptOption, ConsentOptions, DataOptions, DataSource, PeopleOptions
+from evenhand.cli.options import DATA_HELP, AcceptOption, DataOptions, DataSource, PeopleOptions, approve_queries
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def audit(
     settings: Settings,
     people: AuditDataOptions,
     output: ReportOptions,
-    run: ConsentOptions,
     gating: GateOptions,
     rows: PeopleOptions,
     model: Annotated[str | None, typer.Argument(help="Model file, http(s) URL or module:function.")] = None,
@@ -90,7 +89,7 @@ def audit(
             subject = people.read_subject(model, data, progress, sample=sample)
     for gate in gates:
         gate.check_attributes((*subject.people.schema.protected, *(sample.membership or {})))
-    subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
+    subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=metrics, progress=progress)
     result = rows.hide(result)
