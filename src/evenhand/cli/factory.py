@@ -67,17 +67,17 @@ class ConfigOptions(Generic[ConfigT]):
 
     Attributes:
         config: Package and class, such as ``evenhand.subgroups:SubgroupConfig``.
+        fields: Fields that have an option. The others are set in Python.
         about: Subject of the analysis, for messages.
         hint: Instruction about an option that does not apply, for messages.
-        without: Fields that have no option.
         renamed: Option of each field whose option has another name.
         parsed: Function that converts the value of an option to that of the field, by option.
     """
 
     config: str
+    fields: tuple[str, ...]
     about: str = "people"
     hint: str = "leave it out"
-    without: tuple[str, ...] = ()
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parsed: Mapping[str, Callable[[Any], object]] = dataclasses.field(default_factory=dict)
 
@@ -89,8 +89,7 @@ class ConfigOptions(Generic[ConfigT]):
 
     def options(self) -> dict[str, str]:
         """Return the field of each option, by the name of the option in Python."""
-        names = (name for name in self.load().model_fields if name not in self.without)
-        return {self.renamed.get(name, name): name for name in names}
+        return {self.renamed.get(name, name): name for name in self.fields}
 
     def read(self, settings: Settings, **others: Any) -> ConfigT:
         """Build the configuration that the options describe.

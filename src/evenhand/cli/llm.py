@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from evenhand.llm.config import LanguageModelConfig
     from evenhand.llm.forecast import LanguageModelForecast
 
+FIELDS = ("half_width", "calls", "money", "at_once", "sweeps", "templates", "cluster", "time_limit", "seed")
+
 SETTINGS: ConfigOptions[LanguageModelConfig] = ConfigOptions(
-    "evenhand.llm:LanguageModelConfig", about="language models", renamed={"calls": "budget"}
+    "evenhand.llm:LanguageModelConfig",
+    (*FIELDS, "goal", "threshold", "findings", "scenario"),
+    about="language models",
+    renamed={"calls": "budget"},
 )
 
 COMPARED: ConfigOptions[LanguageModelConfig] = ConfigOptions(
-    "evenhand.llm:LanguageModelConfig",
-    about="a comparison",
-    without=("goal", "threshold", "findings", "finding_pairs", "scenario"),
-    renamed={"calls": "budget"},
+    "evenhand.llm:LanguageModelConfig", FIELDS, about="a comparison", renamed={"calls": "budget"}
 )
 
 FileArgument = Annotated[

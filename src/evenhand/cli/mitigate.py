@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 SETTINGS: ConfigOptions[MitigationConfig] = ConfigOptions(
     "evenhand.mitigation:MitigationConfig",
-    without=("start", "share", "confidence", "seed"),
+    ("methods", "findings", "fit", "strength", "accuracy_loss", "rounds", "certify_effort", "time_limit", "budget"),
     renamed={"methods": "method", "findings": "from_"},
 )
 ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
-    "evenhand.mitigation:AlternativesConfig", without=("confidence", "seed"), renamed={"methods": "method"}
+    "evenhand.mitigation:AlternativesConfig",
+    ("against", "methods", "decide_without", "fit", "accuracy_loss", "time_limit", "budget"),
+    renamed={"methods": "method"},
 )
-REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions("evenhand.mitigation:RefutationConfig", without=("seed",))
+REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
+    "evenhand.mitigation:RefutationConfig", ("family", "accuracy", "depth", "max_parts", "time_limit")
+)
 
 TestOption = Annotated[
     str | None, typer.Option("--test", help="Test set, in no training set; by default a part of DATA is held out.")

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 ROWS: ConfigOptions[searching.SearchConfig] = ConfigOptions(
     "evenhand.individual.search:SearchConfig",
+    ("method", "constraints", "most_examples", "time_limit", "budget", "resume"),
     hint="name the column of the texts: --text-column NAME",
-    without=("protected", "confidence", "seed"),
-    renamed={"h": "step", "constraints": "constraint", "most_examples": "examples"},
+    renamed={"constraints": "constraint", "most_examples": "examples"},
 )
 TEXTS: ConfigOptions[searching.TextSearchConfig] = ConfigOptions(
-    "evenhand.individual.search:TextSearchConfig", about="texts", without=("confidence", "labels", "favourable")
+    "evenhand.individual.search:TextSearchConfig", ("examples", "time_limit", "budget"), about="texts"
 )
 
 

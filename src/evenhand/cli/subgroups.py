@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:SubgroupConfig",
-    hint="name the column of the texts: --text-column NAME",
-    without=("attributes", "most", "seed"),
+    ("measure", "method", "support", "judged", "per", "time_limit", "budget"),
+    hint="leave it out",
     renamed={"judged": "judge"},
 )
 NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:NumberSubgroupConfig",
+    ("measure", "support", "judged", "per", "time_limit", "budget"),
     about="a number that is decided",
-    without=("attributes", "most", "seed"),
     renamed={"judged": "judge"},
 )
 TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:TextSubgroupConfig",
+    ("measure", "support", "judged", "time_limit"),
     about="texts",
     hint="leave it out, or leave --text-column out",
-    without=("most", "seed", "swaps", "labels", "favourable"),
-    renamed={"judged": "judge", "min_texts": "min_size", "compared": "compare_with"},
+    renamed={"judged": "judge"},
     parsed={"judge": lambda given: tuple(map(_parse_rules, given))},
 )
 
@@ -98,8 +98,8 @@ def subgroups(
                 )
         else:
             config = ROWS.read(settings, **fields)
-            rows = forecast_queries(subject.people, config)
-            subject.ledger.budget = approve_queries(model, config.budget, rows)
+            forecast = forecast_queries(subject.people, config)
+            subject.ledger.budget = approve_queries(model, config.budget, forecast)
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_subgroups(
                     subject.scorer, subject.people, config, weights=subject.weights, progress=progress

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evenhand.schema.people import SampleRoles
 
 SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
-    "evenhand.auditing:AuditConfig", without=("confidence", "samples", "searched", "seed", "threshold")
+    "evenhand.auditing:AuditConfig", ("reference", "min_group_size", "keep_decisions", "time_limit", "budget")
 )
 
 

@@ -15,7 +15,7 @@ from evenhand.core.files import write_atomically
 if TYPE_CHECKING:
     from evenhand.auditing.config import CompareConfig
 
-SETTINGS: ConfigOptions[CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", about="comparisons of audits")
+SETTINGS: ConfigOptions[CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", ("confidence",))
 
 
 def compare(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
 
 SETTINGS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
-    "evenhand.auditing:DecisionAuditConfig", about="recorded decisions", without=("confidence", "seed")
+    "evenhand.auditing:DecisionAuditConfig", ("reference", "min_group_size", "thresholds", "keep_decisions")
 )
 
 

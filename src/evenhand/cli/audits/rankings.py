@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenhand.groups.rankings.config import RankingConfig
 
 SETTINGS: ConfigOptions[RankingConfig] = ConfigOptions(
-    "evenhand.groups:RankingConfig", about="rankings", without=("confidence", "draws", "seed")
+    "evenhand.groups:RankingConfig", ("at", "position_weights", "min_group_size")
 )
 
 

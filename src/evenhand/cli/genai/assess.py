@@ -107,7 +107,9 @@ class LiveOptions:
         return [*(self.prompt or ()), *found]
 
 
-SETTINGS: ConfigOptions[AssessmentConfig] = ConfigOptions("evenhand.genai:AssessmentConfig")
+SETTINGS: ConfigOptions[AssessmentConfig] = ConfigOptions(
+    "evenhand.genai:AssessmentConfig", ("ways", "inherent", "bar", "error", "repetitions", "confidence")
+)
 
 
 def assess(

@@ -75,6 +75,7 @@ def _read_counts(state: Path) -> dict[str, dict[str, int]]:
 
 CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
     "evenhand.genai:ConfusionConfig",
+    ("true", "said", "values", "conditions", "repeated", "tolerated", "confidence"),
     renamed={"conditions": "condition_column"},
     parsed={
         "values": lambda given: tuple(word for one in given for word in split_words(one)),
