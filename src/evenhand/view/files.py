@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.core.document import NextStep
 from evenhand.core.files import stage_file, write_atomically
 from evenhand.errors import OptionError
 from evenhand.view.page_template import render_page
@@ -21,15 +19,12 @@ if TYPE_CHECKING:
     from evenhand.groups.rankings.result import RankingResult
 
 
-def write_report(
-    audit: AuditResult | RankingResult, folder: str | Path, *, dossier: DossierResult | None = None
-) -> tuple[Path, ...]:
+def write_report(audit: AuditResult | RankingResult, folder: str | Path) -> tuple[Path, ...]:
     """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
 
     Args:
         audit: what is written.
         folder: where.
-        dossier: is written beside it, as by ``write_dossier``, and linked from the page.
 
     Returns:
         The files, the one to read first.
@@ -37,18 +32,8 @@ def write_report(
     Raises:
         OptionError: the folder cannot be written to; no file there is left half-written.
     """
-    document = audit.document()
-    files: dict[str, str | bytes] = {}
-    if dossier is not None:
-        files = _dossier_files(dossier, can_print())
-        links = (
-            NextStep("the tables by the rule's own formula, of the same people", link=f"{name}.html")
-            for name in dossier.dossiers
-        )
-        place = next(i for i, block in enumerate(document.blocks) if getattr(block, "anchor", "") == "regulation")
-        blocks = (*document.blocks[: place + 1], *links, *document.blocks[place + 1 :])
-        document = dataclasses.replace(document, blocks=blocks)
-    return _write_files(folder, {"report.html": render_page(document), "report.json": audit.to_json() + "\n", **files})
+    page = render_page(audit.document())
+    return _write_files(folder, {"report.html": page, "report.json": audit.to_json() + "\n"})
 
 
 def write_dossier(dossier: DossierResult, folder: str | Path, *, printed: bool | None = None) -> tuple[Path, ...]:

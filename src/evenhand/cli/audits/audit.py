@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import (
-    DossierOption,
     MembershipOption,
     MetricOption,
     ReportOptions,
     WeightOption,
-    check_dossiers,
     read_membership,
 )
 from evenhand.cli.factory import ConfigOptions, Settings
@@ -23,7 +21,6 @@ from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.auditing.config import AuditConfig
-    from evenhand.core.typing import Booleans
     from evenhand.models.subject import Subject
     from evenhand.schema.people import SampleRoles
 
@@ -62,7 +59,6 @@ def audit(
     weight: WeightOption = None,
     membership: MembershipOption = None,
     metric: MetricOption = None,
-    dossiers: DossierOption = None,
 ) -> None:
     """Audit a model on people, and write a report."""
     from evenhand import auditing, view
@@ -73,7 +69,6 @@ def audit(
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
     output.check_places()
-    names = check_dossiers(dossiers, output.folder)
     sample = SampleRoles(weight, read_membership(membership))
     config = SETTINGS.read(settings, seed=people.seed, threshold=threshold)
     with view.show_progress(quiet=output.silent) as progress:
@@ -93,40 +88,8 @@ def audit(
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=metrics, progress=progress)
     result = rows.hide(result)
-    dossier = None
-    if names:
-        from evenhand.dossier.audited import compile_audited
-
-        dossier = compile_audited(
-            subject.people,
-            _ask_decisions(subject),
-            subject.people.frame,
-            protected=result.protected,
-            dossiers=names,
-            data_name=result.data.name,
-        )
-    output.publish(result, dossier)
+    output.publish(result)
     gating.leave(result, gates, model or f"example {example}")
-
-
-def _ask_decisions(subject: Subject) -> Booleans:
-    """Query the model for who gets the favourable decision.
-
-    Raises:
-        OptionError: The model predicts numbers.
-    """
-    import numpy as np
-
-    from evenhand.models.scorer import predict_labels
-
-    if subject.people.schema.target.is_number:
-        raise OptionError(
-            "a dossier of an audit requires decisions, got numbers",
-            location="--dossier",
-            hint="write a dossier of scores: evenhand dossier DATA, with outcome: {kind: score}",
-        )
-    labels = predict_labels(subject.scorer, subject.people.individuals)
-    return cast("Booleans", np.asarray(labels == subject.scorer.favourable, dtype=np.bool_))
 
 
 def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subject:

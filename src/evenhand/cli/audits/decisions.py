@@ -9,12 +9,10 @@ import typer
 
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.report import (
-    DossierOption,
     MembershipOption,
     MetricOption,
     ReportOptions,
     WeightOption,
-    check_dossiers,
     read_membership,
 )
 from evenhand.cli.factory import ConfigOptions, Settings
@@ -27,7 +25,7 @@ from evenhand.cli.options import (
     SourceOptions,
     open_data,
 )
-from evenhand.errors import EvenhandError, OptionError
+from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.auditing.config import DecisionAuditConfig
@@ -109,7 +107,6 @@ def audit_decisions(
     output: ReportOptions,
     gating: GateOptions,
     metric: MetricOption = None,
-    dossiers: DossierOption = None,
     seed: SeedOption = 0,
 ) -> None:
     """Audit recorded decisions, without a model."""
@@ -119,33 +116,13 @@ def audit_decisions(
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
     output.check_places()
-    names = check_dossiers(dossiers, output.folder)
     config = SETTINGS.read(settings, seed=seed)
-    by_row = bool(metrics or names or config.thresholds or config.keep_decisions)
+    by_row = bool(metrics or config.thresholds or config.keep_decisions)
     with view.show_progress(quiet=output.silent) as progress:
         decisions, source = columns.read_decisions(data, progress, by_row=by_row)
         for gate in gates:
             gate.check_attributes((*decisions.people.schema.names, *(columns.roles.membership or {})))
         result = auditing.audit_decisions(decisions, config, metrics=metrics, data_name=source.name, progress=progress)
     result = result.hide_people()
-    dossier = None
-    if names:
-        from evenhand.dossier.audited import compile_audited
-
-        selected = getattr(decisions, "selected", None)
-        if selected is None:
-            raise OptionError(
-                "a dossier of an audit requires decisions, got numbers or several labels",
-                location="--dossier",
-                hint="write a dossier of scores: evenhand dossier DATA, with outcome: {kind: score}",
-            )
-        dossier = compile_audited(
-            decisions.people,
-            selected,
-            source.frame,
-            protected=result.protected,
-            dossiers=names,
-            data_name=result.data.name,
-        )
-    output.publish(result, dossier)
+    output.publish(result)
     gating.leave(result, gates, data)

@@ -1,11 +1,11 @@
-"""Options that several audits share: the report, weights, group probabilities, custom metrics and dossiers."""
+"""Options that several audits share: the report, weights, group probabilities and custom metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +14,7 @@ from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
-    from evenhand.dossier.result import DossierName, DossierResult
     from evenhand.groups.rankings.result import RankingResult
-
-AUDIT_DOSSIERS = ("ll144", "ugesp", "disparity")
-"""Dossiers that are compiled from people and outcomes only."""
 
 WeightOption = Annotated[
     str | None, typer.Option("--weight", help="Column of sample weights, for numbers of groups and subgroups.")
@@ -40,10 +36,6 @@ MetricOption = Annotated[
         "imported. May be repeated.",
     ),
 ]
-DossierOption = Annotated[
-    list[str] | None,
-    typer.Option("--dossier", help="Also write this dossier about the same people, e.g. ll144; may be repeated."),
-]
 
 
 @dataclass(frozen=True)
@@ -62,29 +54,19 @@ class ReportOptions(OutputOptions):
         """Folder of the report, if one is written."""
         return choose_folder(self.out, self.json, "evenhand-report")
 
-    def publish(self, result: AuditResult | RankingResult, dossier: DossierResult | None = None) -> None:
+    def check_places(self, **places: Path | None) -> None:
+        """Refuse files that cannot be written, and a file in place of the folder, before any work is done."""
+        super().check_places(**places)
+        choose_folder(self.out, self.json, "evenhand-report")
+
+    def publish(self, result: AuditResult | RankingResult) -> None:
         """Write the report and the JSON, and show the result."""
         from evenhand import view
 
         folder = self.folder
-        written = () if folder is None else view.write_report(result, folder, dossier=dossier)
+        written = () if folder is None else view.write_report(result, folder)
         self.emit(result)
         self.show(result.document, written)
-
-
-def check_dossiers(names: Sequence[str] | None, folder: Path | None) -> tuple[DossierName, ...]:
-    """Check the names of dossiers of an audit, and remove duplicates.
-
-    Raises:
-        OptionError: A dossier is unknown, or there is no folder for it.
-    """
-    for name in names or ():
-        if name not in AUDIT_DOSSIERS:
-            hint = f"one of: {', '.join(AUDIT_DOSSIERS)}; for alternatives: evenhand dossier --result FILE"
-            raise OptionError(f"audits do not write a dossier {name!r}", location="--dossier", hint=hint)
-    if names and folder is None:
-        raise OptionError("a dossier requires a folder for the report", location="--dossier", hint="add --out FOLDER")
-    return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(names or ())))
 
 
 def read_membership(texts: Sequence[str] | None) -> dict[str, dict[str, str]]:
