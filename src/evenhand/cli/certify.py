@@ -116,7 +116,10 @@ def check_certificate(
         int | None, typer.Option("--seed", min=0, help="Of the draw; by default it cannot be known beforehand.")
     ] = None,
 ) -> None:
-    """Check a certificate: the file, the model, the question, the totals, and the proofs of its boxes."""
+    """Check a certificate, independently of its proof engine.
+
+    The file, the model, the question, the totals and the proofs of the boxes are checked.
+    """
     from evenhand import checker, models, view
     from evenhand.checker.refutation import is_refutation
     from evenhand.schema.people import encode
@@ -269,7 +272,10 @@ def certify(
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
-    """Prove for which share of the population a model treats individuals the same, whatever is protected."""
+    """Certify individual fairness of a model.
+
+    The result is the share of the population whose decision provably does not depend on protected attributes.
+    """
     from evenhand import certification as certifying
     from evenhand import models, view
     from evenhand.population.mixture import choose_population

@@ -33,7 +33,10 @@ def schema(
     accept_proposals: AcceptOption = False,
     save: Annotated[Path | None, typer.Option("--save", help="File for the schema, instead of the terminal.")] = None,
 ) -> None:
-    """Infer what each column is, and propose who can exist, as a schema file (YAML) that a person can edit."""
+    """Infer a schema file from data, for people to edit.
+
+    It describes each column, and proposes rules about who can exist.
+    """
     import narwhals as nw
     import numpy as np
 
@@ -101,7 +104,7 @@ def datasets(
     output: OutputOptions,
     name: Annotated[str | None, typer.Argument(help="A data set's name; without one, all are listed.")] = None,
 ) -> None:
-    """List the data sets known by name, or show one: origin, licence, columns, where it is."""
+    """List the data sets known by name, or describe one."""
     from evenhand import datasets
 
     if name is not None:

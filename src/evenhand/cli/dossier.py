@@ -59,7 +59,10 @@ def dossier(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List dossiers and the law that they cite.")] = False,
 ) -> None:
-    """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
+    """Write the tables that a regulation requires.
+
+    They are counted from people and outcomes, by the formula of the regulation.
+    """
     from evenhand import view
     from evenhand.dossier.analysis import compile_dossier
     from evenhand.dossier.config import read_dossier_config, write_template
@@ -193,7 +196,10 @@ def card(
     report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
     save: Annotated[Path | None, typer.Option("--save", help="File for the card, instead of the terminal.")] = None,
 ) -> None:
-    """Write an audit as a section of a Hugging Face model card, with its metadata."""
+    """Write an audit as a section of a model card.
+
+    The section has the metadata of Hugging Face.
+    """
     from evenhand import auditing
     from evenhand.dossier.cards import write_card
 

@@ -77,7 +77,7 @@ def audit(
     output: FindingsOptions,
     rows: PeopleOptions,
 ) -> None:
-    """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
+    """Audit a language model for gaps beyond its own noise."""
     from evenhand import llm, view
 
     gates, config = gating.read(), SETTINGS.read(settings)
@@ -109,7 +109,10 @@ def audit(
 def cost(
     settings: Settings, file: FileArgument, data: DataArgument, table: TableOptions, output: OutputOptions
 ) -> None:
-    """Forecast what an audit asks at most: calls, tokens, money. Nothing is asked."""
+    """Forecast the calls, tokens and cost of an audit.
+
+    No call is made.
+    """
     from evenhand import llm
 
     output.check_places()
@@ -130,7 +133,7 @@ def compare(
     gating: GateOptions,
     output: FindingsOptions,
 ) -> None:
-    """Ask two models, or two prompts, the same questions: did the gaps, the favourable rates and the price change?"""
+    """Compare two models or prompts on the same questions."""
     from evenhand import llm, view
 
     gates, config = gating.read(), COMPARED.read(settings, findings=0)

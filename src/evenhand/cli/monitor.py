@@ -293,10 +293,11 @@ def monitor(
     following: FollowOptions,
     output: PageOptions,
 ) -> None:
-    """Watch decisions while they are made: gaps between groups, with intervals and alarms that hold at every moment.
+    """Monitor decisions for gaps between groups.
 
-    Exit code 1 if there was an alarm; 3 if no groups were compared, or a configured value never occurred. While events
-    are waited for, alarms and decisions to be audited are printed as JSON lines; otherwise the result at the end.
+    Intervals and alarms hold at every moment. With --follow or standard input, alarms and audits are printed as JSON
+    lines; otherwise the result at the end. Exit code 1 after an alarm; 3 if no groups were compared, or a configured
+    value never occurred.
     """
     from evenhand.monitoring.config import read_monitor_config
 

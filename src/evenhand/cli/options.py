@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evenhand.datasets.identity.lists import IdentityCategory
     from evenhand.models.subject import Subject
     from evenhand.schema.outcome import OutcomeRole, TargetKind
-    from evenhand.schema.people import People, SampleRoles
+    from evenhand.schema.people import People
     from evenhand.schema.schema import Schema
 
 ResultT = TypeVar("ResultT", bound="Result")
@@ -230,20 +230,8 @@ class DataOptions(RoleOptions, ModelOptions):
         """Whether proposals for columns that cannot be attributes as they are, are accepted."""
         return False
 
-    def encode(
-        self,
-        source: DataSource,
-        *,
-        varied: bool = True,
-        sample: SampleRoles | None = None,
-    ) -> People:
-        """Encode the people of DATA.
-
-        Args:
-            source: Table.
-            varied: Whether protected attributes will be varied.
-            sample: Columns of weights and group probabilities.
-        """
+    def encode(self, source: DataSource, *, varied: bool = True) -> People:
+        """Encode the people of DATA; ``varied`` if their protected attributes will be varied."""
         from evenhand.schema.people import ColumnRoles
 
         roles = ColumnRoles(
@@ -254,30 +242,17 @@ class DataOptions(RoleOptions, ModelOptions):
             schema=source.schema,
             outcome=self.outcome,
             accept_proposals=self.accepts_proposals,
-            sample=sample,
         )
         return replace(roles.read(source.frame, location=source.name, varied=varied), untyped=source.untyped)
 
-    def weigh(
-        self, source: DataSource, sample: SampleRoles | None, *, varied: bool = True
-    ) -> tuple[People, dict[str, Any]]:
-        """Encode the people of DATA. Also return their weights and group probabilities by field of ``Subject``."""
-        people = self.encode(source, varied=varied, sample=sample)
-        if sample is None:
-            return people, {}
-        weights, memberships = sample.read(source.frame, people.rows)
-        return people, {"weights": weights, "memberships": memberships}
-
-    def read_subject(
-        self, model: Any, data: str, progress: Progress, *, varied: bool = True, sample: SampleRoles | None = None
-    ) -> Subject:
+    def read_subject(self, model: str, data: str, progress: Progress, *, varied: bool = True) -> Subject:
         """Read MODEL and the people of DATA."""
         from evenhand.models.subject import Subject
 
         progress("reading the people", 0.0)
         source = self.read(data)
-        people, counted = self.weigh(source, sample, varied=varied)
-        return Subject(model, people, data_name=source.name, trust=self.trust, output=self.output, **counted)
+        people = self.encode(source, varied=varied)
+        return Subject(model, people, data_name=source.name, trust=self.trust, output=self.output)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,10 @@ def search(
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks a new model again.")
     ] = None,
 ) -> None:
-    """Search for people whom a model decides differently when nothing but protected attributes change."""
+    """Search for decisions that depend on protected attributes.
+
+    The profiles of a pair differ only in protected attributes, and the model decides them differently.
+    """
     from evenhand import view
     from evenhand.individual import search as searching
     from evenhand.individual.search.analysis import forecast_queries

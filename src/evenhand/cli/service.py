@@ -36,7 +36,7 @@ def serve(
         int | None, typer.Option("--port", min=0, max=65535, help="Port, instead of the file's; 0: any that is free.")
     ] = None,
 ) -> None:
-    """Serve shields and guarded generators over HTTP until it is interrupted."""
+    """Serve shields, guards and monitors over HTTP."""
     try:
         from evenhand.service.server import run_server
     except ModuleNotFoundError as error:
@@ -115,7 +115,10 @@ def replay(
         typer.Option("--heads", metavar="FILE", help="What GET /v1/streams answered before: all of it must be there."),
     ] = None,
 ) -> None:
-    """Derive every decision of a service's log again; exit with 1 if anything in it differs."""
+    """Replay the logs of the service, and verify each entry.
+
+    Exit code 1 if an entry differs.
+    """
     if (log is None) == (store is None):
         raise OptionError("give a log, or a store", hint="evenhand replay LOG, or evenhand replay --store URL")
     if stream is not None and store is None:

@@ -81,10 +81,9 @@ def simulate(
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
-    """Simulate many runs of a shield, each beside the same run without it.
+    """Simulate a shield, with and without interventions.
 
-    Without MODEL and DATA individuals come as the configuration expects them; with them, people are drawn from the data
-    and get the model's recommendations.
+    Without MODEL and DATA, arrivals follow the configuration. With them, people are drawn from the data.
     """
     from evenhand import view
     from evenhand.shields.simulation.comparison import compare_shields, plans_of_kinds
@@ -124,7 +123,7 @@ def synthesize(
     *,
     output: OutputOptions,
 ) -> None:
-    """Make the shield that a configuration asks for: the cheapest one that never fails."""
+    """Synthesize the cheapest shield that never fails."""
     from evenhand import view
     from evenhand.shields.policy.file import save_policy
     from evenhand.shields.simulation.wording import policy_document
@@ -152,9 +151,9 @@ def inspect(
     policy: PolicyArgument,
     output: PageOptions,
 ) -> None:
-    """Look at a shield: what it guarantees, whether its table keeps that in every run, and when it intervenes.
+    """Verify the guarantee of a shield in every run.
 
-    A table with an end that is not fair is exit code 1.
+    Exit code 1 if a run ends unfairly.
     """
     from evenhand import view
     from evenhand.shields.policy.file import policy_from_bytes, read_policy_bytes
@@ -184,7 +183,10 @@ def replay(
     *,
     output: OutputOptions,
 ) -> None:
-    """Make the decisions of a log again: the same ones (exit code 0), or the first that differs (1)."""
+    """Replay a log of decisions.
+
+    Exit code 1 if a decision differs.
+    """
     from evenhand.shields.policy.file import load_policy
     from evenhand.shields.runtime.log import read_log_file, replay_log
     from evenhand.shields.runtime.shield import Shield

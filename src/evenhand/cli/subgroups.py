@@ -59,16 +59,12 @@ def subgroups(
         str | None,
         typer.Option("--text-column", help="Column of texts that the model decides about: subgroups by their terms."),
     ] = None,
-    weight: Annotated[
-        str | None, typer.Option("--weight", help="Column of how much each person counts, such as survey weights.")
-    ] = None,
     terms: Annotated[
         list[Path] | None, typer.Option("--terms", help="For texts: a file of identity terms; may be repeated.")
     ] = None,
 ) -> None:
-    """Search for subgroups of people that a model treats differently from everyone else."""
+    """Search for subgroups that a model treats differently."""
     from evenhand import subgroups, view
-    from evenhand.schema.people import SampleRoles
     from evenhand.subgroups.analysis import forecast_queries
 
     output.check_places()
@@ -76,8 +72,6 @@ def subgroups(
     if text_column is not None:
         if people.schema is not None:
             raise OptionError("a schema is about people, not about texts", location="--schema", hint="leave it out")
-        if weight is not None:
-            raise OptionError("texts have no weights", location="--weight", hint="leave it out")
         found, card = _search_texts(settings, model, data, text_column, terms or [], people, output)
     elif terms:
         raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
@@ -87,23 +81,18 @@ def subgroups(
             ROWS.read(settings, **fields)  # refuses what is about texts alone, before anything is read
         with view.show_progress(quiet=output.silent) as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
-            sample = None if weight is None else SampleRoles(weight)
-            subject = people.read_subject(model, data, progress, varied=False, sample=sample)
+            subject = people.read_subject(model, data, progress, varied=False)
         if subject.people.schema.target.is_number:
             numbers = NUMBERS.read(settings, **fields)
             subject.ledger.budget = approve_queries(model, numbers.budget, len(subject.people))
             with view.show_progress(quiet=output.silent) as progress:
-                found = subgroups.find_number_subgroups(
-                    subject.regressor, subject.people, numbers, weights=subject.weights, progress=progress
-                )
+                found = subgroups.find_number_subgroups(subject.regressor, subject.people, numbers, progress=progress)
         else:
             config = ROWS.read(settings, **fields)
             forecast = forecast_queries(subject.people, config)
             subject.ledger.budget = approve_queries(model, config.budget, forecast)
             with view.show_progress(quiet=output.silent) as progress:
-                found = subgroups.find_subgroups(
-                    subject.scorer, subject.people, config, weights=subject.weights, progress=progress
-                )
+                found = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress)
         card = subject.card
     found = rows.hide(found)
     document = partial(found.document, card)

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.audits.gates import GateOptions
-from evenhand.cli.audits.report import (
-    MembershipOption,
-    MetricOption,
-    ReportOptions,
-    WeightOption,
-    read_membership,
-)
+from evenhand.cli.audits.report import ReportOptions
 from evenhand.cli.factory import ConfigOptions, Settings
 from evenhand.cli.options import DATA_HELP, AcceptOption, DataOptions, DataSource, PeopleOptions, approve_queries
 from evenhand.errors import OptionError
@@ -22,10 +16,9 @@ from evenhand.errors import OptionError
 if TYPE_CHECKING:
     from evenhand.auditing.config import AuditConfig
     from evenhand.models.subject import Subject
-    from evenhand.schema.people import SampleRoles
 
 SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
-    "evenhand.auditing:AuditConfig", ("reference", "min_group_size", "keep_decisions", "time_limit", "budget")
+    "evenhand.auditing:AuditConfig", ("min_group_size", "keep_decisions", "time_limit", "budget")
 )
 
 
@@ -56,43 +49,36 @@ def audit(
         float | None,
         typer.Option("--threshold", help="Minimum score of a favourable decision, instead of the model's decisions."),
     ] = None,
-    weight: WeightOption = None,
-    membership: MembershipOption = None,
-    metric: MetricOption = None,
 ) -> None:
     """Audit a model on people, and write a report."""
     from evenhand import auditing, view
     from evenhand.auditing.analysis import forecast_queries
-    from evenhand.groups.custom import read_metrics
-    from evenhand.schema.people import SampleRoles
 
-    metrics = read_metrics(metric or ())
-    gates = gating.read(metrics)
+    gates = gating.read()
     output.check_places()
-    sample = SampleRoles(weight, read_membership(membership))
     config = SETTINGS.read(settings, seed=people.seed, threshold=threshold)
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             if model is not None:
                 raise OptionError("--example includes a model and data", hint="leave MODEL and DATA out")
             progress(f"training a model on {example}", 0.0)
-            subject = _train_example(example, people, sample)
+            subject = _train_example(example, people)
         elif model is None or data is None:
             hint = "to audit recorded decisions: evenhand audit-decisions DATA --decision COLUMN; to try an audit: "
             raise OptionError("an audit requires MODEL and DATA", hint=hint + "evenhand audit --example adult")
         else:
-            subject = people.read_subject(model, data, progress, sample=sample)
+            subject = people.read_subject(model, data, progress)
     for gate in gates:
-        gate.check_attributes((*subject.people.schema.protected, *(sample.membership or {})))
+        gate.check_attributes(subject.people.schema.protected)
     subject.ledger.budget = approve_queries(model, config.budget, forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        result = auditing.audit(subject, config, metrics=metrics, progress=progress)
+        result = auditing.audit(subject, config, progress=progress)
     result = rows.hide(result)
     output.publish(result)
     gating.leave(result, gates, model or f"example {example}")
 
 
-def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subject:
+def _train_example(name: str, people: DataOptions) -> Subject:
     """Train a model on a data set, and return it with the people held out from its training."""
     from evenhand import auditing, datasets
     from evenhand.models.subject import Subject
@@ -100,5 +86,4 @@ def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subje
     dataset = datasets.load_dataset(name)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     source = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
-    encoded, counted = people.weigh(source, sample)
-    return Subject(trained, encoded, source.name, f"logistic regression trained on {name}", **counted)
+    return Subject(trained, people.encode(source), source.name, f"logistic regression trained on {name}")

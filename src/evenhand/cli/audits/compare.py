@@ -28,7 +28,10 @@ def compare(
         Path | None, typer.Option("--markdown", help="Write the comparison as Markdown, for a pull request.")
     ] = None,
 ) -> None:
-    """Compare two audits, of two models, releases or periods. Audits of the same people are paired."""
+    """Compare two audits, of two models, releases or periods.
+
+    Audits of the same people are paired.
+    """
     from evenhand import auditing
     from evenhand.auditing.comparison import own_metrics
 

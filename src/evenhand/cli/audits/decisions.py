@@ -21,7 +21,6 @@ from evenhand.cli.options import (
     DataArgument,
     DataSource,
     RoleOptions,
-    SeedOption,
     SourceOptions,
     open_data,
 )
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
 
 SETTINGS: ConfigOptions[DecisionAuditConfig] = ConfigOptions(
-    "evenhand.auditing:DecisionAuditConfig", ("reference", "min_group_size", "thresholds", "keep_decisions")
+    "evenhand.auditing:DecisionAuditConfig", ("reference", "min_group_size", "thresholds")
 )
 
 
@@ -107,7 +106,6 @@ def audit_decisions(
     output: ReportOptions,
     gating: GateOptions,
     metric: MetricOption = None,
-    seed: SeedOption = 0,
 ) -> None:
     """Audit recorded decisions, without a model."""
     from evenhand import auditing, view
@@ -116,8 +114,8 @@ def audit_decisions(
     metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
     output.check_places()
-    config = SETTINGS.read(settings, seed=seed)
-    by_row = bool(metrics or config.thresholds or config.keep_decisions)
+    config = SETTINGS.read(settings)
+    by_row = bool(metrics or config.thresholds)
     with view.show_progress(quiet=output.silent) as progress:
         decisions, source = columns.read_decisions(data, progress, by_row=by_row)
         for gate in gates:

@@ -126,7 +126,7 @@ def assess(
     ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run functions that the configuration names.")] = False,
 ) -> None:
-    """Assess a generator: does every value appear, again and again, how often, in which combinations?"""
+    """Assess whether a generator shows every value regularly."""
     from evenhand import view
 
     output.check_places()

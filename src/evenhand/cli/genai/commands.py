@@ -37,7 +37,10 @@ def check(
     *,
     output: OutputOptions,
 ) -> None:
-    """Check whether a configuration can be kept for ever: it can (exit code 0), cannot (1), or it is not known (3)."""
+    """Check whether the deadlines of a configuration are feasible.
+
+    Exit codes: 0 feasible, 1 infeasible, 3 undecided.
+    """
     from evenhand.genai.assessment.check import check_configuration
     from evenhand.genai.spec.specification import GenerationConfig
 
@@ -90,7 +93,7 @@ def confusion(
     sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV, Parquet or Excel file, a row per item.")],
     output: OutputOptions,
 ) -> None:
-    """Count what a classifier says of items whose values are known: how often is it right?"""
+    """Measure the accuracy of a classifier on labelled items."""
     from evenhand.genai.classifiers.confusion import measure_confusion
 
     output.check_places()
@@ -144,7 +147,10 @@ def generate(
     output: OutputOptions,
     trust: Annotated[bool, typer.Option("--trust", help="Run the functions that the configuration names.")] = False,
 ) -> None:
-    """Answer prompts through a guard that keeps every deadline; what an interrupted run left is answered first."""
+    """Answer prompts through a guard that keeps every deadline.
+
+    An interrupted run is continued first.
+    """
     from evenhand import view
     from evenhand.genai.enforcement.generate import generate_items
     from evenhand.genai.pipeline import build_pipeline
@@ -214,7 +220,7 @@ def simulate(
     *,
     output: PageOptions,
 ) -> None:
-    """Simulate a stream of requests under a policy, or the same stream under several."""
+    """Simulate requests under one or several policies."""
     from evenhand import view
     from evenhand.genai.simulation.simulate import simulate_requests
     from evenhand.genai.spec.specification import GenerationConfig
