@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:SubgroupConfig",
-    ("measure", "method", "support", "judged", "per", "time_limit", "budget"),
+    ("measure", "method", "depth", "judged", "per", "time_limit", "budget"),
     hint="leave it out",
     renamed={"judged": "judge"},
 )
 NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:NumberSubgroupConfig",
-    ("measure", "support", "judged", "per", "time_limit", "budget"),
+    ("measure", "depth", "judged", "per", "time_limit", "budget"),
     about="a number that is decided",
     renamed={"judged": "judge"},
 )
 TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:TextSubgroupConfig",
-    ("measure", "support", "judged", "time_limit"),
+    ("measure", "depth", "judged", "time_limit"),
     about="texts",
     hint="leave it out, or leave --text-column out",
     renamed={"judged": "judge"},
