@@ -76,7 +76,7 @@ def people_in(value, rows):
 
 
 COMMANDS = {
-    "audit": ("audit", "rule:score", "people.csv", "--max-boxes", "50", "--keep-decisions"),
+    "audit": ("audit", "rule:score", "people.csv", "--keep-decisions"),
     "search": ("search", "rule:score", "people.csv", "--budget", "4000"),
 }
 
@@ -87,7 +87,7 @@ def test_no_output_holds_a_record_unless_people_are_shown(run, folder, name):
     texts = {}
     for option in ("--show-people", None):
         out = ("--out", "report") if name == "audit" else ("--html", "page.html", "--json", "found.json")
-        done = run(*COMMANDS[name], *out, *([] if option is None else [option]))
+        done = run(*COMMANDS[name], "--verbose", *out, *([] if option is None else [option]))
         assert done.exit_code == 0, done.output
         page = folder / ("report/report.html" if name == "audit" else "page.html")
         data = folder / ("report/report.json" if name == "audit" else "found.json")

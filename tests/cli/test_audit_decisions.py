@@ -66,7 +66,6 @@ def test_true_labels_scores_and_gates(evenhand, table, tmp_path):
     ("options", "words"),
     [
         (["--decision", "selectd"], "did you mean 'selected'"),
-        (["--decision", "selected", "--population", "uniform"], "No such option: --population"),
         (["--score", "points"], "expected decisions, or scores and a threshold"),
         (["--decision", "points", "--kind", "label", "--favourable", "1"], "for scores, use --score"),
         (["--decision", "selected", "--fail-on", "demographic_parity_ratio.sxe < 1"], "sxe"),

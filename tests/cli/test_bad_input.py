@@ -93,7 +93,6 @@ def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
             ["audit", "{model}", "{data}", "--schema", "{schema}", "--time-limit", "0"],
             ["--time-limit: expected a number above 0"],
         ),
-        (["audit", "{model}", "{data}", "--schema", "{schema}", "--population", "mars"], ["mars"]),
         (["audit", "{model}", "{data}", "--schema", "{schema}", "--protected", "race"], ["no attribute 'race'"]),
         (["audit", "{model}", "{data}", "--schema", "{schema}", "--favourable", "perhaps"], ["perhaps"]),
         (["audit", "{model}", "{data}", "--schema", "{schema}", "--out", "{data}"], ["is a file, not a folder"]),

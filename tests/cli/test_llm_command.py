@@ -62,7 +62,7 @@ def test_an_audit_leaves_a_page_a_table_and_answers(evenhand, chat, rows):
     model = write_model(chat, "screening.yaml")
     kept = ("--resume", "answers.jsonl")
     written = ("--html", "page.html", "--table", "numbers.csv", "--json", "audit.json", "--show-people")
-    asked = ("--findings", 2, "--finding-pairs", 20, "--scenario", "trade", "--sweeps", 3)
+    asked = ("--findings", 2, "--scenario", "trade", "--sweeps", 3)
     gates = ("--fail-on", "llm.gap.low > 0.02", "--fail-on", "llm.findings > 5")
     ran = evenhand("llm", "audit", model, rows, "--yes", *kept, *written, *asked, *gates)
     assert ran.code == 1, ran.err

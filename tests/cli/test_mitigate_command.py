@@ -54,7 +54,7 @@ def found(evenhand, pipeline, monkeypatch):
     if not (pipeline / "search.json").exists():
         about = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust", "--quiet"]
         found = ("--show-people", "--json", "search.json")
-        ran = evenhand("search", *about, "--seeds", 20, "--samples", 100, *found)
+        ran = evenhand("search", *about, "--budget", 3000, *found)
         assert ran.code == 0, ran.err
         ran = evenhand("subgroups", *about, "--protected", "sex", "--protected", "region", "--json", "subgroups.json")
         assert ran.code == 0, ran.err
@@ -102,8 +102,8 @@ def test_what_is_written_is_the_model_that_was_compared(evenhand, found, tmp_pat
     right = (joblib.load(new).predict(aside[["grade", "sex", "region"]]) == aside["hired"]).mean()
     accuracy = next(line for line in ran.json["candidates"][0]["lines"] if line["name"] == "accuracy")
     assert accuracy["after"]["value"] == pytest.approx(right)
-    before = evenhand("search", *ABOUT, "--seeds", 20, "--samples", 2000, "--json", "-").json
-    after = evenhand("search", new, *ABOUT[1:], "--seeds", 20, "--samples", 2000, "--json", "-").json
+    before = evenhand("search", *ABOUT, "--budget", 8000, "--json", "-").json
+    after = evenhand("search", new, *ABOUT[1:], "--budget", 8000, "--json", "-").json
     assert after["rates"][0]["rate"]["high"] < before["rates"][0]["rate"]["low"]
 
 
@@ -229,8 +229,6 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
         0.02,
         "--rounds",
         3,
-        "--subgroups",
-        2,
         "--test",
         "aside.csv",
         "--fit",
@@ -262,7 +260,6 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
         strength=0.5,
         accuracy_loss=0.02,
         rounds=3,
-        subgroups=2,
         certify_effort=4,
         time_limit=60,
         seed=5,

@@ -87,7 +87,7 @@ def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
     def predict(frame: pd.DataFrame) -> list[Any]:
         return [schema.target.values[label] for label in network.predict(encode(schema, frame).individuals)]
 
-    options = [data, "--schema", tmp_path / "schema.yaml", "--max-boxes", 500, "--json", "-"]
+    options = [data, "--schema", tmp_path / "schema.yaml", "--time-limit", 2, "--json", "-"]
     file = evenhand("audit", shared("data", "certify", "AC-1.npz"), *options)
     assert file.code == 0, file.err
     with served(predict) as url:
@@ -119,7 +119,7 @@ def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeyp
 
     joblib.dump(model, tmp_path / "model.joblib")
     # By sex alone: by age there are so many variants of everybody that an audit asks about fewer people.
-    options = [data, "--schema", tmp_path / "schema.yaml", "--protected", "sex", "--max-boxes", 500, "--json", "-"]
+    options = [data, "--schema", tmp_path / "schema.yaml", "--protected", "sex", "--time-limit", 2, "--json", "-"]
     with served(lambda frame: model.predict(frame[list(dataset.schema.names)]).tolist()) as url:
         runs = [
             evenhand("audit", tmp_path / "model.joblib", "--trust", *options),

@@ -65,14 +65,13 @@ def test_what_is_not_typed_is_shown_somewhere(what, why):
 
 
 QUICKER = [  # which command, what is put in place of what
-    (r"evenhand audit ", r"$", " --max-boxes 100 --time-limit 1"),
+    (r"evenhand audit ", r"$", " --time-limit 1"),
     (r"evenhand audit ", r" --time-limit \d+(?=.*--time-limit)", ""),
     (r"evenhand audit", r"sklearn\.metrics:f1_score", "mymodule:cost"),
     (r"evenhand certify ", r"$", " --max-boxes 50"),
     (r"evenhand certify", r"--time-limit \d+", "--time-limit 60"),
-    (r"evenhand search (?!.*--text)", r"$", " --seeds 20 --local 10 --samples 200 --budget 4000"),
+    (r"evenhand search (?!.*--text)", r"$", " --budget 4000"),
     (r"evenhand search", r"--budget \d+(?=.*--budget)", ""),
-    (r"evenhand subgroups", r"$", " --permutations 99"),
     (r"evenhand mitigate ", r"$", " --rounds 0 --certify-effort 0"),
     (r"evenhand mitigate .*--method", r"$", " --strength 1"),
     (r"evenhand shield simulate", r"--runs \d+", "--runs 40"),
