@@ -22,7 +22,7 @@ def texts_of(path):
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
-DOCUMENTS = re.compile(r"(\w+_)?wording\.py|result\.py|generate\.py|save\.py|page_template\.py")
+DOCUMENTS = re.compile(r"(\w+_)?wording\.py|result\.py|generate\.py|save\.py|page_template\.py|screen\.py")
 """Modules whose texts are documents: they offer a next step by its command."""
 
 
