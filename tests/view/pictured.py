@@ -386,16 +386,24 @@ def monitored() -> Result:
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
         examples.full,
-        {"group rates", "calibration", "flip rates", "proved shares", "shares by attribute", "subgroup gaps"},
+        {
+            "overview",
+            "group rates",
+            "calibration",
+            "flip rates",
+            "proved shares",
+            "shares by attribute",
+            "subgroup gaps",
+        },
     ),
     "check": (check, {"checked shares"}),
     "thresholds": (
         thresholds,
-        {"group rates", "calibration", "threshold curves", "subgroup gaps"},
+        {"overview", "group rates", "calibration", "threshold curves", "subgroup gaps"},
     ),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
-    "premiums": (premiums, {"number quantiles", "subgroup gaps"}),
+    "premiums": (premiums, {"overview", "number quantiles", "subgroup gaps"}),
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "mitigation": (mitigation, {"candidates", "before and after"}),

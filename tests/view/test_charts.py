@@ -23,7 +23,7 @@ from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
 from evenhand.view.charts.individual import draw_flips
 from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
-from evenhand.view.drawing.axis import Axis, differences, spread
+from evenhand.view.drawing.axis import NARROW_PERCENT, Axis, differences, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Panel, Row, RowChart, Span, Tick
 from evenhand.view.drawing.theme import DARK, FONT, LIGHT, dark_stylesheet, finish_chart, mark_layer, to_svg
 from evenhand.view.page_template import template_environment
@@ -47,7 +47,7 @@ def page(chart) -> Element:
 
 def shown(text: str) -> str:
     """A text as a page has it: readable, and no line breaks before a unit."""
-    return strip_unprintable(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    return strip_unprintable(text).replace(" %", NARROW_PERCENT)
 
 
 def colours(element) -> set[str]:

@@ -19,7 +19,7 @@ from evenhand.core.text import (
     percent_at_most,
 )
 from evenhand.stats import Estimated, Observed, Proved
-from evenhand.stats.quantity import format_basis, format_ends, format_interval, format_value
+from evenhand.stats.quantity import COMBINED, explain_position, format_basis, format_ends, format_interval, format_value
 from evenhand.view.drawing import axis
 
 SHARES = st.floats(0, 1) | st.floats(1e-9, 1e-3) | st.floats(1e-9, 1e-3).map(lambda x: 1 - x)
@@ -82,14 +82,16 @@ def observed(value: float, low: float, high: float) -> Observed:
         ("calibration_gap", observed(-0.00042, -0.0063, 0.0061), "-0.0004", "-0.0063 to 0.0061"),
         ("demographic_parity_ratio", observed(0.31, 0.0, math.inf), "0.31", "0 to without limit"),
         ("demographic_parity_difference", observed(0.0, 0.0, 0.05), "0", "0 to 0.05"),
-        ("demographic_parity_ratio", observed(0.00013, 0.00001, 0.2), "0.00013", "0.000010 to 0.200"),
+        ("demographic_parity_ratio", observed(0.00013, 0.00001, 0.2), "0.00013", "0.00001 to 0.20000"),
         ("selection_rate", observed(0.2061, 0.1981, 0.2142), "20.6 %", "19.8 to 21.4 %"),
         ("selection_rate", observed(0.01003, 0.0083, 0.0121), "1.0 %", "0.8 to 1.2 %"),
         ("selection_rate", observed(0.00005, 0.000001, 0.00028), "0.0050 %", "0.0001 to 0.0280 %"),
         ("selection_rate", observed(0.0, 0.0, 0.00037), "0 %", "0 to 0.04 %"),
         ("selection_rate", observed(1.0, 0.97, 1.0), "100 %", "97.0 to 100 %"),
-        ("selection_rate", observed(0.02, 0.0004, 0.1), "2.0 %", "0.040 to 10.0 %"),
-        ("demographic_parity_difference", observed(0.11, 0.0031, 0.22), "0.11", "0.0031 to 0.22"),
+        ("selection_rate", observed(0.02, 0.0004, 0.1), "2.0 %", "0.0 to 10.0 %"),
+        ("demographic_parity_difference", observed(0.11, 0.0031, 0.22), "0.11", "0.00 to 0.22"),
+        ("demographic_parity_ratio", observed(0.0512, 0.000027, 0.254), "0.05", "0.00 to 0.25"),
+        ("calibration_gap", observed(0.18, -0.0042, 0.37), "0.18", "0.00 to 0.37"),
         ("rate", observed(0.1820889147, 0.18208891469, 0.18208891471), "18.2 %", "18.2 to 18.2 %"),
         ("rate", observed(0.1820889147, 0.18208, 0.18209), "18.2089 %", "18.2080 to 18.2090 %"),
         ("auc", observed(0.8123456789, 0.8123456789, 0.8123456789 + 1e-15), "0.81", "0.81 to 0.81"),
@@ -100,6 +102,20 @@ def test_a_number_and_its_interval_have_fitting_digits(name, quantity, value, en
     assert format_value(quantity, name) == value
     assert format_ends(quantity, name) == ends
     assert format_interval(quantity, name) == f"95 % interval {ends}"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "method", "explained"),
+    [
+        (0.0732, 0.0727, 0.0732, COMBINED, True),
+        (0.0730, 0.0727, 0.0732, COMBINED, False),
+        (0.0732, 0.0727, 0.0732, "exact", False),
+    ],
+)
+def test_an_estimate_at_an_end_of_its_interval_is_explained(value, low, high, method, explained):
+    estimate = Estimated(value=value, low=low, high=high, confidence=0.95, n=9, population="p", method=method)
+    assert bool(explain_position(estimate)) == explained
+    assert not explain_position(observed(value, low, high))
 
 
 def test_kinds_in_words():

@@ -42,6 +42,7 @@ from evenhand.groups.wording.rates import (
     calibration_blocks,
     gap_answers,
     headline_sentences,
+    overview_figure,
     rate_table,
     rule_notes,
     small_notes,
@@ -63,7 +64,7 @@ from evenhand.individual.wording import (
     rate_blocks,
 )
 from evenhand.stats.proportion import count_needed
-from evenhand.stats.quantity import Unknown, format_value, quantity_value
+from evenhand.stats.quantity import Unknown, format_interval, format_value, quantity_value
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.subgroups.wording import (
     comparison_group,
@@ -121,6 +122,7 @@ def _summarize_labels(audit: AuditResult) -> list[Block]:
     blocks += _weight_notes(audit)
     sentences = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
+    blocks += overview_figure(audit.groups)
     blocks += _answers(audit)
     blocks += _skipped(audit)
     blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, audit.groups.too_few)
@@ -136,6 +138,7 @@ def _summarize_numbers(audit: AuditResult) -> list[Block]:
     blocks += label_notes(audit.groups.label_coverage, audit.groups.breakdowns, truth="number")
     sentences = number_sentences(audit.groups)[:NUMBER_FINDINGS]
     blocks += [Text(items=tuple(sentences), role="finding")] if sentences else []
+    blocks += overview_figure(audit.groups)
     blocks += number_answers(audit.groups)
     blocks += [worst_answer(search) for search in _subgroup_searches(audit)]
     blocks += [] if audit.changes is None else change_answers(audit.changes)
@@ -220,10 +223,10 @@ def headlines(audit: AuditResult) -> list[str]:
         number = worst.headline.rate
         assert not isinstance(number, Unknown)
         people = "people in the data" if worst.over == "data" else SIMULATED
-        suffix = " alone" if worst.counterfactual is None else ""
+        suffix, interval = " alone" if worst.counterfactual is None else "", format_interval(number, "rate")
         sentences.append(
             f"For {format_value(number, 'rate')} of {people} the decision changes with {worst.protected[0]}{suffix} "
-            f"(counterfactual flip rate, {number.kind})."
+            f"(counterfactual flip rate, {number.kind}{f', {interval}' if interval else ''})."
         )
     if audit.certificates:
         certificate = min(audit.certificates, key=lambda certificate: certificate.certified)
@@ -448,10 +451,11 @@ def _proof(audit: AuditResult) -> Iterator[Block]:
     else:
         yield Text("Nothing was proved about this model.")
     if audit.certificates:
-        shares, *blocks = proof_blocks(audit.certificates)
-        details = [block for block in blocks if not isinstance(block, Note)]
-        yield from (shares, details[0], *(block for block in blocks if isinstance(block, Note)))
-        yield Fold("Evidence of the estimates, and where decisions differ", tuple(details[1:]))
+        figure, shares, *details = proof_blocks(audit.certificates)
+        cautions = [block for block in details[1:2] if isinstance(block, Note)]
+        yield from (figure, shares, *cautions)
+        evidence = tuple(block for block in details if block not in cautions)
+        yield Fold("Evidence of the estimates, and where decisions differ", evidence)
     yield from () if is_number else _not_run(audit, "certif")
 
 
@@ -485,8 +489,7 @@ def _subgroups(audit: AuditResult) -> Iterator[Block]:
             columns = (Column("group"), Column("people", numeric=True), Column("reason"))
             table = Table("Groups that were not tested, observed", columns, tuple(map(TableRow, small[:REFUSED])))
             yield Fold(f"{format_count(len(small), 'group', 'groups')}, with the reason", (table,))
-        yield Heading("Subgroup tests", level=3)
-        yield method_facts(search)
+        yield Fold("Tests of the subgroups", (method_facts(search),))
     yield from () if is_number else _not_run(audit, "subgroup")
 
 
@@ -519,7 +522,7 @@ def _small_groups(audit: AuditResult, search: SubgroupResult) -> list[tuple[str,
 
 def _method(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Method", anchor="method", detail=True)
-    yield Facts(tuple(_method_facts(audit)))
+    yield Fold("Model, data, seed, settings and versions", (Facts(tuple(_method_facts(audit))),))
     if audit.groups.outcome is None:
         yield Heading("Observed, estimated and proved numbers", level=3)
         yield _explain_types(audit)

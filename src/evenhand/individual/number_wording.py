@@ -100,7 +100,7 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
         for change in result.changes
     )
     unit = f", in {result.unit}" if result.unit else ""
-    yield Table(f"Distribution of the change of the number{unit}", columns, rows)
+    yield Table(f"Distribution of the changes{unit}", columns, rows)
     for protected in dict.fromkeys(change.protected for change in result.changes):
         examples = [example for example in result.examples if example.protected == protected]
         if examples:

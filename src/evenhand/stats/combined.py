@@ -15,7 +15,6 @@ TIE = 1e-9
 WINDOW = 10.0
 """Number of standard deviations on either side within which counts are summed. The mass outside is below 1e-20."""
 
-COMBINED = "proofs and all draws, exact test of a weighted count"
 """Name of this interval in reports."""
 
 

@@ -96,14 +96,15 @@ ROUNDING = 1e-9
 
 def format_value(quantity: Known, name: str) -> str:
     """Format a number with as many digits as its interval supports, and with a non-zero digit unless it is 0."""
-    return _format_number(quantity.value, quantity, name) + _percent_sign(name)
+    return _format_number(quantity.value, _count_digits(quantity, name), name) + _percent_sign(name)
 
 
 def format_ends(quantity: Known, name: str) -> str:
-    """Format both ends of an interval, as in ``0.17 to 0.21``; empty without an interval."""
+    """Format both ends of an interval with the digits of the value, as in ``0.17 to 0.21``; empty without one."""
     if isinstance(quantity, Proved):
         return ""
-    low, high = (_format_number(end, quantity, name) for end in (quantity.low, quantity.high))
+    digits = _count_digits(quantity, name)
+    low, high = (_format_number(end, digits, name) for end in (quantity.low, quantity.high))
     return f"{low} to {high}{_percent_sign(name)}"
 
 
@@ -118,21 +119,31 @@ def format_interval(quantity: Known, name: str) -> str:
     return f"{format_level(quantity.confidence)} interval {format_ends(quantity, name)}"
 
 
-def _format_number(number: float, quantity: Known, name: str) -> str:
-    """Format the value or an end of a quantity without its unit, with more digits if it would be rounded to 0."""
+def _format_number(number: float, digits: int, name: str) -> str:
+    """Format the value or an end of a quantity without its unit. Only 0 and 1 are formatted without decimals."""
+    scaled = 100 * number if unit_of(name) == "percent" else number
+    if scaled != 0 and round(scaled, digits) == 0:
+        scaled = 0.0  # without a sign
+        return f"{scaled:.{digits}f}"
     if unit_of(name) == "target":
-        width = _width_digits(quantity, 1)
-        digits = min(8, max(0, width + 1 if width is not None else decimal_digits(number)))
         return f"{number:,.{digits}f}"
     if unit_of(name) == "decimal":
-        default, width = decimal_digits(quantity.value), _width_digits(quantity, 1)
+        return format_digits(number, digits)
+    return f"{scaled:.0f}" if number in (0, 1) else f"{scaled:.{digits}f}"
+
+
+def _count_digits(quantity: Known, name: str) -> int:
+    """Return the number of decimals of a value and its interval, which is not so small that the value becomes 0."""
+    value = quantity.value
+    if unit_of(name) == "target":
+        width = _width_digits(quantity, 1)
+        return min(8, max(0, width + 1 if width is not None else decimal_digits(value)))
+    if unit_of(name) == "decimal":
+        default, width = decimal_digits(value), _width_digits(quantity, 1)
         digits = max(2, default if width is None else max(width, min(default, width + 1)))
-        return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)
-    default = percent_digits(quantity.value)
-    digits = max(1, default, min(_width_digits(quantity, 100) or 0, default + MAX_EXTRA_DIGITS))
-    if round(100 * number, digits) == 0:
-        digits = max(digits, percent_digits(number))
-    return f"{100 * number:.0f}" if number in (0, 1) else f"{100 * number:.{digits}f}"
+        return max(digits, default) if round(value, digits) == 0 else digits
+    default = percent_digits(value)
+    return max(1, default, min(_width_digits(quantity, 100) or 0, default + MAX_EXTRA_DIGITS))
 
 
 def _width_digits(quantity: Known, scale: float) -> int | None:
@@ -144,6 +155,25 @@ def _width_digits(quantity: Known, scale: float) -> int | None:
         return None
     half = scale * (quantity.high - quantity.low) / 2
     return min(8, math.ceil(-math.log10(half))) if half < math.inf else None
+
+
+COMBINED = "proofs and all draws, exact test of a weighted count"
+"""Method of an interval that combines a sample with a proof."""
+OFF_CENTRE = 0.2
+"""Distance of an estimate from the middle of its interval, in widths, from which it is explained."""
+
+
+def explain_position(quantity: Quantity) -> str:
+    """Explain why an estimate is not in the middle of its interval; empty if it is, or if the interval is not proved.
+
+    Intervals that combine a sample with a proof end at the proved bounds.
+    """
+    if not isinstance(quantity, Estimated) or quantity.method != COMBINED:
+        return ""
+    width = quantity.high - quantity.low
+    if abs(quantity.value - (quantity.low + quantity.high) / 2) <= OFF_CENTRE * width:
+        return ""
+    return "the interval ends at the proved bounds, so the estimate need not be in its middle"
 
 
 def format_basis(quantity: Known) -> str:

@@ -23,6 +23,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
+from evenhand.stats.quantity import Observed, show_quantity
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, SwapEffect, TextSubgroupResult
 from evenhand.subgroups.rules import describe_rules
 
@@ -52,6 +53,9 @@ WEIGHTED = (
     "simulated with these weights; minimum sizes apply to effective sizes; numbers of people are unweighted"
 )
 PUBLISHED = "by the rule of the published method; the notes say what it does not account for"
+
+DRAWN = 12
+"""Maximum number of subgroups in a figure."""
 
 LISTED = 15
 """Maximum number of subgroups on a screen."""
@@ -236,6 +240,8 @@ def subgroup_blocks(result: SubgroupResult, label: str | None = None, *, level: 
             f"diamonds: {better}. Hollow and grey: not significant, or within the margin. Dashed lines: the margin. "
             f"Numbers on the right: number of {members}, and both {'rates' if is_counted(result) else 'means'}."
         )
+        if len(result.unexplained) > DRAWN:
+            caption += f" Only the first {DRAWN} of {len(result.unexplained)} subgroups are drawn."
         yield Figure("subgroup gaps", caption, result)
         caption = f"Subgroups that no other one explains: {rate}, {kind}; with each gap its {interval}"
         yield _finding_table(result, result.unexplained, label, caption)
@@ -391,12 +397,22 @@ def worst_answer(result: SubgroupResult) -> Metric:
     if result.number is None:
         # As elsewhere in an audit, the gap of labels is a positive difference of rates.
         numbers = (-worst.gap, -worst.high, -worst.low)
-        gap, low, high = map(format_decimal, numbers)
+        value, low, high = numbers
+        answer = show_quantity(
+            Observed(value=value, n=result.people, low=low, high=high, confidence=result.confidence, method=""),
+            "demographic_parity_difference",
+        )
     else:
-        gap, low, high = (format_gap(result, value) for value in numbers)
-        gap += f" {gap_unit(result)}"
-    basis = f"on {result.people:,} people"
-    answer = ReportedNumber(gap, numbers[0], "observed", *numbers[1:], f"{low} to {high}", result.confidence, basis)
+        gap, *ends = (format_gap(result, number) for number in numbers)
+        answer = ReportedNumber(
+            f"{gap} {gap_unit(result)}",
+            numbers[0],
+            "observed",
+            *numbers[1:],
+            " to ".join(ends),
+            result.confidence,
+            f"on {result.people:,} people",
+        )
     notes = [finding_sentence(result, worst).rstrip("."), f"adjusted interval, simultaneous over {tested}"]
     step = "the Subgroups section lists the other affected groups; look closer with evenhand subgroups"
     if not worst.found:

@@ -93,7 +93,7 @@ def _metrics(metrics: Sequence[Metric]) -> str:
         about = f"{metric.about}: " if metric.about else ""
         said = [*metric.explanation, *([f"next: {metric.next_step}"] if metric.next_step else [])]
         lines.append(f"| {escape(about + metric.name)} | {escape(metric.number.text)} | {escape('; '.join(said))} |")
-    return "\n".join(["| question | number | what it is |", "|---|---:|---|", *lines])
+    return "\n".join(["| metric | number | what it is |", "|---|---:|---|", *lines])
 
 
 def _pair(pair: Pair) -> str:

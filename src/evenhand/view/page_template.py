@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand import __version__
-from evenhand.core.document import Block, Document, Figure, Heading, Metric, Table
+from evenhand.core.document import Block, Document, Figure, Heading, Metric, Table, Text
 from evenhand.core.text import (
     format_count,
     format_level,
     strip_unprintable,
 )
 from evenhand.view.charts import DrawnFigure, draw
+from evenhand.view.drawing.axis import NARROW_PERCENT
 from evenhand.view.drawing.theme import LIGHT, dark_stylesheet
 
 if TYPE_CHECKING:
@@ -42,12 +43,17 @@ SCRIPT = (Path(__file__).parent / "templates" / "page.js").read_text("utf-8")
 SCRIPT_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}'"
 """The script of every page as a Content Security Policy names it: for servers that send a policy of their own."""
 
-_UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:s|min|kB|MB)\b)")
+LETTER = 6.67
+"""Pixels of a digit in the font of charts. A width in digits fits names in other fonts too."""
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:s|min|kB|MB)\b)")
 
 
 def _finalize_value(value: object) -> object:
     """Return what the page shows for a value: texts are printable, and no line breaks between a number and its unit."""
-    return _UNIT.sub("\N{NO-BREAK SPACE}", strip_unprintable(value)) if type(value) is str else value
+    if type(value) is not str:
+        return value
+    return _UNIT.sub("\N{NO-BREAK SPACE}", strip_unprintable(value).replace(" %", NARROW_PERCENT))
 
 
 @cache
@@ -70,10 +76,10 @@ def template_environment() -> jinja2.Environment:
     environment.filters |= {
         "grouped": group_blocks,
         "by_subject": group_by_subject,
-        "explained": explain_metric,
         "can_sort": can_sort,
         "rows_left_out": say_rows_left_out,
         "place": lambda percent: f"{percent:.2f}%",
+        "letters": lambda pixels: f"{pixels / LETTER:.1f}ch",
         "kind_of": lambda mark: type(mark).__name__,
         "level": format_level,
         "count": format_count,
@@ -107,10 +113,15 @@ def render_fragment(document: Document) -> str:
 
 
 def group_blocks(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
-    """Put answers, pairs and narrow tables in a row together; all other blocks stand alone."""
+    """Group consecutive metrics, pairs, and narrow tables, and findings with the figure that follows them."""
     found: list[tuple[str, list[Block]]] = []
     for block in blocks:
         name = type(block).__name__
+        if isinstance(block, Figure) and found and block.chart == "overview":
+            before = found[-1][1][-1]
+            if isinstance(before, Text) and before.role == "finding":
+                found[-1] = ("Overview", [before, block])
+                continue
         if (
             found
             and found[-1][0] == name
@@ -143,13 +154,6 @@ def can_sort(table: Table) -> bool:
 def group_by_subject(metrics: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
     """Put answers about the same together, in their order."""
     return [(about, list(own)) for about, own in groupby(metrics, lambda metric: metric.about)]
-
-
-def explain_metric(metric: Metric) -> tuple[str, ...]:
-    """Return what stands beside a number, without its kind, which is shown as a mark of its own."""
-    said = metric.explanation or ("",)
-    kind = metric.number.kind
-    return said if kind is None else (re.sub(rf"^{kind}:? ?", "", said[0]), *said[1:])
 
 
 def _context(document: Document) -> dict[str, Any]:

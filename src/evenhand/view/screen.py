@@ -226,7 +226,7 @@ def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine
     if not any(beside):
         beside = [next((note for note in metric.notes[:1] if len(note) <= SHORT_NOTE), "") for metric in metrics]
         interval = "note" if any(beside) else ""
-    head = ("", "question", "number", interval, "kind")
+    head = ("", "metric", "number", interval, "kind")
     rows = [
         (metric.about, metric.name, number.text, note, number.kind or "")
         for metric, number, note in zip(metrics, numbers, beside, strict=True)

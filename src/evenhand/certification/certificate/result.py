@@ -34,8 +34,7 @@ from evenhand.core.text import (
     percent_at_least,
     percent_at_most,
 )
-from evenhand.stats.combined import COMBINED
-from evenhand.stats.quantity import Estimated, Proved, show_quantity
+from evenhand.stats.quantity import COMBINED, Estimated, Proved, explain_position, show_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -342,7 +341,8 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
     steps = ["see under Proof for whom it differs"] if certificate.falsified > 0 else []
     if certificate.undecided > 0:
         steps.append(GOING_ON[certificate.stopped_by])
-    different = show_quantity(estimated_share(certificate), "rate")
+    share = estimated_share(certificate)
+    different = show_quantity(share, "rate")
     among = "among people with a plausible counterpart" if certificate.no_counterpart > 0 else "in all"
     name = join_names(certificate.protected)
     fair = ReportedNumber(
@@ -361,6 +361,7 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
                     else []
                 ),
                 f"{certificate.difference} {among}: {different.text}, estimated, {different.interval}",
+                *filter(None, (explain_position(share),)),
                 f"{format_count(certificate.boxes, 'box', 'boxes')} in {format_duration(certificate.seconds)}; "
                 f"{STOPPED[certificate.stopped_by]}",
             ),

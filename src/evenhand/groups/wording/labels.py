@@ -80,10 +80,11 @@ def label_sentences(result: LabelMetrics) -> list[str]:
 
     def describe(gap: Gap, high: Group, low: Group) -> str:
         shares = " against ".join(_format_share(result, group, gap.largest_at) for group in (high, low))
+        number = show_quantity(gap.value, gap.name)
         return (
             f"{result.target} {'at least' if result.ordered else '='} {gap.largest_at} is given to people with "
-            f"{high.description} more often than to people with {low.description} ({shares}; {high.size:,} and "
-            f"{low.size:,} people)."
+            f"{high.description} more often than to people with {low.description} ({shares}; gap "
+            f"{', '.join(filter(None, (number.text, number.interval)))}; {high.size:,} and {low.size:,} people)."
         )
 
     return gap_sentences(result.breakdowns, lambda breakdown: _main_gap(result, breakdown), describe)

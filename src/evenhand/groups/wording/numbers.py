@@ -18,7 +18,7 @@ from evenhand.groups.wording.tables import (
     unit_and_weights,
     weighted_by,
 )
-from evenhand.stats.quantity import Unknown, format_value
+from evenhand.stats.quantity import Unknown, format_interval, format_value
 
 ADVICE = (
     "provide the true values to see whether they have the same gap",
@@ -61,10 +61,11 @@ def number_sentences(result: GroupMetrics) -> list[str]:
     def describe(gap: Gap, high: Group, low: Group) -> str:
         quantities = [gap.value, high.metrics["mean"], low.metrics["mean"]]
         texts = [f"{format_value(value, 'mean')}{unit}" for value in quantities if not isinstance(value, Unknown)]
+        interval = "" if isinstance(gap.value, Unknown) else format_interval(gap.value, "mean")
         return (
             f"The mean {outcome.name} of people with {high.description} is {texts[0]} above that of people with "
-            f"{low.description} ({' against '.join(texts[1:])}; {high.size:,} and {low.size:,} "
-            f"people{weighted_by(result)})."
+            f"{low.description} ({f'{interval}; ' if interval else ''}{' against '.join(texts[1:])}; {high.size:,} and "
+            f"{low.size:,} people{weighted_by(result)})."
         )
 
     return gap_sentences(result.breakdowns, lambda breakdown: breakdown.gap("mean_difference"), describe)

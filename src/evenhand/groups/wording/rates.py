@@ -46,6 +46,7 @@ from evenhand.stats.quantity import (
     Proved,
     Unknown,
     format_ends,
+    format_interval,
     quantity_value,
     show_quantity,
 )
@@ -89,7 +90,8 @@ def build_document(result: GroupMetrics) -> Document:
 def headline_sentences(result: GroupMetrics) -> list[str]:
     """Compare the lowest with the highest selection rate, one sentence for each attribute.
 
-    The smallest ratio comes first. Differences that may be due to chance come last and are marked as such.
+    The ratio whose interval is furthest from 1 comes first. Differences that may be due to chance come last and are
+    marked as such.
     """
     sentences = []
     for breakdown in result.breakdowns:
@@ -101,12 +103,14 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
         chance = not is_distinguishable(breakdown.gap("demographic_parity_difference"))
         rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
         comparison = " against ".join(format_percent(rate) for rate in rates if rate is not None)
+        interval = "" if isinstance(ratio.value, Proved | Unknown) else f"{format_interval(ratio.value, ratio.name)}; "
         sentence = (
             f"People with {lowest.description} are selected {format_against(value, FOUR_FIFTHS)} times as often as "
-            f"people with {highest.description} ({comparison}{weighted_by(result)}; {lowest.size:,} and "
+            f"people with {highest.description} ({interval}{comparison}{weighted_by(result)}; {lowest.size:,} and "
             f"{highest.size:,} people){', which may be chance' if chance else ''}."
         )
-        sentences.append(((chance, value), sentence))
+        bound = value if isinstance(ratio.value, Proved | Unknown) else ratio.value.high
+        sentences.append(((chance, bound, value), sentence))
     return [sentence for _, sentence in sorted(sentences)]
 
 
@@ -153,9 +157,9 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
     yield Heading(f"By {by}", level, detail=True)
     yield from left_out_notes(breakdown.unknown, breakdown.by)
     yield from _breakdown_figure(result, breakdown)
+    tables = [*reference_table(breakdown, levels, suffix)]
     if breakdown.gaps:
-        yield gap_table(f"Gaps by {by}, observed{suffix}, each with its {levels} interval", breakdown.gaps)
-    yield from reference_table(breakdown, levels, suffix)
+        tables.insert(0, gap_table(f"Gaps by {by}, observed{suffix}, each with its {levels} interval", breakdown.gaps))
     table = group_table(
         f"Metrics by {by}: observed{suffix}, each with its {levels} interval",
         breakdown,
@@ -163,7 +167,18 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
         result.too_few,
         weighted=result.weights is not None,
     )
-    yield Fold(f"All numbers by {by}", (table,))
+    yield Fold(f"Gaps and all numbers by {by}", (*tables, table))
+
+
+def overview_figure(result: GroupMetrics) -> Iterator[Figure]:
+    """Yield a figure of the selection rates, or of the means of numeric decisions, by each attribute."""
+    name = "selection_rate" if result.outcome is None else "mean"
+    single = [breakdown for breakdown in result.breakdowns if len(breakdown.by) == 1]
+    values = [group.metrics.get(name) for breakdown in single for group in breakdown.groups]
+    if any(value is not None and not isinstance(value, Unknown) for value in values):
+        what, line = ("selection rate", DASHED) if result.outcome is None else (f"mean {result.outcome.name}", "")
+        text = f"Dots: the {what} of each group, with its {confidence_levels(result)} interval.{line}"
+        yield Figure("overview", f"{text} Grey: fewer than {result.min_group_size} people.", result)
 
 
 def _breakdown_figure(result: GroupMetrics, breakdown: Breakdown) -> Iterator[Figure]:

@@ -92,7 +92,9 @@ def gap_sentences(
     find_gap: Callable[[Breakdown], Gap | None],
     describe: Callable[[Gap, Group, Group], str],
 ) -> list[str]:
-    """Describe the main gap, one sentence for each breakdown, the largest gap first.
+    """Describe the main gap, one sentence for each breakdown.
+
+    The first gap is the one whose interval is furthest from 0.
 
     Args:
         breakdowns: Groups by each attribute.
@@ -104,8 +106,9 @@ def gap_sentences(
         gap, groups = find_gap(breakdown), {group.label: group for group in breakdown.groups}
         if gap is not None and not isinstance(gap.value, Unknown) and gap.value.value != 0:
             chance = "" if is_distinguishable(gap) else " The interval of the gap reaches 0."
-            sentences.append((-gap.value.value, describe(gap, groups[gap.best], groups[gap.worst]) + chance))
-    return [sentence for _, sentence in sorted(sentences)]
+            low = gap.value.value if isinstance(gap.value, Proved) else gap.value.low
+            sentences.append((-low, -gap.value.value, describe(gap, groups[gap.best], groups[gap.worst]) + chance))
+    return [sentence for *_, sentence in sorted(sentences)]
 
 
 def label_notes(

@@ -107,7 +107,11 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
                 hint="train the trees on the number itself, whose order the transformation keeps",
             )
         if isinstance(column, ListedCell) and column.values.dtype.kind not in "fiub":
-            raise NotAdditiveError("the trees compare words", location=box.name)
+            raise NotAdditiveError(
+                "the trees split on text values; expected numbers",
+                location=box.name,
+                hint="encode text columns before the trees, for example one-hot",
+            )
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if len(names) != len(columns) or categorical is not None:
         names = [f"f{i}" for i in range(len(columns))]

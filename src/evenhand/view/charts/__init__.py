@@ -81,6 +81,7 @@ FIGURES: dict[str, FigureSource] = {
     "language changes": FigureSource("llm", "draw_language_changes", "rows"),
     "language gaps": FigureSource("llm", "draw_language_gaps", "rows"),
     "longest gaps": FigureSource("generation", "draw_gaps", "svg"),
+    "overview": FigureSource("groups", "draw_overview", "rows"),
     "number quantiles": FigureSource("numbers", "draw_quantiles", "svg"),
     "prompts": FigureSource("assessment", "draw_prompts", "svg"),
     "proved shares": FigureSource("certification", "draw_shares", "rows"),

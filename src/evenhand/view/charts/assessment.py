@@ -262,7 +262,7 @@ def draw_prompts(bias: PromptBias, group: str, *, width: int = WIDE) -> Spec:
         + ", ".join(f"{value} {format_percent(count / one.items)}" for value, count in one.shown.items())
         for one in shown
     )
-    spec = {"layer": layers, "width": width - 30, "height": {"step": PROMPT_LANE}, "title": title}
+    spec = {"layer": layers, "width": width - 34, "height": {"step": PROMPT_LANE}, "title": title}
     return finish_chart(spec, f"Shares of the values of {group}, by prompt. {said}{more}.")
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.core.text import format_percent
+from evenhand.core.text import format_percent, format_significant
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.result import CalibrationBin, GroupMetrics, LabelMetrics
-from evenhand.groups.wording.rates import DRAWN
+from evenhand.groups.wording.rates import DRAWN, FOUR_FIFTHS
 from evenhand.stats.metric_specs import METRICS
-from evenhand.stats.quantity import Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
 from evenhand.view.drawing.axis import Axis, percentages, spread
-from evenhand.view.drawing.rows import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick, together
+from evenhand.view.drawing.rows import Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Tick, together
 from evenhand.view.drawing.theme import Spec, stack_charts
 
 PANELS = ("selection_rate", "true_positive_rate", "false_positive_rate")
@@ -25,10 +27,13 @@ NAMES = 300
 LABELS_A_ROW, MOST_LABELS = 3, 12
 """Labels whose shares stand side by side, and that are drawn at all: those that most people are given."""
 
+OVERVIEW_GROUPS = 10
+"""Maximum number of groups of an attribute in the overview: those with the highest and the lowest rates."""
+
 MOST_PANELS = 8
 """Groups whose reliability is drawn: the largest."""
 
-WHOLE = Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""), (1.0, "100%")))
+WHOLE = Axis(0.0, 1.0, ((0.0, "0 %"), (0.25, ""), (0.5, "50 %"), (0.75, ""), (1.0, "100 %")))
 """An axis of all shares."""
 
 
@@ -70,6 +75,43 @@ def draw_breakdown(breakdown: Breakdown) -> RowChart:
         f"Selection rates by {' and '.join(breakdown.by)}: {rates}.",
         (Block(rows=rows, panels=panels, headings=("people",), names=NAMES),),
     )
+
+
+def draw_overview(result: GroupMetrics) -> RowChart:
+    """Draw the selection rate, or the mean number, of each group by each attribute, with a line for comparison."""
+    metric = "selection_rate" if result.outcome is None else "mean"
+    groups = {
+        breakdown.by[0]: select_groups(breakdown, metric, OVERVIEW_GROUPS)
+        for breakdown in result.breakdowns
+        if len(breakdown.by) == 1
+    }
+    dots = [dot for own in groups.values() for group in own if (dot := _dot(group, metric)) is not None]
+    high = max(dot.high for dot in dots)
+    if metric == "mean":
+        low = min(dot.low for dot in dots)
+        axis = spread(low, high if high > low else low + 1, _round_numbers, about=3, whole=True)
+    else:
+        axis = WHOLE if high > 0.6 or high == 0 else spread(0.0, high, percentages, about=3, whole=True)
+    blocks, texts = [], []
+    for name, own in groups.items():
+        values = [_metric_value(group, metric, 0.0) for group in own if not group.small]
+        line = FOUR_FIFTHS * max(values, default=0.0)
+        if metric == "mean":
+            line = quantity_value(result.overall[metric]) or 0.0
+        rows = []
+        for group in own:
+            dot, quantity = _dot(group, metric), group.metrics.get(metric)
+            text = "" if quantity is None or isinstance(quantity, Unknown) else format_value(quantity, metric)
+            marks = () if dot is None else (dot, Label(dot.high, text))
+            rows.append(Row(group.label, (marks,), role="faint" if group.small else "ink"))
+            texts.append(f"{group.label} {text}")
+        panel = Panel(axis, lines=(Line(line),) if own else ())
+        blocks.append(Block(tuple(rows), (panel,), name, names=NAMES, place="left", height=22))
+    return RowChart(f"{METRICS[metric].title} by {' and by '.join(groups)}: {'; '.join(texts)}.", tuple(blocks))
+
+
+def _round_numbers(values: Sequence[float]) -> list[str]:
+    return [format_significant(value) for value in values]
 
 
 def plot_labels(result: LabelMetrics) -> Spec | RowChart:
@@ -159,15 +201,18 @@ def draw_calibration(result: GroupMetrics, by: str) -> list[Reliability]:
     ]
 
 
-def select_groups(breakdown: Breakdown) -> list[Group]:
-    """The groups that are drawn: as they come for one attribute, by selection rate for several; small ones last."""
+def select_groups(breakdown: Breakdown, metric: str = "selection_rate", most: int = DRAWN) -> list[Group]:
+    """Select the groups that are drawn, in their order for one attribute, by the metric for several, small ones last.
+
+    Of too many groups, those with the highest and the lowest values are drawn.
+    """
     groups = [group for group in breakdown.groups if not group.small]
-    if len(breakdown.by) > 1 or len(groups) > DRAWN:
-        groups.sort(key=lambda group: -_metric_value(group, "selection_rate", -1.0))
-    if len(groups) > DRAWN:
-        groups = groups[: DRAWN // 2] + groups[-DRAWN // 2 :]
+    if len(breakdown.by) > 1 or len(groups) > most:
+        groups.sort(key=lambda group: -_metric_value(group, metric, -math.inf))
+    if len(groups) > most:
+        groups = groups[: most // 2] + groups[-most // 2 :]
     small = [group for group in breakdown.groups if group.small]
-    return groups + small[: DRAWN - len(groups)]
+    return groups + small[: most - len(groups)]
 
 
 def _group_tooltip(group: Group) -> str:

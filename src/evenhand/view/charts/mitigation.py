@@ -281,7 +281,7 @@ def _model_panel(rows: Sequence[Spec], names: Sequence[str], width: int, *, name
 # Alternatives: accuracy beside the gap.
 
 FRONTIER_WIDTH, HEIGHT = 690, 360
-SCALE = 66
+SCALE = 70
 """Pixels for the numbers and the title of the upright axis."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.wording import (
+    DRAWN,
     comparison_group,
     describe_rate,
     format_gap,
@@ -17,9 +18,6 @@ from evenhand.subgroups.wording import (
 )
 from evenhand.view.drawing.axis import differences, spread
 from evenhand.view.drawing.rows import Block, Dot, Line, Panel, Row, RowChart
-
-MOST = 24
-"""Maximum number of drawn subgroups."""
 
 NAMES = 330
 """Width of the names in pixels."""
@@ -33,7 +31,7 @@ def draw_gaps(result: SubgroupResult) -> RowChart:
 
     Significant gaps are filled; the others are hollow and grey.
     """
-    findings = result.unexplained[:MOST]
+    findings = result.unexplained[:DRAWN]
     scale = 100 if is_counted(result) else 1
     reach = _axis_reach(findings, result.margin) * scale
     margin = scale * result.margin

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 MINUS = "\N{MINUS SIGN}"
 
+NARROW_PERCENT = "\N{NARROW NO-BREAK SPACE}%"
+"""Percent sign of pages and charts."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -41,13 +44,13 @@ def spread(
 
 
 def percentages(values: Sequence[float]) -> list[str]:
-    """Return the shares in percent, all with as many digits as one of them needs.
+    r"""Format shares in percent, all with the digits that one of them needs.
 
     >>> percentages([0, 0.025, 0.05])
-    ['0.0%', '2.5%', '5.0%']
+    ['0.0\u202f%', '2.5\u202f%', '5.0\u202f%']
     """
     digits = next((n for n in range(8) if all(abs(100 * one - round(100 * one, n)) < 1e-9 for one in values)), 8)
-    return [f"{100 * value:.{digits}f}%" for value in values]
+    return [f"{100 * value:.{digits}f}{NARROW_PERCENT}" for value in values]
 
 
 def whole_numbers(values: Sequence[float]) -> list[str]:

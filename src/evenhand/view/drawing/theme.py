@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from evenhand.core.text import strip_unprintable
+from evenhand.view.drawing.axis import NARROW_PERCENT
 from evenhand.view.drawing.fonts import fix_widths
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ THEME: Spec = {
         "ticks": False,
         "gridColor": LIGHT["grid"],
         "labelColor": LIGHT["muted"],
+        "labelExpr": f"replace(datum.label, '%', '{NARROW_PERCENT}')",
         "labelFlush": False,
         "labelFontSize": 12,
         "labelSeparation": 8,
