@@ -49,8 +49,8 @@ SHORT_NOTE = 32
 FEW_ROWS = 3
 """Rows below which a table is not shown on a short screen."""
 
-NARROW_COLUMN = 10
-"""Columns that wrapped words of a table need at least."""
+NARROW_COLUMN, LONG_WORD = 10, 16
+"""Minimum width of a wrapped column of a table, and of a word that is broken into lines."""
 
 GLUE = "\N{NO-BREAK SPACE}"
 
@@ -235,7 +235,8 @@ def _metric_table(metrics: Sequence[Metric], width: int) -> list[list[ScreenLine
     room = width - 2 - sum(size + 2 for size in sizes) - 2
     if room < 2 * NARROW_COLUMN:
         return [[ScreenLine(", ".join(filter(None, (*row[:2], f"{row[2]} {row[3]}", row[4]))), "  ")] for row in rows]
-    about = min(about, max(NARROW_COLUMN, room - name))
+    words = [word for metric in metrics for word in metric.about.split()]
+    about = min(about, max(NARROW_COLUMN, room - name, *(len(word) for word in words if len(word) <= LONG_WORD)))
     name = min(name, max(NARROW_COLUMN, room - about))
 
     def line(subject: str, question: str, number: str = "", ends: str = "", kind: str = "") -> ScreenLine:
