@@ -73,7 +73,10 @@ def test_the_first_sentences_are_about_the_people_in_the_data(subject):
     )
     (sentence,) = [said for said in found.summary().splitlines() if "the decision changes with sex" in said]
     assert sentence.strip().startswith("- For ")
-    assert "% of people in the data the decision changes with sex (counterfactual flip rate, observed)." in sentence
+    assert (
+        "% of people in the data the decision changes with sex (counterfactual flip rate, observed, 95 % interval "
+        in sentence
+    )
 
 
 def test_each_rate_has_its_gate(result):
