@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from evenhand import certification, checker
 from evenhand.certification.certificate.record import CertificateWriter
-from evenhand.checker.check import any_overlap, cells_inside
 from evenhand.checker.floats.bounds import bound_arrays, bound_margins
 from evenhand.checker.floats.counting import LEVELS, PeopleSums
 from evenhand.checker.floats.network import float_network_of
 from evenhand.checker.form import form_of
 from evenhand.checker.network import recorded_question_of
+from evenhand.checker.partition import count_cells, is_partition
 from evenhand.checker.question import AskedQuestion
 from evenhand.checker.reading import ClaimedBoxes
 from evenhand.checker.reprove import BoxProver
@@ -439,8 +439,8 @@ def test_partitions_are_told_from_everything_else(seed: int) -> None:
     covered = np.zeros(counts, dtype=int)
     for a, b in zip(low, high, strict=True):
         covered[tuple(slice(x, y + 1) for x, y in zip(a, b, strict=True))] += 1
-    assert cells_inside(low, high) == covered.sum()
-    assert any_overlap(low, high) == bool((covered > 1).any())
+    assert count_cells(low, high, counts) == covered.sum()
+    assert is_partition(low, high, counts) == bool((covered == 1).all())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.network import recorded_question_of
+from evenhand.checker.partition import count_cells, exact_products, is_partition
 from evenhand.checker.question import AskedQuestion, RecordedDomain
 from evenhand.checker.reading import (
     WHOLE,
@@ -38,7 +39,6 @@ SAMPLE_BOXES = 1000
 CONFIDENCE = 0.99
 MAX_LISTED = 100
 
-Cells = NDArray[np.integer]
 Loader = Callable[[Schema], AdditiveNetwork | TreeEnsemble]
 
 
@@ -194,21 +194,13 @@ def _check_partition(question: RecordedDomain, claimed: ClaimedPartition) -> Cla
         for i, axis in enumerate(question.axes):
             low[:, i], high[:, i] = axis.renumber_cells(low[:, i], high[:, i])
         boxes = boxes._replace(low=low, high=high).of(np.asarray((low <= high).all(axis=1)))
-    domain = math.prod(axis.count for axis in question.axes)
-    inside = cells_inside(boxes.low, boxes.high)
+    counts = [axis.count for axis in question.axes]
+    domain, inside = math.prod(counts), count_cells(boxes.low, boxes.high, counts)
     if inside < domain:
         raise CertificateError(f"the boxes leave a gap: they hold {inside:,} of the {domain:,} cells of the domain")
-    if inside > domain or any_overlap(boxes.low, boxes.high):
+    if not is_partition(boxes.low, boxes.high, counts):
         raise CertificateError("two of the boxes overlap")
     return boxes
-
-
-def _box_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> NDArray[np.object_]:
-    """Compute the exact mass of each box as a Python integer."""
-    product = np.ones(len(boxes.low), dtype=np.int64 if question.total < 2**62 else object)
-    for mass in _axis_masses(question, boxes):
-        product = product * (mass if product.dtype == np.int64 else mass.astype(object))
-    return product.astype(object)
 
 
 def _axis_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Iterator[NDArray[np.int64]]:
@@ -225,7 +217,7 @@ def _recompute_totals(
     Raises:
         CertificateError: The shares differ from the totals in the file.
     """
-    masses = _box_masses(question, boxes)
+    masses = exact_products(_axis_masses(question, boxes), len(boxes.low), question.total)
     certified = int((masses * boxes.fair.astype(object)).sum())
     falsified = int((masses * boxes.unfair.astype(object)).sum())
     of = question.total * WHOLE
@@ -271,116 +263,3 @@ def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proof: BoxPro
         proved_fair=proof.fair,
         proved_unfair=proof.unfair,
     )
-
-
-# Exact test whether boxes fill the domain without overlap, independent of how they were made.
-#
-# Boxes whose numbers of cells add up to that of the domain, and of which no two overlap, are a partition. To see that
-# no two overlap, the boxes are parted where no box is cut, as they were made, until few are left together, which are
-# then compared each with each. Where there is no such place, boxes are cut for the purpose.
-
-
-PAIRWISE_BOXES = 48
-
-
-def cells_inside(low: Cells, high: Cells) -> int:
-    """Count the cells of the domain in all boxes, exactly."""
-    counts = (high.astype(np.int64) - low + 1) if low.shape[1] else np.ones((len(low), 1), dtype=np.int64)
-    largest = 1
-    for column in range(counts.shape[1]):
-        largest *= int(counts[:, column].max(initial=1))
-    # In 64 bits where no product or sum can overflow, else in Python's own integers.
-    if largest * max(1, len(counts)) < 2**63:
-        return int(counts.prod(axis=1).sum())
-    product = counts[:, 0].astype(object)
-    for column in range(1, counts.shape[1]):
-        product = product * counts[:, column].astype(object)
-    return int(product.sum())
-
-
-def any_overlap(low: Cells, high: Cells) -> bool:
-    """Check whether any two boxes, shape (n, attributes), share a cell."""
-    if low.shape[1] == 0:
-        return len(low) > 1
-    stack = [(low, high)]
-    while stack:
-        low, high = stack.pop()
-        if len(low) <= PAIRWISE_BOXES:
-            if _any_pair_overlaps(low, high):
-                return True
-            continue
-        parts = _split_apart(low, high)
-        if parts is None:
-            return True
-        stack += parts
-    return False
-
-
-def _any_pair_overlaps(low: Cells, high: Cells) -> bool:
-    shared = np.ones((len(low), len(low)), dtype=np.bool_)
-    for column in range(low.shape[1]):
-        meets = low[:, None, column] <= high[None, :, column]
-        shared &= meets & meets.T
-    return int(shared.sum()) > len(low)
-
-
-def _split_apart(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
-    """Divide the boxes into disjoint groups; None if all boxes are equal in every attribute."""
-    n = len(low)
-    best: tuple[int, int, int] | None = None
-    for column in range(low.shape[1]):
-        least, most = int(low[:, column].min()), int(high[:, column].max())
-        if least == most:
-            continue
-        if most - least < 8 * n:
-            # How many boxes begin up to each cell, and how many have ended by then.
-            begun = np.cumsum(np.bincount(low[:, column].astype(np.int64) - least, minlength=most - least + 1))
-            ended = np.cumsum(np.bincount(high[:, column].astype(np.int64) - least, minlength=most - least + 1))
-            cuts = np.flatnonzero(begun[:-1] == ended[:-1])
-            sizes = begun[cuts]
-        else:
-            begins, ends = np.sort(low[:, column]), np.sort(high[:, column])
-            before = np.arange(1, n)
-            # Between two beginnings there is a cut if as many boxes have ended as have begun.
-            cuts = np.flatnonzero((ends[:-1] < begins[1:]) & (np.searchsorted(ends, begins[1:], side="left") == before))
-            sizes = before[cuts]
-            cuts = ends[cuts].astype(np.int64) - least
-        if not len(cuts):
-            continue
-        nearest = int(np.argmin(np.abs(2 * sizes - n)))
-        share = int(min(sizes[nearest], n - sizes[nearest]))
-        if best is None or share > best[0]:
-            best = (share, column, least + int(cuts[nearest]))
-        if share >= n // 3:
-            break
-    if best is not None:
-        _, column, cut = best
-        below = high[:, column] <= cut
-        return [(low[below], high[below]), (low[~below], high[~below])]
-    return _split_by_cutting(low, high)
-
-
-def _split_by_cutting(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
-    """Divide the boxes along the attribute that cuts the fewest of them."""
-    # Each box across the cut becomes two: the fewer of them, the less there is to go through.
-    best: tuple[int, int, int] | None = None
-    for column in range(low.shape[1]):
-        middle = int(np.median(high[:, column]))
-        for cut in {middle, middle - 1, int(low[:, column].max()) - 1}:
-            below, above = low[:, column] <= cut, high[:, column] > cut
-            if below.all() and above.all():
-                continue
-            if not below.any() or not above.any():
-                continue
-            double = int((below & above).sum())
-            if best is None or double < best[0]:
-                best = (double, column, cut)
-    if best is None:
-        return None
-    _, column, cut = best
-    below, above = low[:, column] <= cut, high[:, column] > cut
-    low_below, high_below = low[below], high[below].copy()
-    low_above, high_above = low[above].copy(), high[above]
-    high_below[:, column] = np.minimum(high_below[:, column], cut)
-    low_above[:, column] = np.maximum(low_above[:, column], cut + 1)
-    return [(low_below, high_below), (low_above, high_above)]
