@@ -156,7 +156,6 @@ class CertifySettings(ModelSettings, total=False):
     method: Literal["linear", "interval"]
     where: Sequence[str]
     threshold: float | None
-    relax: Mapping[str, float] | None
     tolerance: float | None
     bands: Sequence[float]
     outcomes: int

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-MAGIC = b"EVENHAND certificate 4\n"
+MAGIC = b"EVENHAND certificate 5\n"
 WHOLE = 2**32 - 1
 
 

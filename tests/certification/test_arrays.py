@@ -361,10 +361,6 @@ def test_ten_thousand_units() -> None:
 def test_the_device_is_chosen_by_width() -> None:
     assert device_for(_narrow(4), None) is None
     assert device_for(_narrow(4), "numpy") == "numpy"
-    relaxed = query_of(_narrow(1).network, relax={"a0": 1})
-    assert device_for(relaxed, None) is None
-    with pytest.raises(OptionError, match="relaxed"):
-        device_for(relaxed, "numpy")
 
 
 @pytest.mark.parametrize("device", ["numpy", "torch", "cuda"])

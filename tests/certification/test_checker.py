@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case, everybody, random_case, real_network, schema_of, worked_example
+from cases import Case, callable_kernel, everybody, random_case, real_network, schema_of, worked_example
 from forgery import WHOLE, Opened, closed, forged, opened
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand import certification, checker
 from evenhand.certification.certificate.record import CertificateWriter
-from evenhand.checker.floats.bounds import bound_arrays, bound_margins
-from evenhand.checker.floats.counting import LEVELS, PeopleSums
+from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functions
+from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares
 from evenhand.checker.floats.network import float_network_of
 from evenhand.checker.form import form_of
 from evenhand.checker.network import recorded_question_of
@@ -33,6 +33,7 @@ from evenhand.population import ProductPopulation
 from evenhand.population.independent import Marginal
 from support import scaled
 
+BOUND_BOX, BOUND_FUNCTIONS, COUNT_SHARES = map(callable_kernel, (bound_box, bound_functions, count_shares))
 METHODS: dict[str, dict[str, Any]] = {
     "interval": {"method": "interval", "enumeration": False, "max_boxes": 200},
     "enumeration": {},
@@ -83,7 +84,9 @@ def test_what_the_checker_proves_is_true(seed: int, tmp_path_factory: pytest.Tem
     shape = (len(form.bases), len(form.pairs), 2, 2)
     for together, k in itertools.product((True, False), range(len(low))):
         bounds = bound_arrays(net, len(form.bases) * len(form.pairs) * 2)
-        bound_margins(net, together, low[k], high[k], low[k], high[k], bounds)
+        for p in range(len(form.bases)):
+            BOUND_BOX(net, *((0, len(form.bases)) if together else (p, p + 1)), low[k], high[k], bounds)
+            BOUND_FUNCTIONS(net, p, p, low[k], high[k], bounds)
         least = bounds.least.reshape(shape)
         inside = np.ones(len(people), dtype=bool)
         for i, axis in enumerate(question.axes):
@@ -120,11 +123,24 @@ def test_counting_conditions_is_exact_up_to_rounding(seed: int) -> None:
     functions = int(rng.integers(1, 4))
     terms = tuple(rng.integers(-20, 20, size=(functions, width)).astype(float) for width in widths)
     chances = tuple(each / each.sum() for each in (rng.integers(1, 9, size=width) for width in widths))
-    sums = PeopleSums(rng.integers(-10, 10, size=functions) + 0.5, terms, chances)
-    true = sums.share_of(sums.positive().all(axis=0))
-    event = [list(range(functions))]
-    for level in LEVELS:
-        fair, unfair = sums.count_events(event, event, level, add=False)
+    constants = rng.integers(-10, 10, size=functions) + 0.5
+    values, weights = constants[:, None], np.ones(1)
+    for term, chance in zip(terms, chances, strict=True):
+        values = (values[:, :, None] + term[:, None, :]).reshape(functions, -1)
+        weights = (weights[:, None] * chance).ravel()
+    true = weights[(values > 0).all(axis=0)].sum()
+    for steps, listed in LEVELS:
+        d = count_arrays(len(widths), functions, (2, functions), 1 + int(widths.sum()), (steps, listed))
+        d.at[:] = np.concatenate([[0], np.cumsum(widths)])
+        d.constant[:] = d.least[:] = d.most[:] = constants
+        for i, (term, chance) in enumerate(zip(terms, chances, strict=True)):
+            here = slice(d.at[i], d.at[i + 1])
+            d.runs[i], d.chance[here], d.term[:, here] = len(chance), chance, term
+            d.low[:, i], d.high[:, i] = term.min(axis=1), term.max(axis=1)
+        d.least[:] += d.low.sum(axis=1)
+        d.most[:] += d.high.sum(axis=1)
+        d.size[:], d.member[:], d.unfair[1] = functions, np.arange(functions), True
+        fair, unfair = COUNT_SHARES(2, False, steps, listed, d)
         assert fair == unfair <= true + 1e-9
     assert fair >= true - 1e-9
 
@@ -200,7 +216,7 @@ def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNet
         path.write_bytes(data[:end])
         rejected(path, network, "")
     rng = np.random.default_rng(0)
-    for place in rng.integers(len(b"EVENHAND certificate 4\n"), len(data), size=40):
+    for place in rng.integers(len(b"EVENHAND certificate 5\n"), len(data), size=40):
         changed = bytearray(data)
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from evenhand import certification, checker
 from evenhand.checker import verification
 from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functions
-from evenhand.checker.floats.network import float_network_of, share_events_of
+from evenhand.checker.floats.network import box_question_of, float_network_of
 from evenhand.checker.floats.proofs import BoxClaims, prove_claims
 from evenhand.checker.form import form_of
 from evenhand.checker.network import RecordedQuestion, recorded_question_of
@@ -66,9 +66,7 @@ def test_what_is_proved_quickly_is_true(seed: int, most: int, tmp_path_factory: 
     form = form_of(question)
     if question.constant:
         return
-    net, events = float_network_of(question, form), share_events_of(form)
-    if events is None:
-        return
+    net = float_network_of(question, form)
     cells, mass, fair = everybody_in(question)
     rng = np.random.default_rng(seed)
     counts = np.array([axis.count for axis in question.axes], dtype=np.int64)
@@ -79,7 +77,7 @@ def test_what_is_proved_quickly_is_true(seed: int, most: int, tmp_path_factory: 
     inside = [((cells >= a) & (cells <= b)).all(axis=1) for a, b in zip(low, high, strict=True)]
     true = np.array([mass[here & fair].sum() / mass[here].sum() for here in inside])
     claims = BoxClaims(np.minimum(1, true + 1e-9), np.minimum(1, 1 - true + 1e-9), *np.zeros((3, 5)))
-    prove_claims(net, events, low, high, claims, most)
+    prove_claims(net, box_question_of(form, 2, separate=seed % 2 == 0), low, high, claims, most)
     assert (claims.proved_fair <= true + 1e-12).all(), seed
     assert (claims.proved_unfair <= 1 - true + 1e-12).all(), seed
 
@@ -163,7 +161,7 @@ def test_functions_lie_below_the_margin_in_exact_arithmetic(
     w = bound_arrays(net, 4)
     for p in range(2):
         bounded(net, p, p + 1, low, high, w)
-        functions_of(net, p, low, high, w)
+        functions_of(net, p, p, low, high, w)
         margins = exact_units(network, rows_of(question, cells, p))
         for side, flat in itertools.product(range(2), range(2)):
             f = 2 * p + side
@@ -217,12 +215,10 @@ def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
     network = worked_example()
     question = question_about(network, tmp_path)
     form = form_of(question)
-    net, events = float_network_of(question, form), share_events_of(form)
-    assert events is not None
-    assert [events.member[k, : events.size[k]].tolist() for k in range(4)] == [[1, 3], [0, 2], [1, 2], [3, 0]]
+    net = float_network_of(question, form)
     answer = certification.certify(network, samples=5)
     claims = BoxClaims(np.array([answer.certified + 1e-6]), np.array([answer.falsified + 1e-6]), *np.zeros((3, 1)))
-    prove_claims(net, events, np.zeros((1, 2), dtype=np.int64), np.array([[4, 5]]), claims, 64)
+    prove_claims(net, box_question_of(form, 2), np.zeros((1, 2), dtype=np.int64), np.array([[4, 5]]), claims, 64)
     assert claims.proved_fair[0] == pytest.approx(answer.certified, abs=1e-9)
     assert claims.proved_unfair[0] == pytest.approx(answer.falsified, abs=1e-9)
 

@@ -145,8 +145,7 @@ def proved(
     )
     cells = len(axes.weight) - len(axes.first)
     desk = shares.scratch_buffers(len(g), len(axes.first), cells, len(wanted), most)
-    gain = np.zeros(len(g))
-    functions = shares.BoxFunctions(g, constant.copy(), gain, zscore, zscore, second)
+    functions = shares.BoxFunctions(g, constant.copy(), zscore, second)
     PROVE_SHARES(asked, low, high, functions, axes, *precision, desk)
     return desk.share
 
@@ -313,7 +312,7 @@ class Bounded:
         self.low, self.high = low, high
         work, scratch = problems.kernel_workspace(p)[0][:2]
         work.lo[: low.shape[1]], work.hi[: low.shape[1]], work.plain[0] = low.T, high.T, plain
-        SET_HELD_RANGES(p.network, p.roles, low.shape[1], work, scratch)
+        SET_HELD_RANGES(p.roles, low.shape[1], work, scratch)
         MEASURE_BOXES(LANES, p.axes, work)
         BUILD_FUNCTIONS(p.network, p.roles, p.axes, LANES, True, work, scratch)
         self.constant, self.least = (each.reshape(-1, 2, LANES) for each in (work.constant, work.least))

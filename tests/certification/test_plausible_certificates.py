@@ -417,10 +417,6 @@ def test_what_cannot_be_done_is_refused_with_the_way_on() -> None:
     assert "`as_published=True`" in str(refusal.value.hint)
     with pytest.raises(OptionError, match="need linear bounds"):
         certification.certify(network, method="interval", enumeration=False)
-    ordinal = Schema.parse(network.schema.model_dump() | {"rules": [*network.schema.rules, "x > 2 or spouse == none"]})
-    tied = AdditiveNetwork(ordinal, network.parts, network.bias, (), network.classes, 1)
-    with pytest.raises(OptionError, match="cannot differ alone"):
-        certification.certify(tied, relax={"x": 1})
     with pytest.raises(OptionError, match="does not say how"):
         certification.certify(network, protected=["spouse", "x"], population=uniform_mixture(network.schema))
     with pytest.raises(OptionError, match="population of independent attributes"):
@@ -443,14 +439,6 @@ def test_trees_are_certified_as_published_alone() -> None:
         certification.certify(model)
     assert "`as_published=True`" in str(refusal.value.hint)
     assert certification.certify(model, as_published=True).falsified == pytest.approx(1)
-
-
-def test_relaxed_attributes_outside_the_hub() -> None:
-    """Couples differ at x of 3 and 4; with x within 1, husbands or wives within reach are on the other side at 2..5."""
-    network = couple_network({"husband": 4.0, "wife": 2.0}, 6.5)
-    result = certification.certify(network, relax={"x": 1}, where=["spouse != none"])
-    assert result.falsified == pytest.approx(4 / 10)
-    assert result.relaxed == {"x": 1}
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""Parts of the domain, decision thresholds, relaxed attributes: by hand, against a naive loop, on real networks."""
+"""Parts of the domain, decision thresholds: by hand, against a naive loop, on real networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.certification import Certificate, Counterexample
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.query.question import predict_float32, query_of
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, PROBABILITY_ERROR, log_odds, resolution_of
-from evenhand.errors import OptionError, SchemaError
+from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import network_from_dense
 from evenhand.population import ProductPopulation
@@ -55,7 +55,7 @@ def condition_on(attribute: Attribute, rng: np.random.Generator) -> tuple[str, C
 
 
 def asked_of(case: Case, seed: int) -> dict:
-    """Random conditions, threshold and tolerances for a case; and what each condition allows."""
+    """Random conditions and threshold for a case; and what each condition allows."""
     rng = np.random.default_rng([seed, 7])
     schema = case.network.schema
     conditions, allowed = [], {}
@@ -64,14 +64,8 @@ def asked_of(case: Case, seed: int) -> dict:
             said, test = condition_on(attribute, rng)
             conditions.append(said)
             allowed[attribute.name] = test
-    relax = {}
-    for attribute in schema.attributes:
-        inside = [e for e in attribute.domain() if allowed.get(attribute.name, lambda entry: True)(e)]
-        one_range = bool(inside) and inside[-1] - inside[0] == len(inside) - 1
-        if attribute.ordered and not attribute.protected and one_range and rng.random() < 0.4:
-            relax[attribute.name] = int(rng.integers(0, 3))
     threshold = float(rng.choice([0.03, 0.3, 0.5, 0.8])) if len(schema.target.values or ()) == 2 else None
-    return {"where": conditions, "relax": relax, "threshold": threshold}, allowed
+    return {"where": conditions, "threshold": threshold}, allowed
 
 
 def naive(case: Case, options: dict, allowed: dict) -> tuple[Fraction, Fraction] | None:
@@ -96,17 +90,12 @@ def naive(case: Case, options: dict, allowed: dict) -> tuple[Fraction, Fraction]
         for i, entry in zip(free, person, strict=True):
             if case.population is not None:
                 weight *= Fraction(float(case.population.marginals[i].masses[int(entry - schema.attributes[i].first)]))
-        near = [
-            [e for e in domains[i] if abs(e - entry) <= options["relax"].get(schema.attributes[i].name, 0)]
-            for i, entry in zip(free, person, strict=True)
-        ]
         seen = set()
-        for other in itertools.product(*near):
-            for assignment in itertools.product(*(domains[i] for i in varied)):
-                row = [0.0] * len(domains)
-                for i, entry in [*zip(free, other, strict=True), *zip(varied, assignment, strict=True)]:
-                    row[i] = float(entry)
-                seen.add(label[tuple(row)])
+        for assignment in itertools.product(*(domains[i] for i in varied)):
+            row = [0.0] * len(domains)
+            for i, entry in [*zip(free, person, strict=True), *zip(varied, assignment, strict=True)]:
+                row[i] = float(entry)
+            seen.add(label[tuple(row)])
         total += weight
         fair += weight * (len(seen) == 1)
     return None if total == 0 else (fair / total, 1 - fair / total)
@@ -135,7 +124,7 @@ def check(case: Case, seed: int, way: dict, *, exact: bool) -> None:
 
 
 def replay(network: AdditiveNetwork, found: Counterexample, options: dict) -> None:
-    """A counterexample is what it says: two people of the domain, as close as they must be, with different labels."""
+    """A counterexample is two people of the domain who differ in protected attributes alone, with different labels."""
     schema = network.schema
 
     def person(words: dict[str, str]) -> np.ndarray:
@@ -146,11 +135,11 @@ def replay(network: AdditiveNetwork, found: Counterexample, options: dict) -> No
         return np.array([entries], dtype=np.float64)
 
     one = person(found.unprotected | found.first)
-    other = person(found.unprotected | found.relaxed | found.second)
+    other = person(found.unprotected | found.second)
     assert schema.contains(np.concatenate([one, other])).all()
     for i, attribute in enumerate(schema.attributes):
         if not attribute.protected:
-            assert abs(one[0, i] - other[0, i]) <= options["relax"].get(attribute.name, 0)
+            assert one[0, i] == other[0, i]
     assert found.first != found.second
     threshold = options["threshold"]
     for row, said in ((one, found.first_label), (other, found.second_label)):
@@ -223,56 +212,6 @@ def test_part_of_the_domain_by_hand(way: dict) -> None:
     shown("x", {"3", "4", "5"}, result, way)
     holes = prove(step_network(), where=["x not in {3, 4}"], **way)
     assert holes.falsified == pytest.approx(1 / 8)
-
-
-@every_way
-def test_relaxed_by_hand(way: dict) -> None:
-    """With x within 1, the label must be one on x - 1 .. x + 1 for both p: unfair from 2 to 6."""
-    result = prove(step_network(), relax={"x": 1}, **way)
-    assert result.falsified <= 5 / 10 + 1e-12
-    assert result.certified == pytest.approx(5 / 10)
-    assert result.falsified == pytest.approx(5 / 10)
-    assert result.relaxed == {"x": 1}
-    shown("x", {"2", "3", "4", "5", "6"}, result, way)
-    # 3, 4 and 5 are treated unfairly without anybody near them.
-    moved = {"2": "3", "6": "5"}
-    for found in result.counterexamples:
-        assert found.relaxed.get("x") == moved.get(found.unprotected["x"])
-    assert "differ in x by up to 1" in result.summary()
-
-
-@every_way
-def test_the_tolerance_ends_where_the_part_ends(way: dict) -> None:
-    result = prove(step_network(), relax={"x": 1}, where=["x <= 2"], **way)
-    assert (result.certified, result.falsified) == (1, 0)
-
-
-@every_way
-def test_relaxed_with_a_protected_attribute_that_does_nothing(way: dict) -> None:
-    """Nobody is treated unfairly for p, and yet who stands at the step is, within the tolerance."""
-    network = step_network()
-    blind = network_from_dense(network.schema, [(np.array([[1.0], [0.0], [0.0]]), np.array([-4.5]))])
-    assert prove(blind, **way).certified == 1
-    result = prove(blind, relax={"x": 2}, **way)
-    assert result.falsified == pytest.approx(4 / 10)
-    assert result.certified == pytest.approx(6 / 10)
-    shown("x", {"3", "4", "5", "6"}, result, way)
-    assert all(found.first != found.second and found.relaxed for found in result.counterexamples)
-
-
-def test_relaxed_ordinal_values_keep_their_order() -> None:
-    """What the values add goes up and down: the tolerance is about their place, not about what they add."""
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "ordinal", "values": list("abcdef"), "encoding": [0, 5, 1, 4, 2, 3]},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-        ]
-    )
-    network = network_from_dense(schema, [(np.array([[1.0], [0.25]]), np.array([-3.5]))])
-    for way in WAYS:
-        result = prove(network, relax={"x": 1}, **way)
-        assert result.falsified == pytest.approx(5 / 6)  # labels 0 1 0 1 0 0: only f is among equals
-        assert result.certified == pytest.approx(1 / 6)
 
 
 @every_way
@@ -428,36 +367,11 @@ def test_a_real_attribute_in_part_of_its_histogram(bins: bool) -> None:
         ({"threshold": float("nan")}, "between 0 and 1"),
         ({"threshold": 1e-9}, "so close to 0"),
         ({"threshold": 1 - 1e-9}, "so close to 1"),
-        ({"relax": {"x2": 1}}, "is protected"),
-        ({"relax": {"x1": -1}}, "whole number"),
-        ({"relax": {"x1": 0.5}}, "whole number"),
-        ({"relax": {"x1": float("inf")}}, "whole number"),
-        ({"relax": {"x1": 1}, "where": ["x1 != 3"]}, "one range"),
     ],
 )
 def test_what_makes_no_sense(options: dict, said: str) -> None:
     with pytest.raises(OptionError, match=said):
         prove(worked_example(), **options)
-
-
-def test_what_cannot_be_relaxed() -> None:
-    schema = schema_of(
-        [
-            {"name": "x", "kind": "real", "lower": 0, "upper": 4},
-            {"name": "y", "kind": "categorical", "values": ["a", "b"]},
-            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
-            *({"name": f"z{i}", "kind": "integer", "lower": 0, "upper": 99} for i in range(3)),
-        ]
-    )
-    network = network_from_dense(schema, [(np.ones((6, 1)), np.zeros(1))])
-    with pytest.raises(OptionError, match="real number"):
-        prove(network, relax={"x": 1})
-    with pytest.raises(OptionError, match="no order"):
-        prove(network, relax={"y": 1})
-    with pytest.raises(OptionError, match="9,261 people are within the tolerance"):
-        prove(network, relax={"z0": 10, "z1": 10, "z2": 10})
-    with pytest.raises(SchemaError, match="no attribute 'w'"):
-        prove(network, relax={"w": 1})
 
 
 def test_a_threshold_needs_two_labels() -> None:
@@ -484,13 +398,6 @@ def test_a_published_network_by_part(name: str) -> None:
     assert ages.size is not None
     parts = [prove(network, where=[f"Age == {age:g}"]) for age in ages.domain()]
     assert sum(part.falsified for part in parts) / len(parts) == pytest.approx(whole.falsified, abs=1e-11)
-    relaxed = [prove(network, relax={"Age": width}) for width in (0, 1, ages.size)]
-    assert relaxed[0].falsified == whole.falsified
-    assert whole.falsified <= relaxed[1].falsified <= relaxed[2].falsified
-    by_boxes = prove(network, relax={"Age": 1}, enumeration=False)
-    assert by_boxes.certified <= relaxed[1].certified + 1e-12
-    assert by_boxes.falsified <= relaxed[1].falsified + 1e-12
-    assert by_boxes.undecided < 0.2
 
 
 def test_a_published_network_where_all_is_asked_of_adults() -> None:

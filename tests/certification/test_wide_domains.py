@@ -73,12 +73,6 @@ def test_the_certificate_of_a_wide_domain_is_confirmed(monkeypatch, tmp_path):
         prove(network, population=population, where=["age in {21, 22}"])
 
 
-def test_neighbours_in_a_wide_domain_are_refused():
-    network, people = network_and_people(1e9)
-    with pytest.raises(OptionError, match="too many to compare neighbours one by one"):
-        prove(network, population=product_of_marginals(people), relax={"age": 1})
-
-
 def test_bins_of_a_wide_domain_weigh_as_many_people():
     _, people = network_and_people(1e9)
     marginal = product_of_marginals(people).marginals[0]

@@ -271,7 +271,6 @@ SHARES = ("certified", "falsified", "undecided")
 QUESTIONS = {
     "population": "simulated populations",
     "where": "conditions",
-    "relaxed": "tolerated differences between people",
     "moved": "counterparts",
     "tolerance": "tolerances",
     "bands": "bands",

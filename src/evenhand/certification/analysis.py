@@ -83,8 +83,7 @@ def certify(
             Other proofs (enumeration, intervals, counterparts) run in this process.
         compile_limit: processor seconds that compiling kernels, on the first use on a machine, may take. Default: half
             the time limit, and infinity without one.
-        settings: fields of ``CertifyConfig`` by name, in place of those in ``config``. With ``relax`` the label must be
-            the same for everybody within that distance too, inside the domain.
+        settings: fields of ``CertifyConfig`` by name, in place of those in ``config``.
 
     Raises:
         OptionError: an option makes no sense, or the question cannot be asked of this schema.
@@ -223,7 +222,6 @@ def _prove_network(
             population,
             where=config.where,
             threshold=config.threshold,
-            relax=config.relax,
             bands=config.bands,
             least=least,
         )
@@ -316,7 +314,6 @@ def _prove_trees(
             population,
             where=config.where,
             threshold=config.threshold,
-            relax=config.relax,
             bands=config.bands,
             least=least,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
@@ -41,9 +41,6 @@ class CertifyConfig(Config):
     )
     threshold: float | None = setting(
         None, "of two labels, give the second if its probability exceeds this, not a half"
-    )
-    relax: Mapping[str, float] | None = setting(
-        None, "compare people who differ by so much too, like age=2; integers and ordinal values, by so many values"
     )
     tolerance: float | None = setting(
         None, "of a model that gives a number: treat people fairly whose number changes by no more than this", ge=0
@@ -103,18 +100,12 @@ class CertifyConfig(Config):
             for name, given in (
                 ("a threshold", self.threshold is not None),
                 ("bands", bool(self.bands)),
-                ("relaxed attributes", bool(self.relax)),
                 ("several outcomes", self.outcomes > 2),
             )
             if given
         ]
         if self.tolerance is not None and asked:
             raise OptionError(f"a tolerance compares numbers, and {asked[0]} labels", hint="leave one of them out")
-        if self.outcomes > 2 and self.relax:
-            raise OptionError(
-                "different outcomes are counted among protected values alone, not with relaxed attributes",
-                hint="leave one of them out",
-            )
         narrow = "a tolerance" if self.tolerance is not None else "several outcomes" if self.outcomes > 2 else None
         if narrow is not None and self.method == "interval":
             raise OptionError(f"symbolic intervals cannot prove {narrow}", hint="leave `method=` out")

@@ -63,7 +63,6 @@ def certify_counterparts(
         population,
         where=config.where,
         threshold=config.threshold,
-        relax=config.relax,
         bands=config.bands,
     )
     limit = None if config.seconds is None else config.seconds / len(question.orbits)

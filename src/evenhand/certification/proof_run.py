@@ -269,7 +269,7 @@ class Compilation:
         from evenhand.certification.bounds.arrays import engine
 
         place = engine.device_for(query, device)
-        if place is None and not query.relaxed and not self.allows("linear"):
+        if place is None and not self.allows("linear"):
             place = "numpy"
         self.require("linear" if place is None else "arrays")
         return place

@@ -135,7 +135,6 @@ def check_certificate(
         population=recorded.population,
         restricted=recorded.restricted,
         where=statement.where,
-        relaxed=statement.relaxed,
         threshold=statement.threshold,
         tolerance=statement.tolerance,
         bands=statement.bands,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -120,7 +120,6 @@ class AskedQuestion:
         where: conditions on the people asked about, as for ``certify``; by default everybody in the domain.
         population: what masses should be measured by, or what makes it once the schema is known; by default everybody
             counts the same.
-        relaxed: by how much attributes that are not protected may differ between the people compared, by name.
         threshold, tolerance, bands: as for ``certify``.
         domain_given: whether the model's schema is the asker's own. If it was taken from the file, the file alone says
             how large the domain is.
@@ -129,7 +128,6 @@ class AskedQuestion:
     protected: tuple[str, ...] | None = None
     where: tuple[str, ...] = ()
     population: ProductPopulation | PopulationLoader | None = None
-    relaxed: Mapping[str, float] = field(default_factory=dict)
     threshold: float | None = None
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
@@ -200,8 +198,6 @@ def recorded_domain_of(
             continue
         cells = by_name[attribute.name]
         low, high = _cell_extent(attribute, cells)
-        if attribute.name in statement.relaxed:
-            _require_neighbours(attribute, cells)
         check_cells(attribute, i, cells)
         kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
         axis = DomainAxis(attribute, i, cells, kept)
@@ -216,10 +212,6 @@ def recorded_domain_of(
                 if fault:
                     raise CertificateError(f"the cells of {attribute.name!r} are not those of the stated conditions")
                 restricted[attribute.name] = axis.words(0, axis.count - 1)
-    wanted_widths = _asked_widths(asked, schema, by_name)
-    if statement.relaxed != wanted_widths:
-        parts = (f"{name} by up to {width}" for name, width in statement.relaxed.items())
-        restricted["relaxed"] = ", ".join(parts) or "nothing"
     if all(len(entries) == 1 for entries in statement.protected.values()):
         raise CertificateError("the certificate compares nothing: each protected attribute has one value in it")
     name = UNIFORM_POPULATION if population is None else population.name
@@ -235,32 +227,6 @@ def recorded_domain_of(
     return RecordedDomain(
         statement=statement, axes=tuple(axes), population=name, restricted=restricted, distance=distance
     )
-
-
-def _asked_widths(asked: AskedQuestion, schema: Schema, cells: Mapping[str, RecordedCells]) -> dict[str, int]:
-    """Compute the tolerance of each relaxed attribute in values, at most the width of its domain."""
-    found = {}
-    for name, width in asked.relaxed.items():
-        attribute = schema[name]
-        if not attribute.ordered or attribute.size is None or not (0 <= width < np.inf and width == int(width)):
-            raise OptionError(
-                f"{name!r} cannot be relaxed by {width:g}", hint="a whole number, of an ordered attribute"
-            )
-        most = cells[name].count - 1 if name in cells else attribute.size - 1
-        if min(int(width), most):
-            found[name] = min(int(width), most)
-    return found
-
-
-def _require_neighbours(attribute: Attribute, cells: RecordedCells) -> None:
-    """Require cells of single values, in order and without gaps, so that neighbours differ by one."""
-    if not attribute.ordered or attribute.size is None:
-        raise CertificateError(f"{attribute.name!r} has no order or no neighbours, and people may not differ in it")
-    if cells.form == "runs" and cells.values == 1:
-        return
-    steps = None if cells.starts is None else np.diff(cells.starts)
-    if cells.form != "listed" or steps is None or not ((steps == 1).all() or (steps == -1).all()):
-        raise CertificateError(f"the cells of {attribute.name!r} are not neighbouring values")
 
 
 def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> None:

@@ -21,14 +21,12 @@ from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema.schema import Schema
 
 MAGIC = b"EVENHAND certificate "
-FORMAT = b"4\n"
+FORMAT = b"5\n"
 WHOLE: int = 2**32 - 1
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
 MAX_BOXES = 65_536
 MAX_BANDS = 62
-MAX_CLOSE = 4096
-"""People who are compared with one because they are close, at most."""
 FIELDS = {
     "format",
     "evenhand",
@@ -38,7 +36,6 @@ FIELDS = {
     "protected",
     "where",
     "threshold",
-    "relax",
     "tolerance",
     "bands",
     "outcomes",
@@ -142,7 +139,6 @@ class CertificateClaim:
         model, kind, fingerprint: name of the model, whether it is a network or trees, and its digest.
         protected: entries compared, by attribute.
         where: conditions on the people asked about.
-        relaxed: by how many values people compared may differ in attributes that are not protected, by name.
         threshold: on the second label's probability, for two labels.
         tolerance: of a model of one number, by how much it may change; else None.
         bands: scores of the favourable label that part the outcomes, where these are bands of it.
@@ -159,7 +155,6 @@ class CertificateClaim:
     fingerprint: str
     protected: dict[str, tuple[float, ...]]
     where: tuple[str, ...]
-    relaxed: dict[str, int]
     threshold: float | None
     tolerance: float | None
     bands: tuple[float, ...]
@@ -267,7 +262,6 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         fingerprint=str(head["model"]["fingerprint"]),
         protected=protected,
         where=tuple(map(str, head["where"])),
-        relaxed=_read_relaxed(head, asked, [each.name for each in cells]),
         threshold=None if head["threshold"] is None else float(head["threshold"]),
         tolerance=tolerance,
         bands=bands,
@@ -306,19 +300,6 @@ def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | No
     if not asked or asked != list(range(2, 2 + len(asked))) or (tolerance is not None and len(asked) > 1):
         raise CertificateError(f"the numbers of different outcomes that are counted, {asked}, make no sense")
     return tolerance, bands
-
-
-def _read_relaxed(head: dict[str, Any], asked: list[int], names: list[str]) -> dict[str, int]:
-    """Return by how much each relaxed attribute may differ, and see that this makes sense with what else is asked."""
-    relaxed = dict(head["relax"])
-    for name, width in relaxed.items():
-        if name not in names or type(width) is not int or not 0 < width < MAX_CLOSE:
-            raise CertificateError(f"that people compared may differ in {name!r} by {width!r} makes no sense")
-    if math.prod(2 * width + 1 for width in relaxed.values()) > MAX_CLOSE:
-        raise CertificateError(f"more than {MAX_CLOSE:,} people are compared with one")
-    if relaxed and (head["model"]["kind"] != "network" or head["tolerance"] is not None or asked != [2]):
-        raise CertificateError("people who are close are compared by the labels or bands of a network alone")
-    return relaxed
 
 
 def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:

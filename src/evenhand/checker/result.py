@@ -73,7 +73,6 @@ class CertificateCheck(Result):
         restricted: what the certificate is about instead of what was asked: attributes and the values of theirs that it
             is about, ``protected``, ``domain``, ``population``, ``threshold``, ``tolerance``, ``bands``.
         where: conditions on the people asked about, which the boxes were compared with.
-        relaxed: by how many values people compared may differ in attributes that are not protected.
         threshold: on the second label's probability.
         tolerance: by how much a number may change; None where labels are compared.
         bands: scores of the favourable label that part bands, where these are compared.
@@ -101,7 +100,6 @@ class CertificateCheck(Result):
     population: str | None = None
     restricted: dict[str, str] = Field(default_factory=dict)
     where: tuple[str, ...] = ()
-    relaxed: dict[str, int] = Field(default_factory=dict)
     threshold: float | None = None
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
@@ -184,8 +182,6 @@ class CertificateCheck(Result):
     def _facts(self) -> Iterator[tuple[str, str]]:
         if self.where:
             yield "where", " and ".join(self.where)
-        if self.relaxed:
-            yield "relaxed", ", ".join(f"{name} by up to {width}" for name, width in self.relaxed.items())
         if self.threshold not in (None, 0.5):
             yield "decision threshold", f"{self.threshold:g}"
         if self.tolerance is not None:

@@ -35,7 +35,7 @@ class Prover(Protocol):
 
     @property
     def quick(self) -> bool:
-        """Whether ``prove_quickly`` supports this question."""
+        """Whether all boxes are checked by default."""
 
     @property
     def compiled(self) -> bool:
@@ -137,15 +137,12 @@ def verify_boxes(
     """
     found = Verification(state)
     todo = chosen[~state.done[chosen]]
-    doubtful: list[tuple[int, BoxProof | None]] = []
+    doubtful: list[tuple[int, BoxProof]] = []
     looked = len(chosen) - len(todo)
     # Two passes: quick proofs of all boxes, then slow proofs of the boxes that remain in doubt.
     with InterruptCounter() as interrupts, ThreadPoolExecutor(_processors()) as pool:
         for number, prover in enumerate(provers):
             mine = todo[owner[todo] == number]
-            if not prover.quick:
-                doubtful += [(int(k), None) for k in mine]
-                continue
             if not prover.compiled:
                 say("compiling the checker, once on this machine (up to a minute of processor time)", 0.0)
             pieces = [mine[at : at + QUICK_BATCH] for at in range(0, len(mine), QUICK_BATCH)]
@@ -168,12 +165,12 @@ def verify_boxes(
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
         # Boxes in doubt are counted in the second pass.
-        looked -= sum(proof is not None for _, proof in doubtful)
+        looked -= len(doubtful)
         slow = 0
         for k, proof in doubtful:
             if interrupts.count:
                 break
-            if slow >= SLOW_FAILURES and proof is not None:
+            if slow >= SLOW_FAILURES:
                 found.failed[k] = proof
             else:
                 again = provers[owner[k]].prove(boxes.of(np.array([k])))[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,9 +53,6 @@ class CertificateSource(ModelOptions):
     threshold: Annotated[float | None, typer.Option("--threshold", help="Decision threshold asked about.")] = None
     tolerance: Annotated[float | None, typer.Option("--tolerance", help="By how much a number may change.")] = None
     bands: Annotated[list[str] | None, typer.Option("--bands", help="Scores that cut bands: 0.3,0.6.")] = None
-    relax: Annotated[
-        list[str] | None, typer.Option("--relax", help="NAME=NUMBER: by how much people compared may differ besides.")
-    ] = None
 
     def question(self, people: DataSource | None) -> AskedQuestion:
         """Return the question that is asked, with the data if there are any.
@@ -86,7 +82,6 @@ class CertificateSource(ModelOptions):
             protected=tuple(self.protected) if self.protected else None,
             where=tuple(self.where or ()),
             population=drawn_from if kind == "independent" else None,
-            relaxed=_parse_tolerances(self.relax or ()),
             threshold=self.threshold,
             tolerance=self.tolerance,
             bands=parse_edges(self.bands or ()),
@@ -170,7 +165,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
 
     if model is not None:
         raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")
-    for name in ("protected", "where", "population", "threshold", "tolerance", "bands", "relax"):
+    for name in ("protected", "where", "population", "threshold", "tolerance", "bands"):
         if getattr(source, name) is not None:
             raise OptionError(
                 f"--{name} is about certificates of models, and this is a refutation", hint="leave it out"
@@ -209,7 +204,7 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
         "target_undecided",
         "device",
     ),
-    parsed={"relax": lambda given: _parse_tolerances(given), "bands": lambda given: parse_edges(given)},
+    parsed={"bands": lambda given: parse_edges(given)},
 )
 
 
@@ -321,27 +316,3 @@ def parse_edges(given: Sequence[str]) -> tuple[float, ...]:
         raise OptionError(
             f"expected scores, got {', '.join(given)!r}", location="--bands", hint="such as 0.3,0.6"
         ) from None
-
-
-def _parse_tolerances(given: Sequence[str]) -> dict[str, float]:
-    """Attribute and tolerance of each ``NAME=NUMBER``.
-
-    Raises:
-        OptionError: one is not of this form, or two are about the same attribute.
-    """
-    found: dict[str, float] = {}
-    for text in given:
-        name, _, number = text.rpartition("=")
-        name = name.strip()
-        try:
-            tolerance = float(number)
-        except ValueError:
-            tolerance = math.nan
-        if not name or math.isnan(tolerance):
-            raise OptionError(
-                f"expected a tolerance, got {text!r}", location="--relax", hint="NAME=NUMBER, such as age=2"
-            )
-        if name in found:
-            raise OptionError(f"two tolerances are given for {name!r}", location="--relax")
-        found[name] = tolerance
-    return found

@@ -51,7 +51,7 @@ def needs_kernels(model: AdditiveNetwork | TreeEnsemble) -> bool:
 def has_one_score(query: Query) -> bool:
     """Return whether one score decides, and people are compared under their protected assignments alone."""
     few = int(query.counts.max(initial=1)) <= MAX_CELLS
-    plain = query.least == 2 and query.demanded is None and not query.relaxed
+    plain = query.least == 2 and query.demanded is None
     return not query.layers and len(query.pairs) == 1 and plain and few
 
 

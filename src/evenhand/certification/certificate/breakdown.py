@@ -164,8 +164,7 @@ def _count_unfair(
     samples, until = sampling.samples, sampling.deadline
     if until is not None:
         sampling = replace(sampling, deadline=max(until, sampling.clock.now() + MIN_SAMPLE_SECONDS))
-    questions = query.window * len(query.assignments)
-    size = max(16, min(BATCH, MAX_QUERIES // questions))
+    size = max(16, min(BATCH, MAX_QUERIES // query.questions))
     drawn = 0
     while drawn < samples and not (drawn and sampling.over):
         n = min(size, samples - drawn)

@@ -14,7 +14,7 @@ from evenhand.certification.certificate.counterexamples import CounterexampleFin
 from evenhand.certification.certificate.result import AttributeSlice, Certificate, Estimate, Evidence, Subregion
 from evenhand.certification.query.boxes import Boxes, BoxSet, whole_domain
 from evenhand.certification.query.orbits import OrbitQuestion
-from evenhand.certification.query.proved_mass import ROUNDING, ProvedMass, Stop
+from evenhand.certification.query.proved_mass import ProvedMass, Stop
 from evenhand.certification.query.question import Question
 from evenhand.core.time_limit import Clock
 from evenhand.core.typing import Floats, Integers
@@ -77,8 +77,7 @@ def build_certificate(
     inside = ask_undecided(query, left, finder, sampling) if shares[2] > 0 else Draws()
     if shares[1] > 0 and not finder.found:
         # All that is unfair was proved, none of it sampled: show some of it all the same.
-        shown = max(1, sampling.samples // query.window)
-        finder.unfair(draw_people(query, everybody(query), shown, np.random.default_rng(sampling.seed)))
+        finder.unfair(draw_people(query, everybody(query), sampling.samples, np.random.default_rng(sampling.seed)))
     certified, falsified, rest = shares
     slices: tuple[AttributeSlice, ...] = ()
     walked = Draws()
@@ -108,7 +107,7 @@ def build_certificate(
         certified=certified,
         falsified=falsified,
         undecided=rest,
-        estimate=estimate_unfair_mass(evidence, part, compared, query.distance, sampling.confidence),
+        estimate=estimate_unfair_mass(evidence, part, compared, tally.rounding + query.distance, sampling.confidence),
         evidence=evidence,
         counterexamples=tuple(finder.found),
         boxes=tally.boxes,
@@ -120,7 +119,6 @@ def build_certificate(
         where=asked.where,
         threshold=asked.threshold,
         positive=None if asked.threshold is None else str(asked.classes[1]),
-        relaxed=asked.relaxed,
         moved=query.moved,
         no_counterpart=query.no_counterpart,
         history=tuple(tally.history),
@@ -139,7 +137,7 @@ def build_certificate(
 SAMPLE_BATCH, ORBITS_BATCH = 2048, 16_384
 """People drawn and asked about at once; of orbits more, as each orbit's are asked about apart."""
 MAX_SAMPLE_QUERIES = 20_000_000
-"""Questions to the model per estimate, about: with a large tolerance fewer people are sampled, but always a batch."""
+"""Approximate maximum number of queries to the model per estimate. At least one batch is always drawn."""
 
 
 def draw_people(query: Question | OrbitQuestion, boxes: BoxSet, n: int, rng: np.random.Generator) -> Floats:
@@ -212,7 +210,7 @@ def ask_undecided(
 
 
 def estimate_unfair_mass(
-    evidence: Sequence[Evidence], part: OpenPart, compared: float, distance: float, confidence: float
+    evidence: Sequence[Evidence], part: OpenPart, compared: float, error: float, confidence: float
 ) -> Estimate:
     """Return one estimate of the unfair mass from what is proved and all draws, with its interval.
 
@@ -220,14 +218,14 @@ def estimate_unfair_mass(
         evidence: all draws: those marked ``undecided`` lie in the open part, all others anywhere among those compared.
         part: what is proved, and where it is not.
         compared: the share of the population that is compared with somebody: without those who have no counterpart.
-        distance: of the population's weights from those that the proof adds up, in total variation.
+        error: bound on the error of a proved mass, by rounding and by the weights of the population.
         confidence: of the interval.
     """
     whole = [one for one in evidence if one.source != "undecided"]
     inside = [one for one in evidence if one.source == "undecided"]
     among = OpenPart(*(min(1.0, share / compared) for share in part))
     value, low, high = combined_share(_pool_draws(whole), _pool_draws(inside), among, confidence=confidence)
-    slack = 2 * ROUNDING + 2 * distance  # proved masses are rounded down (see ProvedMass)
+    slack = 2 * error  # proved masses are rounded down (see ProvedMass)
     return Estimate(
         unfair=min(part.high, max(part.low, compared * value)),
         low=max(part.low, compared * low - slack),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 
 from evenhand.certification.certificate.result import Counterexample
@@ -35,32 +32,24 @@ class CounterexampleFinder:
         return len(self.found) >= self.limit
 
     def unfair(self, entries: Floats) -> Booleans:
-        """Return which of these people (n, unprotected attributes) get different labels, shape (n,). Keeps them.
-
-        With relaxed attributes: which get another label than somebody within the tolerance, by asking about all.
-        """
+        """Find the people (n, unprotected attributes) who get different labels, shape (n,), and keep some of them."""
         query = self._query
         if query.demanded is not None or query.least > 2:
             return self._unfair_among_all(entries)
         first = query.labels(query.individuals(entries, 0))
-        # Whom each person is compared with: an assignment, and entries that differ in relaxed attributes only.
+        # First assignment under which each person gets another label.
         other = np.full(len(entries), -1, dtype=np.int64)
-        people = entries.copy()
-        for near in self._people_nearby(entries):
-            for assignment in range(len(query.assignments)):
-                asked = np.flatnonzero(other < 0)
-                if (near is entries and assignment == 0) or not len(asked):
-                    continue
-                differs = asked[query.labels(query.individuals(near[asked], assignment)) != first[asked]]
-                other[differs] = assignment
-                people[differs] = near[differs]
+        for assignment in range(1, len(query.assignments)):
+            rest = np.flatnonzero(other < 0)
+            if not len(rest):
+                break
+            differs = query.labels(query.individuals(entries[rest], assignment)) != first[rest]
+            other[rest[differs]] = assignment
         unfair = other >= 0
         for row in np.flatnonzero(unfair):
             if self.full:
                 break
-            # Under all assignments alike, the person is shown with another one than the person compared with.
-            second = int(other[row])
-            self._keep(entries[row : row + 1], people[row : row + 1], int(second == 0), second)
+            self._keep(entries[row : row + 1], 0, int(other[row]))
         return np.asarray(unfair)
 
     def _unfair_among_all(self, entries: Floats) -> Booleans:
@@ -72,43 +61,27 @@ class CounterexampleFinder:
         for row in np.flatnonzero(unfair):
             if self.full:
                 break
-            person = entries[row : row + 1]
-            self._keep(person, person, int(np.argmin(answers[:, row])), int(np.argmax(answers[:, row])))
+            self._keep(entries[row : row + 1], int(np.argmin(answers[:, row])), int(np.argmax(answers[:, row])))
         return unfair
 
-    def _people_nearby(self, entries: Floats) -> Iterator[Floats]:
-        """The people themselves, then all combinations of what is within the tolerance; outside the domain the end."""
-        yield entries
-        relaxed = np.flatnonzero(self._query.tolerance)
-        widths = [range(-width, width + 1) for width in self._query.tolerance[relaxed]]
-        ends = [self._query.cells[i].entry(np.array([0, self._query.cells[i].count - 1])) for i in relaxed]
-        for steps in itertools.product(*widths):
-            if any(steps):
-                near = entries.copy()
-                for i, step, (low, high) in zip(relaxed, steps, ends, strict=True):
-                    near[:, i] = np.clip(entries[:, i] + step, low, high)
-                yield near
-
-    def _keep(self, person: Floats, near: Floats, own: int, other: int) -> None:
+    def _keep(self, person: Floats, own: int, other: int) -> None:
         query = self._query
         key = (person + 0.0).tobytes()  # minus zero is zero
         if key in self._known:
             return
         self._known.add(key)
-        rows = np.concatenate([query.individuals(person, own), query.individuals(near, other)])
+        rows = np.concatenate([query.individuals(person, own), query.individuals(person, other)])
         if not query.confirms(rows):
             return
         texts = query.answer_texts(rows)
         varied = [query.schema[name] for name in query.protected]
-        others = [
-            (attribute, before, entry)
-            for attribute, before, entry in zip(query.schema.attributes, *rows, strict=True)
-            if attribute.name not in query.protected
-        ]
         self.found.append(
             Counterexample(
-                unprotected={a.name: a.text(before) for a, before, _ in others},
-                relaxed={a.name: a.text(entry) for a, before, entry in others if before != entry},
+                unprotected={
+                    attribute.name: attribute.text(entry)
+                    for attribute, entry in zip(query.schema.attributes, rows[0], strict=True)
+                    if attribute.name not in query.protected
+                },
                 first={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[own], strict=True)},
                 second={a.name: a.text(entry) for a, entry in zip(varied, query.assignments[other], strict=True)},
                 first_label=texts[0],

@@ -32,7 +32,7 @@ from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_fingerprint
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import parse_subdomain
 
-MAGIC = b"EVENHAND certificate 4\n"
+MAGIC = b"EVENHAND certificate 5\n"
 WHOLE = 2**32 - 1
 """Shares are stored as whole numbers of this many parts, rounded down."""
 BLOCK = 65_536
@@ -255,7 +255,7 @@ def _file_header(
         kind, fingerprint, single = "trees", ensemble_fingerprint(model), model.single
     unit = BINARY32_UNIT if single else BINARY64_UNIT
     return {
-        "format": 4,
+        "format": 5,
         "evenhand": __version__,
         "method": method,
         "model": {"name": model.name, "kind": kind, "fingerprint": fingerprint},
@@ -265,7 +265,6 @@ def _file_header(
         },
         "where": list(query.where),
         "threshold": query.threshold,
-        "relax": query.relaxed,
         "tolerance": query.limit,
         "bands": [] if query.bands is None else list(query.bands.edges),
         "outcomes": list(outcomes),

@@ -115,10 +115,7 @@ class Evidence(BaseModel):
 
 
 class Counterexample(BaseModel):
-    """A person of the domain, re-run on the model, whose label differs between two protected assignments.
-
-    ``relaxed`` holds what else differs under the second one: values of relaxed attributes, within their tolerance.
-    """
+    """Person of the domain whose label differs between two protected assignments, confirmed by the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -127,7 +124,6 @@ class Counterexample(BaseModel):
     second: dict[str, str]
     first_label: str
     second_label: str
-    relaxed: dict[str, str] = Field(default_factory=dict)
 
 
 class ProgressPoint(BaseModel):
@@ -218,7 +214,6 @@ class Certificate(Result):
         where: the conditions that all shares are conditional on.
         threshold: with two labels, ``positive`` is given if its probability is greater than this; else None.
         positive: the label that the threshold is about.
-        relaxed: by how many values these attributes may differ between the people compared.
         moved: where everybody is compared with plausible counterparts, the attributes that change with the protected
             ones; None where the protected attributes change alone.
         no_counterpart: share of people without a plausible counterpart: they are neither certified nor undecided.
@@ -250,7 +245,6 @@ class Certificate(Result):
     where: tuple[str, ...] = ()
     threshold: float | None = None
     positive: str | None = None
-    relaxed: dict[str, int] = Field(default_factory=dict)
     moved: tuple[str, ...] | None = None
     no_counterpart: float = 0.0
     history: tuple[ProgressPoint, ...] = ()
@@ -269,10 +263,6 @@ class Certificate(Result):
             *filter(None, [self.caution]),
             *([self._describe_counterparts()] if self.moved is not None else []),
             *(f"Only people with {condition}." for condition in self.where),
-            *(
-                f"Also against people who differ in {attribute} by up to {width}."
-                for attribute, width in self.relaxed.items()
-            ),
         ]
         if self.tolerance is not None:
             asked.append(f"Fair is a change of the model\u2019s number by no more than {self.tolerance:g}.")
@@ -571,7 +561,6 @@ def _counterexamples(certificate: Certificate) -> Fold:
             Side(one.first, one.first_label),
             Side(one.second, one.second_label),
             one.unprotected,
-            "; ".join(f"the second also has {name} {value}" for name, value in one.relaxed.items()),
         )
         for one in found[:EXAMPLES]
     ]

@@ -31,8 +31,6 @@ SHARED_CELLS = 2048
 """The same where it enters through several: a table then holds what each cell adds to each unit."""
 MAX_CELLS = 2**30
 """An integer attribute with more values shares them out to cells of several consecutive values."""
-MAX_TABULATED = 10_000_000
-"""Values of an attribute that have a cell each, whether anybody has them or not, at most."""
 MAX_HELD, HELD_SHARE = 512, 0.125
 """The values that people have get a cell each, and the others none, if they are no more than this many and no greater
 a part of all. Bounds are then a table of them, and no more the line that needs one term."""
@@ -220,7 +218,6 @@ def cells_of(
     *,
     runs: Runs | None = None,
     held: Floats | None = None,
-    stepwise: bool = False,
 ) -> Cells:
     """The cells of one attribute.
 
@@ -231,14 +228,13 @@ def cells_of(
         marginal: how the population has it; None for uniform.
         runs: its entries that are asked about; by default the whole domain.
         held: those of its entries that anybody has, if no cells are to be made of others.
-        stepwise: make one cell of each entry, and put them in the order of the entries.
 
     Raises:
         OptionError: the marginal does not fit the attribute, or has no mass where it is asked about; or there are too
             many values to list.
     """
     if isinstance(marginal, Marginal) and marginal.listed is not None:
-        held, marginal = _list_wide(attribute, part, marginal, runs, held, stepwise)
+        held = _list_wide(attribute, part, marginal, runs) if held is None else held
     elif isinstance(marginal, Marginal) and attribute.size is not None and len(marginal.masses) != attribute.size:
         raise OptionError(
             f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of {attribute.name!r}"
@@ -247,16 +243,16 @@ def cells_of(
     runs = whole if runs is None else runs
     mass: Marginal | UniformMarginal = marginal or UniformMarginal(attribute)
     if held is not None:
-        return replace(_cells_by_table(attribute, position, part, mass, held, stepwise), sparse=True)
+        return replace(_cells_by_table(attribute, position, part, mass, held), sparse=True)
     if len(runs) == 1 and runs != whole and not attribute.is_discrete:
         mass = mass.restrict(*runs[0])
         attribute = attribute.model_copy(update={"lower": runs[0][0], "upper": runs[0][1]})
         whole = runs
     if isinstance(mass, Marginal) and np.ptp(mass.masses) == 0 and (mass.breaks is None or len(mass.masses) == 1):
         mass = UniformMarginal(attribute)
-    if isinstance(part, TableTerm) or runs != whole or (stepwise and not isinstance(part, LineTerm)):
+    if isinstance(part, TableTerm) or runs != whole:
         entries = attribute.domain() if isinstance(part, TableTerm) and runs == whole else list_entries(attribute, runs)
-        return _cells_by_table(attribute, position, part, mass, entries, stepwise)
+        return _cells_by_table(attribute, position, part, mass, entries)
     if isinstance(part, LineTerm):
         return _cells_by_line(attribute, position, part, mass)
     if isinstance(part, CurveTerm):
@@ -284,34 +280,18 @@ def _list_inside(marginal: Marginal, runs: Runs) -> Floats:
     return entries[np.any([(entries >= low) & (entries <= high) for low, high in runs], axis=0)]
 
 
-def _list_wide(
-    attribute: Attribute,
-    part: AttributeTerm,
-    marginal: Marginal,
-    runs: Runs | None,
-    held: Floats | None,
-    stepwise: bool,
-) -> tuple[Floats | None, Marginal]:
-    """Return the entries to make cells of where the domain is too wide for one each: those that anybody has.
-
-    Bins need none. People who are compared with all whose value is within a tolerance need every value.
+def _list_wide(attribute: Attribute, part: AttributeTerm, marginal: Marginal, runs: Runs | None) -> Floats | None:
+    """List the values with mass of an attribute whose domain is too wide for one cell each. Bins need no list.
 
     Raises:
-        OptionError: these are too many, or no one has a value that is asked about.
+        OptionError: No value in these ranges has mass.
     """
-    if stepwise:
-        if (attribute.size or 0) > MAX_TABULATED:
-            raise OptionError(
-                f"{attribute.name!r} has {attribute.size:,} values, too many to compare neighbours one by one",
-                hint="make it real in the schema, or bin it",
-            )
-        return held, Marginal(attribute, marginal.masses_of(attribute.domain()))
-    if held is not None or (isinstance(part, StepTerm | CurveTerm) and len(runs or ()) < 2):
-        return held, marginal
-    found = _list_inside(marginal, runs or ((attribute.first, attribute.last),))
-    if not len(found):
+    if isinstance(part, StepTerm | CurveTerm) and len(runs or ()) < 2:
+        return None
+    held = _list_inside(marginal, runs or ((attribute.first, attribute.last),))
+    if not len(held):
         normalize_masses(attribute, np.zeros(1))
-    return found, marginal
+    return held
 
 
 def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: Floats) -> Cells:
@@ -338,23 +318,18 @@ def _cells_by_table(
     part: AttributeTerm,
     mass: Marginal | UniformMarginal,
     entries: Floats,
-    stepwise: bool,
 ) -> Cells:
     rows, count = part.at(entries), len(entries)
     weights, distance = None, 0.0
     if isinstance(mass, Marginal):
         weights, distance = integer_weights(normalize_masses(attribute, mass.masses_of(entries)))
     line = _rank_one(rows)
-    if line is not None and stepwise and np.any(np.diff(line[0]) < 0):
-        keys, slope, residual = line
-        line = None if np.any(np.diff(keys) > 0) else (-keys, -slope, residual)
     if line is not None:
         keys, slope, residual = line
         order = np.argsort(keys, kind="stable")
         scale, held, offset = CellScale(keys=keys[order]), slope[None, :], rows[0].copy()
     else:
-        in_order = stepwise or attribute.ordered
-        order = np.arange(count) if in_order else np.argsort(_principal_positions(rows), kind="stable")
+        order = np.arange(count) if attribute.ordered else np.argsort(_principal_positions(rows), kind="stable")
         scale, held, offset = None, rows[order], np.zeros(rows.shape[1])
         residual = np.zeros(rows.shape[1])
     return Cells(

@@ -136,7 +136,6 @@ def difference_query_of(
         assignments=assignments,
         cells=cells,
         population=domain.population,
-        tolerance=np.zeros(len(cells), dtype=np.int64),
         threshold=None,
         where=domain.where,
         biases=(twin.biases + offset)[None, :],

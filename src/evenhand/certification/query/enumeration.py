@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
-from evenhand.certification.query.question import MAX_CLASSES, Query, Question
+from evenhand.certification.query.question import Query, Question
 from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_POINTS = 2**21
@@ -47,18 +47,13 @@ def enumerate_domain(query: Query) -> Enumeration:
     widest = max(query.biases.shape[1], *(layer.weights.shape[1] for layer in query.layers), 1)
     batch = max(1, BATCH // widest)
     status = np.empty(query.points, dtype=np.int8)
-    seen = _SeenLabels(query) if query.relaxed else None
     for begin in range(0, query.points, batch):
         points = decode_points(query, np.arange(begin, min(begin + batch, query.points)))
         if query.demanded is not None:
             status[begin : begin + len(points)] = _classify_demanded(query, points)
             continue
-        possible = _possible_labels(query, points)
-        if seen is None:
-            status[begin : begin + len(points)] = classify_points(possible, query.least)
-        else:
-            seen.note(begin, possible)
-    return Enumeration(status=status if seen is None else seen.outcomes(), mass=point_masses(query))
+        status[begin : begin + len(points)] = classify_points(_possible_labels(query, points), query.least)
+    return Enumeration(status=status, mass=point_masses(query))
 
 
 def decode_points(query: Question, numbers: Integers) -> Integers:
@@ -125,60 +120,6 @@ def _classify_demanded(query: Query, points: Integers) -> NDArray[np.int8]:
     ((units, reach),) = _margins(query, points)
     within, beyond = (units < -reach).all(axis=1), (units > reach).any(axis=1)
     return np.where(beyond, UNFAIR, np.where(within, FAIR, UNDECIDED)).astype(np.int8)
-
-
-class _SeenLabels:
-    """Sets of possible labels at each point, and at all points within the tolerance.
-
-    The sets are numbered as they appear; a point's are bits of one word.
-    """
-
-    def __init__(self, query: Query) -> None:
-        self._query = query
-        self._everything = (1 << len(query.classes)) - 1
-        self._numbers = {self._everything: 0}
-        self._present = np.zeros(query.points, dtype=np.int64)
-
-    def note(self, begin: int, possible: Integers) -> None:
-        """Add the sets of some points, shape (assignments, n)."""
-        sets, place = np.unique(possible, return_inverse=True)
-        # Should there ever be more sets than bits, the last ones stand for "any label", which decides nothing.
-        bits = np.array([1 << self._number(int(labels)) for labels in sets], dtype=np.int64)
-        present = np.bitwise_or.reduce(bits[place.reshape(possible.shape)], axis=0)
-        self._present[begin : begin + len(present)] = present
-
-    def _number(self, labels: int) -> int:
-        if labels not in self._numbers and len(self._numbers) <= MAX_CLASSES:
-            self._numbers[labels] = len(self._numbers)
-        return self._numbers.get(labels, 0)
-
-    def outcomes(self) -> NDArray[np.int8]:
-        """Compute the outcome of each point, shape (points,)."""
-        present = self._present.reshape(self._query.counts)
-        for axis, width in enumerate(self._query.tolerance):
-            present = _dilate(present, axis, int(width))
-        kinds, kind = np.unique(present.ravel(), return_inverse=True)
-        outcomes = np.empty(len(kinds), dtype=np.int8)
-        for i, bits in enumerate(kinds):
-            sets = [labels for labels, number in self._numbers.items() if bits >> number & 1]
-            outcomes[i] = classify_points(np.array(sets, dtype=np.int64)[:, None])[0]
-        return outcomes[kind.ravel()]
-
-
-def _dilate(present: Integers, axis: int, width: int) -> Integers:
-    """Dilate a mask by a distance along an axis."""
-    for toward in (1, -1):
-        reached = 0
-        source = np.flip(present, axis) if toward < 0 else present
-        result = source.copy()
-        while reached < width:
-            # What is present up to ``reached`` away, moved on, is present up to twice as far, and one.
-            step = min(reached + 1, width - reached)
-            moved = np.moveaxis(result, axis, 0)
-            moved[step:] |= moved[:-step].copy()
-            reached += step
-        present = np.flip(result, axis) if toward < 0 else result
-    return present
 
 
 def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:

@@ -150,11 +150,6 @@ class OrbitQuestion:
         return sum(orbit.query.points for orbit in self.orbits)
 
     @property
-    def window(self) -> int:
-        """How many people are within the tolerance of one person, at most."""
-        return self.query.window
-
-    @property
     def questions(self) -> int:
         """Questions to the model about one person, at most."""
         return max(orbit.query.questions for orbit in self.orbits)
@@ -176,23 +171,21 @@ def orbit_question_of(
     *,
     where: Sequence[str] = (),
     threshold: float | None = None,
-    relax: Mapping[str, float] | None = None,
     bands: Sequence[float] = (),
 ) -> OrbitQuestion:
     """Bring a question about plausible counterparts to normal form; see ``query_of`` for the arguments.
 
     Raises:
-        OptionError: as ``query_of``; or the population's strata do not tell who has a counterpart, a relaxed attribute
-            is in the hub or in a block, or there are too many orbits.
+        OptionError: As for ``query_of``; or the population's strata do not determine the counterparts, or there are too
+            many orbits.
         SchemaError: an unknown name.
     """
     schema = network.schema
     names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
     if population.schema.names != schema.names:
         raise OptionError("the population and the model are about different attributes")
-    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax, bands=bands)
+    form = NormalForm.of(network, names, where=where, threshold=threshold, bands=bands)
     hub = tuple(schema.names[i] for i in population.hub.columns)
-    _require_free(form, population)
     name = population.name + (f", where {form.asked}" if form.asked else "")
     shares = _class_shares(form.asked, population)
     allowed = _allowed_values(form.asked, population.hub, schema.attributes)
@@ -239,18 +232,6 @@ def orbit_question_of(
         )
     orbits.sort(key=lambda orbit: -orbit.mass)
     return OrbitQuestion(names, hub, tuple(orbits), no_counterpart, name)
-
-
-def _require_free(form: NormalForm, population: MixturePopulation) -> None:
-    """Refuse tolerances of attributes whose values do not come one by one."""
-    together = [form.network.schema.names[i] for table in (population.hub, *population.blocks) for i in table.columns]
-    tied = [name for name in form.tolerances if name in together]
-    if tied:
-        raise OptionError(
-            f"{tied[0]!r} shares a rule or a dependency with other attributes, so it cannot differ alone",
-            location="`relax=`",
-            hint="relax another attribute, or ask as published: `as_published=True`",
-        )
 
 
 def _allowed_values(asked: Subdomain | None, table: JointDistribution, attributes: Sequence[Attribute]) -> Booleans:
@@ -306,7 +287,7 @@ class SingleMasses(NamedTuple):
             masses = np.stack([marginal.masses for marginal in tabulated])
             most = masses.max(axis=0)
             lived = np.flatnonzero(most > 0)
-            listed = attribute.name not in form.tolerances and not isinstance(form.parts[column], StepTerm | CurveTerm)
+            listed = not isinstance(form.parts[column], StepTerm | CurveTerm)
             runs = form.asked.runs(attribute) if form.asked else ((attribute.first, attribute.last),)
             held = list_held(replace(tabulated[0], masses=most), runs) if listed else None
             found.append((tabulated[0], lived, masses[:, lived], held))

@@ -18,8 +18,9 @@ from evenhand.certification.query.question import Question
 from evenhand.core.time_limit import Clock
 from evenhand.core.typing import Booleans
 
-ROUNDING = 1e-12
-"""Relative error allowed for a sum of masses, far above that of a thousand splits and a float64 sum."""
+UNIT_ROUNDOFF = 2.0**-53
+MAX_FACTORS = 9000
+"""Maximum number of rounded operations that make the mass of one box: three per split."""
 MAX_MISSING = 1e-9
 """Maximum difference between the whole and the sum of its parts that is attributed to rounding."""
 REGION_DEPTH = 4
@@ -198,6 +199,17 @@ class ProvedMass:
         """Approximate mass that is not proved yet."""
         return max(0.0, self._whole - sum(self._sums))
 
+    @property
+    def rounding(self) -> float:
+        """Upper bound on the relative error of a sum of masses.
+
+        The masses of at most ``boxes`` boxes are added up one by one. A sum of n products of positive numbers, with m
+        factors each, has a relative error of at most gamma_(n + m), where gamma_k = k u / (1 - k u) (Higham, "Accuracy
+        and Stability of Numerical Algorithms", 2nd ed., chapter 3).
+        """
+        operations = (self.boxes + MAX_FACTORS) * UNIT_ROUNDOFF
+        return operations / (1 - operations)
+
     def shares(self) -> tuple[float, float, float]:
         """Return certified and falsified share, as lower bounds, and the undecided share.
 
@@ -215,8 +227,8 @@ class ProvedMass:
         if not certified and not undecided:
             return 0.0, self._whole, 0.0
         lost = self._query.distance
-        low = max(0.0, certified * (1 - ROUNDING) - lost)
-        other = max(0.0, falsified * (1 - ROUNDING) - lost)
+        low = max(0.0, certified * (1 - self.rounding) - lost)
+        other = max(0.0, falsified * (1 - self.rounding) - lost)
         return low, other, max(0.0, self._whole - low - other)
 
     def moment(self, *, last: bool = False, more: tuple[float, float] = (0.0, 0.0)) -> None:

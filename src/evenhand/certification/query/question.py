@@ -5,9 +5,8 @@ Boxes, sampling, counterexamples and regions need no more than this.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -35,15 +34,13 @@ from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
 
 @dataclass(frozen=True, kw_only=True)
 class Question(ABC):
-    """Is the label the same for every protected assignment, and for everybody within the tolerance?
+    """Question whether the label is the same under every protected assignment.
 
     Attributes:
-        protected: names of the attributes that are varied.
-        assignments: their joint values, shape (assignments, protected); those that act alike are kept once,
-            but with relaxed attributes there are always two.
+        protected: Names of the attributes that are varied.
+        assignments: Their joint values, shape (assignments, protected). Assignments with equal effect are kept once.
         cells: the other attributes, in schema order.
         population: name of the distribution that masses are measured by.
-        tolerance: per attribute of ``cells``, by how many cells the people compared may differ; 0 where not at all.
         threshold: with two labels, the second is given if its probability is greater; None with more labels.
         where: the conditions that made the domain smaller.
         least: how many different labels a person must be able to get to be treated unfairly.
@@ -56,7 +53,6 @@ class Question(ABC):
     assignments: Floats
     cells: tuple[Cells, ...]
     population: str
-    tolerance: Integers
     threshold: float | None
     where: tuple[str, ...] = ()
     least: int = 2
@@ -116,26 +112,15 @@ class Question(ABC):
         """Number of cell combinations: everybody, up to what the protected attributes say."""
         return int(np.prod([int(count) for count in self.counts], dtype=object)) if self.cells else 1
 
-    @cached_property
-    def relaxed(self) -> dict[str, int]:
-        """Tolerances by attribute name, of the relaxed attributes."""
-        pairs = zip(self.cells, self.tolerance, strict=True)
-        return {cells.attribute.name: int(width) for cells, width in pairs if width}
-
-    @property
-    def window(self) -> int:
-        """How many people are within the tolerance of one person, at most."""
-        return math.prod(2 * int(width) + 1 for width in self.tolerance)
-
     @property
     def questions(self) -> int:
-        """Questions to the model about one person."""
-        return self.window * len(self.assignments)
+        """Number of queries to the model about one person."""
+        return len(self.assignments)
 
     @cached_property
     def constant(self) -> bool:
         """Whether nothing that is varied reaches the model: everybody is treated fairly."""
-        return len(self.assignments) == 1 and not self.relaxed
+        return len(self.assignments) == 1
 
     @cached_property
     def distance(self) -> float:
@@ -216,26 +201,16 @@ def _outputs_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[n
 
 MAX_CLASSES = 62
 """Sets of possible labels are bits of one machine word."""
-MAX_CELLS = 2**30
-"""Values of a relaxed attribute, at most."""
-MAX_WINDOW = 4096
-"""People within the tolerance of one person, at most: all of them are asked about when people are sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query(Question):
-    """Is the label the same for every protected assignment, and for everybody within the tolerance?
+    """Question whether the label of a network is the same under every protected assignment.
 
     A person without the protected attributes is one cell of each of ``cells``. Under protected assignment p the first
     pre-activation is ``biases[p] + sum_i contribution_i(cell_i)``; then come ``layers``, with ReLU before each. The
     last gives one margin per pair (a, b) of classes: label b beats label a exactly when it is > 0. The label is the
     class that beats all others.
-
-    With relaxed attributes a person is treated fairly if one label holds for all protected assignments and all people
-    whose relaxed attributes are each within the tolerance of the person's own, in the part of the domain asked about,
-    everything else the same. That these labels are all one is the whole condition, although a pair of people is only
-    compared if its protected values differ: where two people with the same protected value get different labels,
-    either of the two and a person with another protected value make such a pair.
 
     Attributes:
         network: the model asked about.
@@ -373,7 +348,6 @@ def query_of(
     *,
     where: Sequence[str] = (),
     threshold: float | None = None,
-    relax: Mapping[str, float] | None = None,
     bands: Sequence[float] = (),
     least: int = 2,
 ) -> Query:
@@ -385,17 +359,16 @@ def query_of(
         population: what masses are measured by; by default uniform over the domain.
         where: conditions on the people asked about, see ``schema.subdomain``.
         threshold: with two labels, the second is given if its probability is greater; by default a half.
-        relax: by how much attributes that are not protected may differ between the people compared.
         bands: scores of the favourable label at which it is cut into bands, which then are the labels.
         least: how many different labels a person must be able to get to be treated unfairly.
 
     Raises:
         OptionError: no attribute is protected, one has a single value, there are too many assignments or labels, the
-            population is about other attributes, or a condition, the threshold or a tolerance makes no sense.
+            population is about other attributes, or a condition or the threshold is invalid.
         SchemaError: an unknown name.
     """
     domain = AskedDomain.of(network.schema, protected, population, where)
-    form = NormalForm.of(network, domain.protected, where=where, threshold=threshold, relax=relax, bands=bands)
+    form = NormalForm.of(network, domain.protected, where=where, threshold=threshold, bands=bands)
     cells = tuple(form.cells(i, marginal) for i, _, marginal, _ in domain.free)
     query = form.query(domain.protected, domain.assignments, cells, domain.population)
     return query if least == 2 else replace(query, least=least)
@@ -409,7 +382,6 @@ class NormalForm:
         network: the model asked about.
         asked: the part of the domain asked about; None: all of it.
         threshold: with two labels, the second is given if its probability is greater; None with more labels.
-        tolerances: by attribute name, by how many values people compared may differ.
         bias: of the first units, shape (first units,).
         parts: what each attribute adds to the first units.
         layers: affine maps after the first; the last gives the margins.
@@ -422,7 +394,6 @@ class NormalForm:
     network: AdditiveNetwork
     asked: Subdomain | None
     threshold: float | None
-    tolerances: Mapping[str, int]
     bias: Floats
     parts: tuple[AttributeTerm, ...]
     layers: tuple[AffineLayer, ...]
@@ -439,20 +410,18 @@ class NormalForm:
         *,
         where: Sequence[str] = (),
         threshold: float | None = None,
-        relax: Mapping[str, float] | None = None,
         bands: Sequence[float] = (),
     ) -> NormalForm:
-        """Read the conditions, the threshold, the tolerances and the bands; see ``query_of``.
+        """Read the conditions, the threshold and the bands; see ``query_of``.
 
         Raises:
-            OptionError: there are too many labels, or a condition, the threshold or a tolerance makes no sense.
+            OptionError: There are too many labels, or a condition or the threshold is invalid.
             SchemaError: an unknown name.
         """
         asked = parse_subdomain(network.schema, where)
         cut = ScoreBands.of(bands, network.classes, network.favourable, threshold) if bands else None
         threshold, offset, resolution = _margin_threshold(network, threshold)
         shift: float | Floats = offset
-        tolerances = _tolerances(network.schema, protected, relax or {}, asked)
         if len(network.classes) > MAX_CLASSES:
             raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(network.classes)}")
         pairs, fold = _margin_map(network)
@@ -468,7 +437,6 @@ class NormalForm:
             network=network,
             asked=asked,
             threshold=threshold,
-            tolerances=tolerances,
             bias=bias,
             parts=parts,
             layers=layers,
@@ -488,7 +456,6 @@ class NormalForm:
             marginal,
             runs=self.asked.runs(attribute) if self.asked else None,
             held=held,
-            stepwise=attribute.name in self.tolerances,
         )
 
     def query(self, names: tuple[str, ...], assignments: Floats, cells: tuple[Cells, ...], population: str) -> Query:
@@ -508,9 +475,6 @@ class NormalForm:
         # apart.
         terms = np.hstack([self.network.parts[i].at(assignments[:, column]) for column, i in enumerate(varied)])
         kept = np.sort(np.unique(terms, axis=0, return_index=True)[1])
-        if len(kept) == 1 and self.tolerances:
-            # People are compared with others all the same, and these have another protected value.
-            kept = np.arange(2)
         biases = biases[kept] + sum((each.offset for each in cells), np.zeros(len(self.bias)))
         return Query(
             network=self.network,
@@ -522,9 +486,6 @@ class NormalForm:
             pairs=self.pairs,
             slack=_network_rounding(self.network, self.fold, cells, self.resolution),
             population=population,
-            tolerance=np.array(
-                [min(self.tolerances.get(each.attribute.name, 0), each.count - 1) for each in cells], dtype=np.int64
-            ),
             threshold=self.threshold,
             where=self.asked.conditions if self.asked else (),
             bands=self.bands,
@@ -545,41 +506,6 @@ def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tupl
     if not 0 < threshold < 1:
         raise OptionError(f"a threshold lies between 0 and 1, both excluded, and {threshold:g} does not")
     return threshold, log_odds(threshold), resolution_of(threshold)
-
-
-def _tolerances(
-    schema: Schema, protected: Sequence[str], relax: Mapping[str, float], asked: Subdomain | None
-) -> dict[str, int]:
-    """Tolerances in values of each relaxed attribute, checked."""
-    found: dict[str, int] = {}
-    for name, tolerance in relax.items():
-        attribute = schema[name]
-        if name in protected:
-            raise OptionError(
-                f"{name!r} is protected, so all its values are compared anyway", hint="relax another attribute"
-            )
-        if not attribute.ordered:
-            raise OptionError(f"{name!r} has no order, so no difference of its values is small")
-        if attribute.size is None:
-            raise OptionError(
-                f"{name!r} is a real number: no one can be compared with all the people close to them",
-                hint="relax integers and ordinal attributes; describe it as integer, or as ordinal with `edges: [...]`",
-            )
-        if not (math.isfinite(tolerance) and tolerance >= 0 and tolerance == int(tolerance)):
-            raise OptionError(f"the tolerance of {name!r} is a whole number of values, not {tolerance:g}")
-        if attribute.size > MAX_CELLS:
-            raise OptionError(f"{name!r} has {attribute.size:,} values, more than can be compared one by one")
-        if asked is not None and len(asked.runs(attribute)) > 1:
-            raise OptionError(f"{name!r} is relaxed, so the conditions must leave it one range of values")
-        if tolerance:
-            found[name] = min(int(tolerance), attribute.size - 1)
-    window = math.prod(2 * width + 1 for width in found.values())
-    if window > MAX_WINDOW:
-        raise OptionError(
-            f"{window:,} people are within the tolerance of one person, more than {MAX_WINDOW:,}",
-            hint="relax fewer attributes, or by less",
-        )
-    return found
 
 
 def _margin_map(network: AdditiveNetwork) -> tuple[Integers, Floats]:

@@ -34,6 +34,7 @@ class BoundArrays(NamedTuple):
         constant: final constants, (functions, slopes).
         least: least values over the box, (functions, slopes).
         offset: constants under each assignment where all are bounded together, (signs, slopes, assignments).
+        sets: possible labels under each assignment, as bits, (assignments,).
         weight: size of all final coefficients of first units; spread: how wide each attribute makes first units.
     """
 
@@ -52,6 +53,7 @@ class BoundArrays(NamedTuple):
     constant: Floats
     least: Floats
     offset: Floats
+    sets: Integers
     weight: Floats
     spread: Floats
 
@@ -70,6 +72,7 @@ def bound_arrays(net: FloatNetwork, functions: int) -> BoundArrays:
             "function": (functions, 2, max(1, columns)),
             "constant least": (functions, 2),
             "offset": (2, 2, len(net.bases)),
+            "sets": len(net.bases),
             "spread": (max(1, axes), widest),
         },
     )
@@ -308,12 +311,15 @@ def least_terms(net, low, high, column, w):
 
 
 @jit
-def bound_functions(net, p, low, high, w):
-    """Compute the functions (assignment, margin, sign) of one assignment for a box that was bounded, by both slopes."""
+def bound_functions(net, p, slot, low, high, w):
+    """Compute the functions of assignment p for a box that was bounded, with both slopes.
+
+    Function ``(slot * margins + m) * 2 + side`` bounds margin m from below (side 0), or its negative.
+    """
     margins = net.sizes[len(net.sizes) - 1]
     for m in range(margins):
         for side in range(2):
-            f = (p * margins + m) * 2 + side
+            f = (slot * margins + m) * 2 + side
             for flat in range(2):
                 constant = _function_of(net, m, side, flat, w) + base_of(net, p, w)
                 _keep_function(net, f, flat, constant, low, high, w)
@@ -321,35 +327,20 @@ def bound_functions(net, p, low, high, w):
 
 @jit
 def bound_together(net, low, high, w):
-    """Compute the functions of the one margin for all assignments, which then differ by constants (``w.offset``).
+    """Compute the functions of the only margin for all assignments, which then differ by constants (``w.offset``).
 
-    Numbered (which, sign): 0 stands for those assignments for which it is better to take the first choice of slopes, 2
-    for all others, 1 for the assignment for which the function is greatest. What 0 and 2 stand for is chosen later.
+    Functions 0 and 1 hold under every assignment, functions 2 and 3 under the one for which they are greatest.
     """
-    assignments = len(net.bases)
     for side in range(2):
         for flat in range(2):
             constant = _function_of(net, 0, side, flat, w)
-            best = -np.inf
-            for p in range(assignments):
+            least, most = np.inf, -np.inf
+            for p in range(len(net.bases)):
                 w.offset[side, flat, p] = constant + base_of(net, p, w)
-                best = max(best, w.offset[side, flat, p])
-            for which in range(3):
-                _keep_function(net, 2 * which + side, flat, best, low, high, w)
-        least = np.inf
-        for p in range(assignments):
-            # What is kept is the constant plus the least terms: those are the same under every assignment.
-            x = w.least[2 + side, 0] - w.constant[2 + side, 0] + w.offset[side, 0, p]
-            y = w.least[2 + side, 1] - w.constant[2 + side, 1] + w.offset[side, 1, p]
-            least = min(least, max(x, y))
-        w.least[side] = w.least[4 + side] = least
-
-
-@jit
-def least_margin(net, p, side, low, high, w):
-    """Return the least value over a box that was bounded of the one margin, or of its negative, under an assignment."""
-    constant = _function_of(net, 0, side, 0, w) + base_of(net, p, w)
-    return constant + least_terms(net, low, high, w.column, w)
+                least = min(least, w.offset[side, flat, p])
+                most = max(most, w.offset[side, flat, p])
+            _keep_function(net, side, flat, least, low, high, w)
+            _keep_function(net, 2 + side, flat, most, low, high, w)
 
 
 @jit
@@ -403,21 +394,3 @@ def choose_axis(net, low, high, w):
         if total > best:
             best, found = total, i
     return found
-
-
-@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def bound_margins(net, together, low, high, inner_low, inner_high, w):
-    """Compute the functions (assignment, margin, sign) of a box, with all assignments bounded at once or each alone.
-
-    Returns:
-        The attribute along which to cut a box inside it, -1 if none can be.
-    """
-    assignments = len(net.bases)
-    w.weight[:] = 0.0
-    for p in range(assignments):
-        if not together:
-            bound_box(net, p, p + 1, low, high, w)
-        elif p == 0:
-            bound_box(net, 0, assignments, low, high, w)
-        bound_functions(net, p, low, high, w)
-    return choose_axis(net, inner_low, inner_high, w)

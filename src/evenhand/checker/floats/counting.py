@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.floats.network import ShareEvents, entry_range, mass_before
+from evenhand.checker.floats.network import entry_range, mass_before
 from evenhand.core.kernels import compile_kernel, new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
@@ -34,8 +34,6 @@ MOST_ATOMS = 1024
 LOSS = 2.0**-42
 HOPELESS = -6.0
 """Standard deviations below zero of a function whose event is not counted."""
-NEVER_OPEN = 1e200
-"""Constant of a function that holds whatever is added."""
 
 
 class CountArrays(NamedTuple):
@@ -50,6 +48,8 @@ class CountArrays(NamedTuple):
         constant, least, most, score: of each function, lowered; its extremes over the box; mean over deviation.
         middle, deviation: mean of the terms by either choice of slopes, and their deviation, (functions, slopes).
         listed: which attributes are listed.
+        size, member, unfair: number of functions of each event; which, (events, most); and whether its people are
+            treated unfairly.
         used: which functions are asked for; live: which events are counted, lead: by which function.
         partial, weight: sums (functions, joint values) and probabilities of the joint values.
         needed: what the lead's tabled attributes must add, more than, for each of them.
@@ -72,6 +72,9 @@ class CountArrays(NamedTuple):
     middle: Floats
     deviation: Floats
     listed: Booleans
+    size: Integers
+    member: Integers
+    unfair: Booleans
     used: Booleans
     live: Booleans
     lead: Integers
@@ -90,10 +93,15 @@ class CountArrays(NamedTuple):
     hits: Floats
 
 
-def count_arrays(
-    axes: int, functions: int, events: int, cells: int, level: tuple[int, int] = LEVELS[-1]
-) -> CountArrays:
-    """Return fresh work arrays for attributes in so many runs in all, and for grids and lists up to a level."""
+def count_arrays(axes: int, functions: int, events: tuple[int, int], cells: int, level: tuple[int, int]) -> CountArrays:
+    """Allocate work arrays.
+
+    Args:
+        axes, functions: Numbers of attributes and functions.
+        events: Maximum numbers of events, and of functions of an event.
+        cells: Maximum number of runs of all attributes.
+        level: Maximum numbers of grid steps and of listed joint values.
+    """
     axes, (steps, listed) = max(1, axes), level
     work = new_arrays(
         CountArrays,
@@ -105,7 +113,8 @@ def count_arrays(
             "low high": (functions, axes),
             "constant least most score used tabled bottom inverse": functions,
             "middle deviation": (functions, 2),
-            "live lead": events,
+            "live lead size unfair": events[0],
+            "member": events,
             "partial": (functions, listed),
             "weight needed": listed,
             "table": (functions, steps + 2),
@@ -119,7 +128,7 @@ def count_arrays(
 
 
 @jit
-def lay_out_box(net, low, high, room, together, b, d):
+def lay_out_box(net, low, high, room, b, d):
     """Cut the attributes of a box into at most ``room`` runs, and tabulate what each adds to each function."""
     cells = 0
     for i in range(len(net.line)):
@@ -135,8 +144,6 @@ def lay_out_box(net, low, high, room, together, b, d):
     for f in range(len(d.constant)):
         for trial in range(2):
             d.middle[f, trial], d.deviation[f, trial] = _moments(net, f, trial, low, b, d)
-    if together:
-        _share_out_assignments(net, b, d)
     for f in range(len(d.constant)):
         # The better slopes: whichever function's middle is more of its deviations above zero.
         flat = 0
@@ -196,45 +203,123 @@ def _moments(net, f, trial, low, b, d):
 
 
 @jit
-def _share_out_assignments(net, b, d):
-    """Give each assignment the better slopes: function 0 stands for those of the first, function 2 for the others."""
-    # The event asks for a positive margin under every assignment. Under each, either choice of slopes gives a lower
-    # function; so assignments are parted into two sets, and of each set only the least constant counts.
-    for side in range(2):
-        f, g = side, 4 + side
-        b.constant[f] = b.constant[g] = np.inf
-        for p in range(len(net.bases)):
-            x = (b.offset[side, 0, p] + d.middle[f, 0]) / d.deviation[f, 0]
-            y = (b.offset[side, 1, p] + d.middle[f, 1]) / d.deviation[f, 1]
-            if x >= y:
-                b.constant[f, 0] = min(b.constant[f, 0], b.offset[side, 0, p])
-            else:
-                b.constant[g, 1] = min(b.constant[g, 1], b.offset[side, 1, p])
-        # Of no assignments everything holds.
-        b.constant[f, 1] = b.constant[g, 0] = -np.inf
-        if b.constant[f, 0] == np.inf:
-            b.constant[f, 0] = NEVER_OPEN
-        if b.constant[g, 1] == np.inf:
-            b.constant[g, 1] = NEVER_OPEN
+def plan_events(q, assignments, d):
+    """Choose the events of a box by the scores of its functions, into ``d.member``, ``d.size`` and ``d.unfair``.
+
+    Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
+    Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair events,
+    in which the first label is given under one assignment or under the other. If three labels or more are needed, the
+    event is that every assignment gets its likeliest label. A number changes fairly if every change is within the
+    tolerance; the likeliest change beyond it and its opposite exclude each other.
+
+    Returns:
+        The number of events, and whether unfair ones exclude each other. If not, only the largest counts.
+    """
+    margins, labels = len(q.pairs), len(q.wins)
+    rows = 1 if q.together else assignments
+    if q.differences:
+        likely = 0
+        for m in range(margins):
+            d.member[0, m] = 2 * m + 1
+            if d.score[2 * m] > d.score[2 * likely]:
+                likely = m
+        d.size[0] = margins
+        d.unfair[0] = False
+        count = 1
+        for m in (likely, likely ^ 1):
+            if m < margins:
+                d.member[count, 0] = 2 * m
+                d.size[count] = 1
+                d.unfair[count] = True
+                count += 1
+        return count, True
+    for c in range(labels):
+        d.size[c] = 0
+        d.unfair[c] = False
+        for p in range(rows):
+            _add_wins(q, c, c, p, d)
+    count = labels
+    if q.together:
+        d.member[count, 0], d.member[count, 1] = 2, 3
+        d.size[count] = 2
+        d.unfair[count] = True
+        return count + 1, False
+    if q.least > 2:
+        d.size[count] = 0
+        given = 0
+        for p in range(assignments):
+            likely = 0
+            for c in range(1, labels):
+                if _win_score(q, c, p, d) > _win_score(q, likely, p, d):
+                    likely = c
+            _add_wins(q, count, likely, p, d)
+            given |= 1 << likely
+        different = 0
+        for c in range(labels):
+            different += (given >> c) & 1
+        d.unfair[count] = different >= q.least
+        # One label for all is among the fair events.
+        return count + (1 if different > 1 else 0), False
+    exclusive = labels == 2 and assignments == 2
+    for c in range(labels):
+        d.size[count] = 0
+        d.unfair[count] = True
+        if exclusive:
+            _add_wins(q, count, 0, c, d)
+            _add_wins(q, count, 1, 1 - c, d)
+        else:
+            best, loss = 0, -1
+            for p in range(assignments):
+                if _win_score(q, c, p, d) > _win_score(q, c, best, d):
+                    best = p
+                for k in range(q.wins.shape[1]):
+                    # A function and its negative are neighbours.
+                    f = (2 * margins * p + q.wins[c, k]) ^ 1
+                    if q.wins[c, k] >= 0 and (loss < 0 or d.score[f] > d.score[loss]):
+                        loss = f
+            _add_wins(q, count, c, best, d)
+            d.member[count, d.size[count]] = loss
+            d.size[count] += 1
+        count += 1
+    return count, exclusive
 
 
 @jit
-def count_shares(events, steps, room, d):
-    """Return lower bounds on the shares of the box that was laid out in which people are fair, and unfair."""
+def _add_wins(q, event, label, p, d):
+    """Add the functions by which a label beats all others under assignment p to an event."""
+    for k in range(q.wins.shape[1]):
+        if q.wins[label, k] >= 0:
+            d.member[event, d.size[event]] = 2 * len(q.pairs) * p + q.wins[label, k]
+            d.size[event] += 1
+
+
+@jit
+def _win_score(q, label, p, d):
+    """Compute the lowest score of the functions by which a label beats all others under assignment p."""
+    lowest = np.inf
+    for k in range(q.wins.shape[1]):
+        if q.wins[label, k] >= 0:
+            lowest = min(lowest, d.score[2 * len(q.pairs) * p + q.wins[label, k]])
+    return lowest
+
+
+@jit
+def count_shares(events, exclusive, steps, room, d):
+    """Compute lower bounds on the fair and unfair shares of a box that was laid out, from its first ``events``."""
     d.used[:] = False
     d.tabled[:] = False
-    for e in range(len(events.size)):
+    for e in range(events):
         # An event goes through the function that is least likely to be positive; one that is so everywhere is done.
         d.lead[e] = -1
         d.live[e] = True
-        for k in range(events.size[e]):
-            f = events.member[e, k]
+        for k in range(d.size[e]):
+            f = d.member[e, k]
             d.live[e] = d.live[e] and d.most[f] > 0 and d.score[f] > HOPELESS
             if d.least[f] <= 0 and (d.lead[e] < 0 or d.score[f] < d.score[d.lead[e]]):
                 d.lead[e] = f
-        for k in range(events.size[e]):
-            if d.live[e] and d.least[events.member[e, k]] <= 0:
-                d.used[events.member[e, k]] = True
+        for k in range(d.size[e]):
+            if d.live[e] and d.least[d.member[e, k]] <= 0:
+                d.used[d.member[e, k]] = True
     _choose_listed(events, room, d)
     listed = _list_values(d)
     # As many additions and products as a probability goes through at most, see above; each errs by 2**-53, and twice
@@ -244,14 +329,14 @@ def count_shares(events, steps, room, d):
         additions += 2 * d.runs[i] + 8
     loss = 2.0 * additions * 2.0**-53
     fair, unfair = 0.0, 0.0
-    for e in range(len(events.size)):
+    for e in range(events):
         if not d.live[e]:
             continue
-        share = 1.0 if d.lead[e] < 0 else _count_event(events, e, listed, steps, loss, d)
-        if not events.unfair[e]:
+        share = 1.0 if d.lead[e] < 0 else _count_event(e, listed, steps, loss, d)
+        if not d.unfair[e]:
             fair += share
         # Shares of events that exclude each other add up; of others only the largest is sure.
-        elif events.exclusive:
+        elif exclusive:
             unfair += share
         else:
             unfair = max(unfair, share)
@@ -275,9 +360,9 @@ def _choose_listed(events, room, d):
             for f in range(len(d.constant)):
                 if d.used[f]:
                     worth += 0.3 * (d.high[f, i] - d.low[f, i])
-            for e in range(len(events.size)):
-                for k in range(events.size[e] if d.live[e] else 0):
-                    g = events.member[e, k]
+            for e in range(events):
+                for k in range(d.size[e] if d.live[e] else 0):
+                    g = d.member[e, k]
                     if d.least[g] <= 0 and g != d.lead[e]:
                         a, b = _difference_range(d, d.lead[e], g, i)
                         worth += b - a
@@ -419,7 +504,7 @@ def _tail(d, f, steps, x):
 
 
 @jit
-def _count_event(events, e, listed, steps, loss, d):
+def _count_event(e, listed, steps, loss, d):
     """Return a lower bound on the share of people for whom all functions of an event are positive.
 
     ``loss`` bounds the relative error of all sums and products of probabilities.
@@ -432,8 +517,8 @@ def _count_event(events, e, listed, steps, loss, d):
         needed[c] = -d.partial[lead, c]
     # On the tabled attributes condition g exceeds the lead by ``gap`` at least and ``rise`` at most. So both hold where
     # these add more than max(-partial[lead], -partial[g] - gap) to the lead: one threshold per listed value.
-    for k in range(events.size[e]):
-        g = events.member[e, k]
+    for k in range(d.size[e]):
+        g = d.member[e, k]
         if g == lead or d.least[g] > 0:
             continue
         gap, rise, size = 0.0, 0.0, 0.0
@@ -465,104 +550,3 @@ def _count_event(events, e, listed, steps, loss, d):
         apart = _tail(d, lead, steps, x) + _tail(d, other, steps, y) - 1.0 - 2 * loss
         share += d.weight[c] * max(found, apart)
     return share * (1 - loss)
-
-
-@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def count_laid_out(events, steps, room, d):
-    """Return lower bounds on the fair and the unfair share of a box whose functions are in the work arrays."""
-    return count_shares(events, steps, room, d)
-
-
-class PeopleSums(NamedTuple):
-    """Functions of the people in a box: ``constants[f] + sum over i of terms[i][f, cell]``.
-
-    Attributes:
-        constants: shape (functions,).
-        terms: one array (functions, cells) per attribute.
-        chances: of the cells of each attribute, one array (cells,) each.
-    """
-
-    constants: Floats
-    terms: tuple[Floats, ...]
-    chances: tuple[Floats, ...]
-
-    @property
-    def people(self) -> int:
-        """How many combinations of cells there are."""
-        return math.prod(len(chance) for chance in self.chances)
-
-    def positive(self) -> Booleans:
-        """Return which function is surely positive for whom, shape (functions, people). Only for few."""
-        values = self._lowered(self._extents())[:, None]
-        for term in self.terms:
-            values = (values[:, :, None] + term[:, None, :]).reshape(len(values), -1)
-        return np.asarray(values > 0)
-
-    def share_of(self, chosen: Booleans) -> float:
-        """Return a lower bound on the share of chosen people, shape (people,); 1 if these are all. Only for few."""
-        if chosen.all():
-            return 1.0
-        weights = np.ones(1)
-        for chance in self.chances:
-            weights = (weights[:, None] * chance).ravel()
-        return float(weights[chosen].sum()) * (1 - LOSS)
-
-    def mean(self) -> Floats:
-        """Return the values in the middle of the box; for choices only."""
-        middle: Floats = sum((term.mean(axis=1) for term in self.terms), self.constants)
-        return middle
-
-    def count_events(
-        self, fair: list[list[int]], unfair: list[list[int]], level: tuple[int, int], *, add: bool
-    ) -> tuple[float, float]:
-        """Return lower bounds on the shares in which all functions of some event are positive, fair and unfair.
-
-        Args:
-            fair: events that exclude each other, as functions.
-            unfair: the same; unless they are to be added, only the largest counts.
-            level: grid steps and listed joint values.
-            add: whether unfair events exclude each other too.
-        """
-        every = fair + unfair
-        used = sorted({f for event in every for f in event})
-        place = {f: k for k, f in enumerate(used)}
-        member = np.full((len(every), max(map(len, every))), -1, dtype=np.int64)
-        for k, event in enumerate(every):
-            member[k, : len(event)] = [place[f] for f in event]
-        size = np.array([len(event) for event in every], dtype=np.int64)
-        is_unfair = np.arange(len(every)) >= len(fair)
-        sums = PeopleSums(self.constants[used], tuple(term[used] for term in self.terms), self.chances)
-        widths = [len(chance) for chance in self.chances]
-        d = count_arrays(len(widths), len(used), len(every), 1 + sum(widths), level)
-        sums._lay_out(d, np.concatenate([[0], np.cumsum(widths)]))
-        one, other = count_laid_out(ShareEvents(size, member, is_unfair, add, False), *level, d)
-        return float(one), float(other)
-
-    def _lay_out(self, d: CountArrays, at: Integers) -> None:
-        """Fill in what ``count_shares`` reads; ``at`` is where the cells of each attribute begin."""
-        axes = len(self.terms)
-        d.at[: len(at)] = at
-        d.constant[:] = self._lowered(extents := self._extents())
-        d.least[:] = self.constants - 2 * LOSS * extents
-        d.most[:] = self.constants
-        middle, variance = self.constants.copy(), np.full(len(extents), 1e-300)
-        for i, (term, chance) in enumerate(zip(self.terms, self.chances, strict=True)):
-            d.runs[i] = len(chance)
-            d.chance[at[i] : at[i + 1]] = chance
-            d.term[:, at[i] : at[i + 1]] = term
-            d.low[:, i], d.high[:, i] = term.min(axis=1), term.max(axis=1)
-            mean = term @ chance
-            middle += mean
-            variance += np.maximum(0.0, (term * term) @ chance - mean * mean)
-        d.least[:] += d.low[:, :axes].sum(axis=1)
-        d.most[:] += d.high[:, :axes].sum(axis=1)
-        d.score[:] = middle / np.sqrt(variance)
-
-    def _lowered(self, extents: Floats) -> Floats:
-        """Return the constants, less what may be lost to rounding."""
-        return self.constants - LOSS * extents
-
-    def _extents(self) -> Floats:
-        """Return the sizes of all that is added up, twice for terms."""
-        sizes: Floats = sum((2 * np.abs(term).max(axis=1) for term in self.terms), np.abs(self.constants))
-        return sizes

@@ -51,7 +51,6 @@ UNDERFLOW = 2.0**-900
 """More than all that is lost where products are too small for a float64."""
 MAX_SEPARATE = 4
 """Joint protected values that are bounded one by one, at most."""
-MAX_EVENTS = 64
 UPWARD = 1 + 2.0**-30
 
 
@@ -104,21 +103,22 @@ class FloatNetwork(NamedTuple):
     tie: Floats
 
 
-class ShareEvents(NamedTuple):
-    """Events of people: all of some functions are positive.
+class BoxQuestion(NamedTuple):
+    """Meaning of the margins.
 
     Attributes:
-        size: functions of each event.
-        member: which, shape (events, most).
-        unfair: whether it means that people are treated unfairly.
-        exclusive: whether unfair events exclude each other, so that their shares add up; else the largest counts.
-        together: whether all assignments are bounded together.
+        pairs: Labels (a, b) of each margin: b beats a if it is positive, shape (margins, 2).
+        wins: Functions of one assignment that are positive where a label beats all others, -1 beyond their number,
+            shape (labels, most).
+        least: Minimum number of different labels that counts as unfair treatment.
+        differences: Whether the margins are changes of a number, so that label 0 is required.
+        together: Whether all assignments are bounded together.
     """
 
-    size: Integers
-    member: Integers
-    unfair: Booleans
-    exclusive: bool
+    pairs: Integers
+    wins: Integers
+    least: int
+    differences: bool
     together: bool
 
 
@@ -282,48 +282,25 @@ def _pad_arrays(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
     return held
 
 
-def share_events_of(form: LayeredForm) -> ShareEvents | None:
-    """Return the events by which people are counted; None if they are too many, or the margins are changes.
+def box_question_of(form: LayeredForm, least: int, *, separate: bool = False) -> BoxQuestion:
+    """Build the question about the margins of boxes.
 
-    Functions are numbered (assignment, margin, sign), where a sign of 0 means that the second label of the margin's
-    pair beats the first. With many assignments all are bounded together: see ``bounds.bound_together``.
+    Args:
+        form: Margins.
+        least: Minimum number of different labels that counts as unfair treatment.
+        separate: Whether to bound many assignments one by one, which is tighter and slower.
     """
-    together = len(form.bases) > MAX_SEPARATE
-    margins, labels = len(form.pairs), form.labels
-    if form.differences or (together and labels > 2):
-        return None
-    assignments = 2 if together else len(form.bases)
+    wins: list[list[int]] = [[] for _ in range(1 if form.differences else form.labels)]
+    for m, (a, b) in enumerate(form.pairs if not form.differences else ()):
+        wins[b].append(2 * m)
+        wins[a].append(2 * m + 1)
+    padded = np.full((len(wins), max(map(len, wins))), -1, dtype=np.int64)
+    for label, functions in enumerate(wins):
+        padded[label, : len(functions)] = functions
+    together = len(form.bases) > MAX_SEPARATE and len(form.pairs) == 1 and not separate
+    return BoxQuestion(np.array(form.pairs, dtype=np.int64), padded, least, form.differences, together)
 
-    def wins(label: int, p: int) -> list[int]:
-        return [
-            (p * margins + m) * 2 + (0 if label == b else 1) for m, (a, b) in enumerate(form.pairs) if label in (a, b)
-        ]
 
-    # Fair: one label beats all others under every joint value. Unfair: a label beats all others under one and loses to
-    # some other under another.
-    if together:
-        fair = [[*wins(label, 0), *wins(label, 2)] for label in range(2)]
-        unfair = [[*wins(0, 1), *wins(1, 1)]]
-    else:
-        fair = [[f for p in range(assignments) for f in wins(label, p)] for label in range(labels)]
-        unfair = []
-        for label in range(labels):
-            for p in range(assignments):
-                for q in range(assignments):
-                    if p != q:
-                        losing = [f ^ 1 for f in wins(label, q)]
-                        unfair += [[*wins(label, p), f] for f in losing]
-        unfair = [event for k, event in enumerate(unfair) if sorted(event) not in map(sorted, unfair[:k])]
-    every = fair + unfair
-    if len(every) > MAX_EVENTS:
-        return None
-    member = np.full((len(every), max(map(len, every))), -1, dtype=np.int64)
-    for k, event in enumerate(every):
-        member[k, : len(event)] = event
-    return ShareEvents(
-        size=np.array([len(event) for event in every], dtype=np.int64),
-        member=member,
-        unfair=np.array([k >= len(fair) for k in range(len(every))], dtype=np.bool_),
-        exclusive=labels == 2 and assignments == 2,
-        together=together,
-    )
+def count_functions(net: FloatNetwork, question: BoxQuestion) -> int:
+    """Count the functions of a box."""
+    return 2 * len(question.pairs) * (2 if question.together else len(net.bases))

@@ -16,10 +16,9 @@ from evenhand.checker.floats.bounds import (
     bound_functions,
     bound_together,
     choose_axis,
-    least_margin,
 )
-from evenhand.checker.floats.counting import LEVELS, MOST_LISTED, count_arrays, count_shares, lay_out_box
-from evenhand.checker.floats.network import FloatNetwork, ShareEvents, mass_before
+from evenhand.checker.floats.counting import LEVELS, MOST_LISTED, count_arrays, count_shares, lay_out_box, plan_events
+from evenhand.checker.floats.network import BoxQuestion, FloatNetwork, count_functions, mass_before
 from evenhand.core.kernels import compile_kernel
 from evenhand.core.typing import Floats, Integers
 
@@ -27,6 +26,9 @@ jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck
 
 STEPS = tuple(steps for steps, _ in LEVELS)
 LISTED = tuple(listed for _, listed in LEVELS)
+MANY_FUNCTIONS = 256
+"""Number of functions above which only the coarsest level is used, because each function takes memory."""
+OPEN, FAIR, UNFAIR = 0, 1, 2
 MASS_LOSS = 2.0**-40
 """Relative error of the mass of a part of a box, and of sums of them, with room to spare."""
 
@@ -59,23 +61,30 @@ class BoxParts(NamedTuple):
 
 
 def prove_claims(
-    net: FloatNetwork, events: ShareEvents, low: Integers, high: Integers, claims: BoxClaims, most: int
+    net: FloatNetwork, question: BoxQuestion, low: Integers, high: Integers, claims: BoxClaims, most: int
 ) -> None:
-    """Prove claims about boxes (n, attributes), each cut into at most ``most`` parts; fills in what was proved."""
-    margins, axes = int(net.sizes[-1]), low.shape[1]
-    functions = max(int(events.member.max()) + 1, 2 * margins * (3 if events.together else len(net.bases)))
+    """Prove the claims of boxes (n, attributes), each split into at most ``most`` parts; fill in the proved shares."""
+    axes, functions = low.shape[1], count_functions(net, question)
+    labels, wins = question.wins.shape
+    # Events of one label for all, and as many others; or of changes of a number.
+    events = (
+        2 * max(2, labels),
+        max(len(question.pairs) if question.differences else 2, wins * len(net.bases), wins + 1),
+    )
     low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
     mass, fair, unfair = np.zeros((3, most + 1))
     parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
-    cells = 1 + int(np.minimum(net.counts, MOST_LISTED).sum())
-    work = bound_arrays(net, functions), count_arrays(axes, functions, len(events.size), cells)
-    prove_boxes(net, events, low, high, claims, most, parts, work)
+    levels = 1 if functions > MANY_FUNCTIONS else len(LEVELS)
+    cells = 1 + int(np.where(net.line, np.minimum(net.counts, MOST_LISTED), net.counts).sum())
+    work = bound_arrays(net, functions), count_arrays(axes, functions, events, cells, LEVELS[levels - 1])
+    prove_boxes(net, question, low, high, claims, (most, levels), parts, work)
 
 
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def prove_boxes(net, events, low, high, claims, most, parts, work):
+def prove_boxes(net, question, low, high, claims, limits, parts, work):
     """Prove claims about boxes with work arrays that are given: for bounds, and for counts."""
     bounds, counts = work
+    most, levels = limits
     lows, highs, mass, fair, unfair, axis = parts
     # Invariant: parts 0 to n - 1 are disjoint and fill box k, their masses add up to one, and fair and unfair are lower
     # bounds on the shares of each. What costs least comes first: bounds of the box as a whole, counts on ever finer
@@ -88,10 +97,10 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
         n = 1
         wanted, other = claims.fair[k], claims.unfair[k]
         whole = wanted == 1.0 or other == 1.0
-        axis[0] = _bound_part(net, events, parts, bounds, 0)
+        axis[0] = _bound_part(net, question, parts, bounds, 0)
         level = 0
-        while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < len(STEPS):
-            _count_part(net, events, level, parts, bounds, counts, 0)
+        while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < levels:
+            _count_part(net, question, level, parts, bounds, counts, 0)
             level += 1
         while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
             if _is_refuted(wanted, other, mass, fair, unfair, n):
@@ -116,9 +125,9 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
             mass[n] = mass[chosen] * share
             mass[chosen] *= 1.0 - share
             for p in (chosen, n):
-                axis[p] = _bound_part(net, events, parts, bounds, p)
+                axis[p] = _bound_part(net, question, parts, bounds, p)
                 if not whole and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
-                    _count_part(net, events, 2, parts, bounds, counts, p)
+                    _count_part(net, question, levels - 1, parts, bounds, counts, p)
             n += 1
         claims.parts[k] = n
         claims.proved_fair[k] = _sum_shares(mass, fair, n)
@@ -148,8 +157,8 @@ def _is_refuted(wanted, other, mass, fair, unfair, n):
 
 
 @jit
-def _bound_part(net, events, parts, b, p):
-    """Bound a part of a box, and decide it as a whole if bounds do; return where to cut it, -1: nowhere."""
+def _bound_part(net, question, parts, b, p):
+    """Bound a part of a box, and decide it as a whole if bounds do; return the attribute to split, -1 if none."""
     low, high, fair, unfair = parts.low[p], parts.high[p], parts.fair, parts.unfair
     single = True
     for i in range(len(low)):
@@ -157,53 +166,104 @@ def _bound_part(net, events, parts, b, p):
     b.weight[:] = 0.0
     fair[p] = unfair[p] = 0.0
     assignments = len(net.bases)
-    if events.together and single:
-        _decide_person(net, low, high, b, fair, unfair, p)
-        return -1
-    if events.together:
+    if question.together and not single:
         bound_box(net, 0, assignments, low, high, b)
         bound_together(net, low, high, b)
+        for q in range(assignments):
+            # A function's least value is its constant plus the least terms, which are equal for all assignments.
+            second, first = -np.inf, -np.inf
+            for flat in range(2):
+                second = max(second, b.least[0, flat] - b.constant[0, flat] + b.offset[0, flat, q])
+                first = max(first, b.least[1, flat] - b.constant[1, flat] + b.offset[1, flat, q])
+            b.sets[q] = 3 - (1 if second > 0 else 0) - (2 if first > 0 else 0)
     else:
         for q in range(assignments):
+            slot = 0 if question.together else q
             bound_box(net, q, q + 1, low, high, b)
-            bound_functions(net, q, low, high, b)
-    # An event holds where all its functions are positive. Either choice of slopes gives a lower function, so the
-    # greater of the two least values decides.
-    for e in range(len(events.size)):
-        holds = True
-        for k in range(events.size[e]):
-            f = events.member[e, k]
-            holds = holds and max(b.least[f, 0], b.least[f, 1]) > 0
-        if holds and events.unfair[e]:
-            unfair[p] = 1.0
-            return -1
-        if holds:
-            fair[p] = 1.0
-            return -1
-    return choose_axis(net, low, high, b)
+            bound_functions(net, q, slot, low, high, b)
+            if not question.differences:
+                b.sets[q] = _possible_labels(question, slot, b)
+    kind = _decide_changes(question, b) if question.differences else _decide_sets(question, b.sets)
+    fair[p] = 1.0 if kind == FAIR else 0.0
+    unfair[p] = 1.0 if kind == UNFAIR else 0.0
+    return -1 if kind != OPEN or single else choose_axis(net, low, high, b)
 
 
 @jit
-def _decide_person(net, low, high, b, fair, unfair, p):
-    """Decide one person between two labels under every assignment by itself."""
-    always_second = always_first = True
-    ever_second = ever_first = False
-    for q in range(len(net.bases)):
-        bound_box(net, q, q + 1, low, high, b)
-        # Without a range nothing is lost by either choice of slopes.
-        second = least_margin(net, q, 0, low, high, b) > 0
-        first = least_margin(net, q, 1, low, high, b) > 0
-        always_second, always_first = always_second and second, always_first and first
-        ever_second, ever_first = ever_second or second, ever_first or first
-    if always_second or always_first:
-        fair[p] = 1.0
-    elif ever_second and ever_first:
-        unfair[p] = 1.0
+def _possible_labels(question, slot, b):
+    """Compute the set of labels, as bits, that the functions of a slot leave possible."""
+    labels = (1 << len(question.wins)) - 1
+    # Either choice of slopes gives a lower function, so the greater of the two least values decides.
+    for m in range(len(question.pairs)):
+        f = 2 * (slot * len(question.pairs) + m)
+        if max(b.least[f, 0], b.least[f, 1]) > 0:
+            labels &= ~(1 << question.pairs[m, 0])
+        if max(b.least[f + 1, 0], b.least[f + 1, 1]) > 0:
+            labels &= ~(1 << question.pairs[m, 1])
+    return labels
 
 
 @jit
-def _count_part(net, events, level, parts, b, d, p):
-    lay_out_box(net, parts.low[p], parts.high[p], max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
-    more, other = count_shares(events, STEPS[level], LISTED[level], d)
-    parts.fair[p] = max(parts.fair[p], more)
-    parts.unfair[p] = max(parts.unfair[p], other)
+def _decide_changes(question, b):
+    """Decide a box by the changes of a number: all within the tolerance, or one beyond it."""
+    within = True
+    for m in range(len(question.pairs)):
+        if max(b.least[2 * m, 0], b.least[2 * m, 1]) > 0:
+            return UNFAIR
+        within = within and max(b.least[2 * m + 1, 0], b.least[2 * m + 1, 1]) > 0
+    return FAIR if within else OPEN
+
+
+@jit
+def _decide_sets(question, sets):
+    """Decide a box by the sets of labels that are possible under each assignment."""
+    # FAIR: fewer than ``least`` different labels, whatever the sets leave open. UNFAIR: at least as many.
+    union = certain = unsure = 0
+    for labels in sets:
+        union |= labels
+        if labels & (labels - 1) == 0:
+            certain |= labels
+        else:
+            unsure += 1
+    possible = known = 0
+    for k in range(len(question.wins)):
+        possible += (union >> k) & 1
+        known += (certain >> k) & 1
+    if min(possible, known + unsure) < question.least:
+        return FAIR
+    if known >= question.least:
+        return UNFAIR
+    # Sets without a common label, gathered from the smallest on, give as many different labels.
+    taken = apart = 0
+    for size in range(1, len(question.wins) + 1):
+        for labels in sets:
+            if _count_bits(labels) == size and labels & taken == 0:
+                taken |= labels
+                apart += 1
+    if apart >= question.least:
+        return UNFAIR
+    if question.least == 2:
+        for p in range(len(sets)):
+            for q in range(p):
+                if sets[p] & sets[q] == 0:
+                    return UNFAIR
+    return OPEN
+
+
+@jit
+def _count_bits(labels):
+    count = 0
+    while labels:
+        labels &= labels - 1
+        count += 1
+    return count
+
+
+@jit
+def _count_part(net, question, level, parts, b, d, p):
+    """Count the people of a part whose treatment the functions decide."""
+    lay_out_box(net, parts.low[p], parts.high[p], max(STEPS[level] // 4, LISTED[level]), b, d)
+    events, exclusive = plan_events(question, len(net.bases), d)
+    fair, unfair = count_shares(events, exclusive, STEPS[level], LISTED[level], d)
+    parts.fair[p] = max(parts.fair[p], fair)
+    parts.unfair[p] = max(parts.unfair[p], unfair)

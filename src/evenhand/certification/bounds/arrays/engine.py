@@ -30,7 +30,6 @@ from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.core.interrupts import GRACE_SECONDS, is_interrupted
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import OptionError
 
 STEP, NODE = 2e8, 1e9
 """Multiplications that one call may take, about, and that the parts of one box may: the clock is looked at after a few
@@ -48,13 +47,7 @@ def device_for(query: Query, device: str | None) -> str | None:
     layers, hold all layers at the width of the widest, and look at the clock after thousands of boxes. They bound
     changes of a number more tightly, and are the default for these at any width.
 
-    Raises:
-        OptionError: The device cannot answer this question.
     """
-    if query.relaxed:
-        if device is not None:
-            raise OptionError(f"device {device!r} cannot take relaxed attributes", hint="leave the device out")
-        return None
     if device is not None or query.demanded is not None:
         return device
     widths = [len(layer.weights) for layer in query.layers]

@@ -31,7 +31,6 @@ class EventBuffers(NamedTuple):
     """
 
     least: Floats
-    gain: Floats
     sure: Booleans
     wins: Floats
     chosen: BoxFunctions
@@ -40,7 +39,7 @@ class EventBuffers(NamedTuple):
 def _event_buffers(roles: FunctionRoles, functions: int) -> EventBuffers:
     return new_arrays(
         EventBuffers,
-        {"least gain": (2 * functions, 1), "sure wins": (roles.labels, roles.assignments)},
+        {"least": (2 * functions, 1), "sure wins": (roles.labels, roles.assignments)},
         chosen=box_functions(functions, 0, 0),
     )
 
@@ -93,7 +92,7 @@ def _decide_boxes(roles, least, zscore, b, events, kind, undecided):  # type: ig
     for t in range(least.shape[0]):
         for f in range(least.shape[1]):
             b.least[2 * f, 0] = b.least[2 * f + 1, 0] = least[t, f]
-            b.chosen.zscore[f] = b.chosen.bolder[f] = zscore[t, f]
+            b.chosen.zscore[f] = zscore[t, f]
         kind[t] = decide_lane(roles, 0, b)
         if kind[t] == OPEN:
             undecided[t] = max(0.0, 1 - plan_events(roles, b, events))
@@ -106,11 +105,9 @@ def _prove_boxes(roles, axes, cells, coefficients, constants, zscore, precision,
     # The events are disjoint, so their shares add up.
     for t in range(low.shape[0]):
         for f in range(zscore.shape[1]):
-            b.chosen.zscore[f] = b.chosen.bolder[f] = zscore[t, f]
+            b.chosen.zscore[f] = zscore[t, f]
         plan_events(roles, b, events)
-        of_box = BoxFunctions(
-            coefficients[t], constants[t], b.chosen.gain, b.chosen.zscore, b.chosen.bolder, b.chosen.second
-        )
+        of_box = BoxFunctions(coefficients[t], constants[t], b.chosen.zscore, b.chosen.second)
         prove_shares(events, low[t], high[t], of_box, axes, grid, room, work)
         for e in range(events.number[0]):
             shares[t, 1 if events.unfair[e] else 0] += work.share[e]

@@ -52,12 +52,12 @@ def decide_lane(roles, t, b):
             sure = True
             for d in range(labels):
                 if d != c:
-                    sure = sure and positive_within_tolerance(roles.beats[c, d] * assignments + p, t, b)
+                    sure = sure and is_positive(roles.beats[c, d] * assignments + p, t, b)
             somewhere = somewhere or sure
         if somewhere:
             for d in range(labels):
                 for p in range(assignments):
-                    if d != c and positive_within_tolerance(roles.beats[d, c] * assignments + p, t, b):
+                    if d != c and is_positive(roles.beats[d, c] * assignments + p, t, b):
                         return UNFAIR
     return OPEN
 
@@ -111,9 +111,9 @@ def count_labels(roles, t, b):
 
 
 @inlined
-def positive_within_tolerance(f, t, b):
-    """Return whether function f is positive on all of a lane's box for some choice within the tolerances."""
-    return min(b.least[2 * f, t] + b.gain[2 * f, t], b.least[2 * f + 1, t] + b.gain[2 * f + 1, t]) > 0
+def is_positive(f, t, b):
+    """Check whether function f is positive on all of a lane's box."""
+    return min(b.least[2 * f, t], b.least[2 * f + 1, t]) > 0
 
 
 @inlined
@@ -128,9 +128,7 @@ def collect_functions(net, roles, attributes, t, b):
         for piece in range(2 if b.pieces[form, t] > 0 else 1):
             row = piece * functions + f
             b.chosen.constant[row] = b.constant[2 * f + piece, t]
-            b.chosen.gain[row] = b.gain[2 * f + piece, t]
             b.chosen.zscore[row] = b.zscore[2 * f + piece, t]
-            b.chosen.bolder[row] = b.bolder[2 * f + piece, t]
             g = b.g[form, piece]
             for i in range(attributes):
                 a = net.start[i]
@@ -146,7 +144,6 @@ def score_labels(roles, t, b):
     """Score every function by the piece that is less likely to be positive."""
     for f in range(b.chosen.second.shape[0] // 2):
         b.chosen.zscore[f] = min(b.zscore[2 * f, t], b.zscore[2 * f + 1, t])
-        b.chosen.bolder[f] = min(b.bolder[2 * f, t], b.bolder[2 * f + 1, t])
 
 
 @inlined
@@ -170,7 +167,7 @@ def plan_events(roles, b, events):
                     events.member[count, size] = f
                     size += 1
                     weakest = min(weakest, b.chosen.zscore[f])
-                    b.wins[c, p] = min(b.wins[c, p], b.chosen.bolder[f])
+                    b.wins[c, p] = min(b.wins[c, p], b.chosen.zscore[f])
         events.size[count] = size
         events.unfair[count] = events.apart[count] = False
         share += normal_cdf(weakest)
@@ -179,7 +176,7 @@ def plan_events(roles, b, events):
         return plan_likely_labels(roles, share, b, events)
     # Unfair events: label 1 under p and label 0 under the other. P(A and B) >= P(A) + P(B) - 1 (Frechet), about which
     # the normal approximations of both say how likely a proof is.
-    if labels == 2 and assignments == 2 and roles.relaxed.shape[0] == 0:
+    if labels == 2 and assignments == 2:
         for p in range(2):
             events.member[count, 0] = roles.beats[1, 0] * 2 + p
             events.member[count, 1] = roles.beats[0, 1] * 2 + 1 - p
@@ -199,7 +196,7 @@ def plan_events(roles, b, events):
             for d in range(labels):
                 for q in range(assignments):
                     f = roles.beats[d, c] * assignments + q
-                    x = min(b.wins[c, p], b.chosen.bolder[f]) if d != c else -1e300
+                    x = min(b.wins[c, p], b.chosen.zscore[f]) if d != c else -1e300
                     if x > best:
                         best = x
                         winner, at, other = c, p, f
@@ -211,7 +208,7 @@ def plan_events(roles, b, events):
         events.member[count, size] = other
         events.size[count] = size + 1
         events.unfair[count] = events.apart[count] = True
-        share += max(0.0, normal_cdf(b.wins[winner, at]) + normal_cdf(b.chosen.bolder[other]) - 1)
+        share += max(0.0, normal_cdf(b.wins[winner, at]) + normal_cdf(b.chosen.zscore[other]) - 1)
         count += 1
     events.number[0] = count
     return share

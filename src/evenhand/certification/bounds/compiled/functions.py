@@ -52,7 +52,7 @@ class FunctionIndex(NamedTuple):
 def bound_lanes(net, roles, axes, count, scoring, b, s):
     """Bound the boxes in the lanes."""
     attributes = axes.first.shape[0]
-    set_held_ranges(net, roles, attributes, b, s)
+    set_held_ranges(roles, attributes, b, s)
     measure_boxes(count, axes, b)
     if scoring:
         for i in range(b.score.shape[0]):
@@ -94,21 +94,13 @@ def measure_boxes(count, axes, b):
 
 
 @jit
-def set_held_ranges(net, roles, attributes, b, s):
-    """Ranges of the attributes that are held besides the unprotected ones, and hulls of all over the lanes."""
-    # The assignment, all of them at once, is an attribute like the others. A relaxed attribute i adds its own: how far
-    # the other person is from this one, d in [-tolerance, tolerance], cut where no place in the box stays inside the
-    # domain, so that x_i + d covers everyone this person is compared with.
+def set_held_ranges(roles, attributes, b, s):
+    """Set the range of the assignment, and the hulls of all ranges over the lanes."""
+    # The assignment, all of them at once, is an attribute like the others.
     if roles.joint:
         for t in range(LANES):
             b.lo[attributes, t] = 0.0
             b.hi[attributes, t] = roles.assignments - 1
-    for r in range(roles.relaxed.shape[0]):
-        i = roles.relaxed[r]
-        k = attributes + 1 + r
-        for t in range(LANES):
-            b.lo[k, t] = max(-roles.tolerance[r], -b.hi[i, t] - net.reach[i])
-            b.hi[k, t] = min(roles.tolerance[r], roles.last[r] - b.lo[i, t])
     for i in range(attributes + (1 if roles.joint else 0)):
         low = b.lo[i, 0]
         high = b.hi[i, 0]
@@ -127,8 +119,8 @@ def build_functions(net, roles, axes, count, scoring, b, s):
     depth = net.sizes.shape[0] - 1
     outputs = net.sizes[depth]
     passes = 1 if roles.joint else roles.assignments
-    # With tolerances it is one other person for both pieces that counts, and a certificate's checker knows no pieces.
-    bending = not b.plain[0] and roles.relaxed.shape[0] == 0
+    # The checker of certificates knows no pieces.
+    bending = not b.plain[0]
     zero = fill_vector(0.0)
     bound_first_layer(net, b.lo, b.hi, s)
     for p in range(passes):
@@ -217,21 +209,13 @@ def store_function(net, roles, axes, count, index, b, s):
         else:
             for c in range(a + s.held_low[i], a + s.held_high[i] + 1):
                 store_row(g, c, multiply(fill_vector(sign), load_row(s.coef, c)))
-    gain = zero
-    if tables or roles.relaxed.shape[0] > 0:
-        for x, row in ((base, 0), (low, 1), (mean, 2), (spread, 3), (zero, 4)):
+    if tables:
+        for x, row in ((low, 1), (mean, 2), (spread, 3)):
             store_row(b.work, row, x)
         for i in range(attributes):
             if not net.line[i]:
                 add_table_moments(net.start[i], i, count, g, axes, b)
-        apply_tolerances(net, roles, attributes, sign, count, b, s)
-        base, low, mean, spread, gain = (
-            load_row(b.work, 0),
-            load_row(b.work, 1),
-            load_row(b.work, 2),
-            load_row(b.work, 3),
-            load_row(b.work, 4),
-        )
+        low, mean, spread = load_row(b.work, 1), load_row(b.work, 2), load_row(b.work, 3)
     deviation = divide(fill_vector(1.0), square_root(spread))
     # Few wide terms make tails that end: at the largest value, as far above the mean as the least is below it. For a
     # half range of r standard deviations z sqrt(1 - 1.43 / r^2) / (1 - (z / r)^2)^(1/4) is close to what a normal
@@ -247,11 +231,8 @@ def store_function(net, roles, axes, count, index, b, s):
             x = add(x, multiply(fill_vector(sign), load_row(s.coef, net.start[attributes] + q)))
         row = 2 * (f + q) + piece
         store_row(b.constant, row, x)
-        store_row(b.gain, row, gain)
         store_row(b.least, row, add(x, low))
-        x = add(x, mean)
-        store_row(b.zscore, row, normal_score(multiply(x, deviation), inside))
-        store_row(b.bolder, row, normal_score(multiply(add(x, gain), deviation), inside))
+        store_row(b.zscore, row, normal_score(multiply(add(x, mean), deviation), inside))
 
 
 @inlined
@@ -259,25 +240,6 @@ def normal_score(z, inside):
     """Stretch a score towards the ends of its range, where ``z * z * inside`` is 1."""
     rest = maximum(subtract(fill_vector(1.0), multiply(multiply(z, z), inside)), fill_vector(1e-8))
     return divide(z, square_root(square_root(rest)))
-
-
-@jit
-def apply_tolerances(net, roles, attributes, sign, count, b, s):
-    """Compute what the attributes within tolerance take off at worst, and what they may add to that at best."""
-    for r in range(roles.relaxed.shape[0]):
-        i = roles.relaxed[r]
-        k = attributes + 1 + r
-        for t in range(count):
-            # G + x * d for every d within the tolerance is at least G + min x d (``fixed``); for an unfair event one d
-            # is enough, the same for the whole box: max x d over the d that keep all of the box inside the domain.
-            x = sign * s.coef[net.start[k], t]
-            fixed = x * (b.lo[k, t] if x > 0 else b.hi[k, t])
-            if x > 0:
-                best = x * min(roles.tolerance[r], roles.last[r] - b.hi[i, t] - net.reach[i])
-            else:
-                best = x * max(-roles.tolerance[r], -b.lo[i, t])
-            b.work[0, t] += fixed
-            b.work[4, t] += best - fixed
 
 
 @jit
@@ -315,50 +277,23 @@ def evaluate_person(net, roles, t, b):
     attributes = b.low.shape[0]
     depth = net.sizes.shape[0] - 1
     outputs = net.sizes[depth]
-    # Like an odometer, ``offset`` goes through all distances within the tolerances. Invariant: least and gain of a
-    # function are its smallest value over those so far, and how much the largest is above that.
     for p in range(roles.assignments):
-        first = True
-        for r in range(roles.relaxed.shape[0]):
-            b.offset[r] = b.lo[attributes + 1 + r, t]
-        while True:
-            for h in range(net.sizes[0]):
-                x = roles.biases[0, h] + net.columns[net.start[attributes] + p, h]
-                for i in range(attributes):
-                    if net.line[i]:
-                        x += net.columns[net.start[i], h] * b.lo[i, t]
-                    else:
-                        x += net.columns[net.start[i] + int(b.lo[i, t]), h]
-                for r in range(roles.relaxed.shape[0]):
-                    x += net.columns[net.start[attributes + 1 + r], h] * b.offset[r]
-                b.unit[h] = x
-                b.miss[h] = net.first_error[h]
-            for k in range(depth):
-                forward_layer(net, k, b)
-            for o in range(outputs):
-                slack = 1.001 * b.miss[o] + net.last_pads[o]
-                for side in range(2):
-                    f = (side * outputs + o) * roles.assignments + p
-                    x = (1.0 - 2.0 * side) * b.unit[o] - slack
-                    if first:
-                        b.least[2 * f, t] = x
-                        b.gain[2 * f, t] = 0.0
-                    else:
-                        most = max(b.least[2 * f, t] + b.gain[2 * f, t], x)
-                        b.least[2 * f, t] = min(b.least[2 * f, t], x)
-                        b.gain[2 * f, t] = most - b.least[2 * f, t]
-                    b.least[2 * f + 1, t] = b.least[2 * f, t]
-                    b.gain[2 * f + 1, t] = b.gain[2 * f, t]
-            first = False
-            r = 0
-            while r < roles.relaxed.shape[0]:
-                b.offset[r] += 1.0
-                if b.offset[r] <= b.hi[attributes + 1 + r, t]:
-                    break
-                b.offset[r] = b.lo[attributes + 1 + r, t]
-                r += 1
-            if r == roles.relaxed.shape[0]:
-                break
+        for h in range(net.sizes[0]):
+            x = roles.biases[0, h] + net.columns[net.start[attributes] + p, h]
+            for i in range(attributes):
+                if net.line[i]:
+                    x += net.columns[net.start[i], h] * b.lo[i, t]
+                else:
+                    x += net.columns[net.start[i] + int(b.lo[i, t]), h]
+            b.unit[h] = x
+            b.miss[h] = net.first_error[h]
+        for k in range(depth):
+            forward_layer(net, k, b)
+        for o in range(outputs):
+            slack = 1.001 * b.miss[o] + net.last_pads[o]
+            for side in range(2):
+                f = (side * outputs + o) * roles.assignments + p
+                b.least[2 * f, t] = b.least[2 * f + 1, t] = (1.0 - 2.0 * side) * b.unit[o] - slack
 
 
 @jit

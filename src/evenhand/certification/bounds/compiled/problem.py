@@ -41,9 +41,6 @@ class FunctionRoles(NamedTuple):
         beats: shape (labels, labels).
         biases: of the first units; one row if the assignments are bounded together, else P.
         joint: whether they are; then the assignment is the attribute of the network after the unprotected ones.
-        relaxed: which unprotected attribute each of the last attributes of the network moves within its tolerance.
-        tolerance: by how much, in positions.
-        last: largest position of each of those unprotected attributes.
         least: how many different labels make a person treated unfairly.
         demanded: the label that alone is fair, there being one assignment; -1: any that stays the same. Of the other
             labels 2k + 1 and 2k + 2 exclude each other.
@@ -54,9 +51,6 @@ class FunctionRoles(NamedTuple):
     beats: Integers
     biases: Floats
     joint: bool
-    relaxed: Integers
-    tolerance: Floats
-    last: Floats
     least: int
     demanded: int
 
@@ -88,13 +82,6 @@ def unsupported_reason(query: Query) -> str | None:
     comparisons = len(query.pairs) * len(query.biases)
     if comparisons > MAX_COMPARISONS:
         return f"it makes up to {MAX_COMPARISONS} comparisons, and {comparisons} are asked for"
-    uneven = [
-        cells.attribute.name
-        for cells, tolerance in zip(query.cells, query.tolerance, strict=True)
-        if tolerance and not _evenly_spaced(cells)
-    ]
-    if uneven:
-        return f"the relaxed attribute {uneven[0]!r} does not enter along a line"
     wide = [cells.attribute.name for cells in query.cells if cells.count > MAX_CELLS]
     return f"attribute {wide[0]!r} has more than {MAX_CELLS:,} values" if wide else None
 
@@ -103,8 +90,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     """Lay a query out in flat arrays. It must have no ``unsupported_reason``."""
     layers = [(layer.weights, layer.bias) for layer in query.layers]
     pads = list(query.slack.pads)
-    rounding = 0.0
-    lift = 0.0
+    rounding = lift = 0.0
     if not layers:
         # Without hidden layers the first unit is the answer. Lifted far above zero it passes a ReLU unchanged.
         reach = np.abs(query.biases).max() + sum(float(cells.size().max()) for cells in query.cells)
@@ -124,22 +110,14 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         held_pads[k, : sizes[k]] = pads[k]
         if query.layers:
             bias_sizes[k, : len(bias)] = query.slack.biases[k]
-    relaxed = np.flatnonzero(query.tolerance)
-    joint = len(query.biases) > 2 or len(query.layers) >= JOINT_DEPTH or len(relaxed) > 0
+    joint = len(query.biases) > 2 or len(query.layers) >= JOINT_DEPTH
     columns, start, line, reaches, moved = _term_columns(query.cells)
     axes = _attribute_axes(query.cells, start, line, reaches)
     biases = query.biases + moved + lift
     if joint:
-        # What is bounded over but not counted: the assignment, and how far people within the tolerances are apart.
-        slopes = columns[start[relaxed]]
-        start = np.concatenate([start, [len(columns)], len(columns) + len(biases) + np.arange(len(relaxed))])
-        line = np.concatenate([line, [False], np.ones(len(relaxed), dtype=np.bool_)])
-        reaches = np.concatenate([reaches, np.zeros(1 + len(relaxed))])
-        columns = np.concatenate([columns, biases - biases[0], slopes])
-    if len(relaxed):
-        # Somebody's neighbours may lie outside the domain for the bounds, where terms are up to twice as large.
-        pads = [2 * pad for pad in pads]
-        rounding += float(pads[-1].max())
+        # The assignment is an attribute that is bounded over but not counted.
+        start, line, reaches = np.append(start, len(columns)), np.append(line, False), np.append(reaches, 0.0)
+        columns = np.concatenate([columns, biases - biases[0]])
     gammas = np.zeros(depth + 1)
     gammas[: len(query.slack.gammas)] = query.slack.gammas
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
@@ -171,16 +149,12 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
 
 def function_roles_of(query: Query, biases: Floats, joint: bool) -> FunctionRoles:
     """Return what the functions of a query say, from the biases of the first units: one row if it is ``joint``."""
-    relaxed = np.flatnonzero(query.tolerance)
     return FunctionRoles(
         assignments=len(query.biases),
         labels=len(query.classes),
         beats=_beats_matrix(query.pairs),
         biases=biases,
         joint=joint,
-        relaxed=relaxed,
-        tolerance=query.tolerance[relaxed].astype(np.float64),
-        last=(query.counts[relaxed] - 1).astype(np.float64),
         least=query.least,
         demanded=-1 if query.demanded is None else query.demanded,
     )
@@ -269,8 +243,8 @@ class LaneBuffers(NamedTuple):
     """Work arrays of one thread.
 
     Lanes come last in ``lo``, ``hi`` (held attributes), ``mean``, ``variance`` (attributes), ``mass``, ``score``, ``g``
-    (forms, 2 pieces, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions * 2 pieces),
-    ``pieces`` (forms), which is above 0 where the two pieces differ, ``work`` (5). A form is the part of a function
+    (forms, 2 pieces, columns), ``constant``, ``least``, ``zscore`` (functions * 2 pieces),
+    ``pieces`` (forms), which is above 0 where the two pieces differ, ``work`` (4). A form is the part of a function
     that all assignments share if they are bounded together. With ``plain`` (1,) no function has two pieces.
     """
 
@@ -287,9 +261,7 @@ class LaneBuffers(NamedTuple):
     g: Floats
     constant: Floats
     least: Floats
-    gain: Floats
     zscore: Floats
-    bolder: Floats
     pieces: Floats
     plain: Booleans
     work: Floats
@@ -300,7 +272,6 @@ class LaneBuffers(NamedTuple):
     following: Floats
     miss: Floats
     missing: Floats
-    offset: Floats
     known: NDArray[np.int8]
     states: NDArray[np.int8]
 
@@ -352,13 +323,12 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
             "mean variance": (attributes, LANES),
             "mass": LANES,
             "g": (forms, 2, columns, LANES),
-            "constant least gain zscore bolder": (2 * functions, LANES),
+            "constant least zscore": (2 * functions, LANES),
             "pieces": (forms, LANES),
             "plain": 1,
-            "work": (5, LANES),
+            "work": (4, LANES),
             "wins sure": (labels, roles.assignments),
             "unit following miss missing": widest,
-            "offset": max(1, len(roles.relaxed)),
             "known": states,
             "states": (*states, LANES),
         },

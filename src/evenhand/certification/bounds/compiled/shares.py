@@ -7,7 +7,8 @@ from below: some attributes are enumerated exactly, the terms of the others are 
 Several conditions become one through the ranges of their differences. A function that is the smaller of two pieces has
 its second piece among the functions, and counts as positive where both are.
 
-Rounding: constants are lowered by 1e-12 of the sizes of their terms, tables shrunk by their accumulated relative error.
+Rounding: constants are lowered by a bound on the error of their sums (see ``prove_shares``), and tables shrunk by their
+relative error.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from evenhand.certification.bounds.compiled.tails import (
     MAX_ATOMS,
     MAX_GRID_STEPS,
+    UNIT_ROUNDOFF,
     IndependentTerms,
     TailBuffers,
     fill_table,
@@ -37,6 +39,8 @@ inlined = compile_kernel(
     internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
 )
 
+MIN_ROUNDING = 1e-12
+"""Minimum relative slack for rounding: that of 9,000 operations."""
 LEAD_WORTH = -2.0
 """An event with its lead this many standard deviations away (2 % of the box) is not worth its proof."""
 APART_WORTH = 0.1
@@ -69,8 +73,8 @@ class ProofEvents(NamedTuple):
         size: functions of each.
         member: their indices, shape (events, most).
         unfair: whether an event is about different labels.
-        apart: whether its functions may pull against each other. Then each is proved by itself, with its ``gain``, and
-            the chances to fail are added up (Bonferroni); else one of them stands for all.
+        apart: Whether its functions may conflict. Then each is proved by itself, and the chances to fail are added up
+            (Bonferroni); else one of them stands for all.
     """
 
     number: Integers
@@ -92,23 +96,19 @@ class BoxFunctions(NamedTuple):
     Attributes:
         g: coefficients, shape (functions, columns).
         constant: shape (functions,).
-        gain: what each has more in events that are apart.
         zscore: mean over standard deviation; steers only, proves nothing.
-        bolder: the same with the gain.
         second: a further function that is positive wherever this one counts, -1 if there is none.
     """
 
     g: Floats
     constant: Floats
-    gain: Floats
     zscore: Floats
-    bolder: Floats
     second: Integers
 
 
 def box_functions(functions: int, columns: int, kept: int) -> BoxFunctions:
     """Return room for so many functions, of ``kept`` of which the coefficients are held; none has a second piece."""
-    room = new_arrays(BoxFunctions, {"g": (kept, columns), "constant": kept, "gain zscore bolder second": functions})
+    room = new_arrays(BoxFunctions, {"g": (kept, columns), "constant": kept, "zscore second": functions})
     room.second[:] = -1
     return room
 
@@ -255,8 +255,11 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     # each G is constant + sum of terms, one per attribute. The order of work: leave out what decides nothing, enumerate
     # some attributes, tabulate the tails of the others' sums, add up over the enumerated values.
     attributes = low.shape[0]
-    g, constant, gain = functions.g, functions.constant, functions.gain
+    g, constant = functions.g, functions.constant
     n = d.n
+    # Each number compared is a sum of a constant and, twice, one term per attribute, each rounded four times at most; a
+    # share sums up at most ``room`` products of chances. By gamma_n = n u / (1 - n u), twice n u covers all of it.
+    rounding = max(MIN_ROUNDING, 2.0 * (room + 4 * attributes + 16) * UNIT_ROUNDOFF)
     cells = 0
     # Along a line more cells than the grid can tell apart are looked at in runs: a real number has tens of thousands.
     most = max(grid // 2, room)
@@ -282,7 +285,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     for f in range(g.shape[0]):
         if d.most[f] < 0.0:
             continue
-        size = abs(constant[f]) + abs(gain[f])
+        size = abs(constant[f])
         d.most[f] = constant[f]
         for i in range(attributes):
             a, b = term_range(g, f, i, low[i], n[i], d.step[i], axes)
@@ -291,7 +294,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
             d.most[f] += b
             # Terms are products of positions counted from the first cell: their own size bounds their rounding.
             size += max(abs(a), abs(b)) + abs(cell_term(g, f, i, n[i] - 1, low[i], d.step[i], axes))
-        constant[f] -= 1e-12 * size
+        constant[f] -= rounding * size
     if not select_events(events, functions, d):
         return
     for i in range(attributes):
@@ -306,7 +309,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     for f in range(g.shape[0]):
         if d.wanted[f]:
             d.least[f], d.inverse[f] = fill_tail_table(g, f, low, axes, grid, d)
-    event_differences(events, functions, low, axes, d)
+    event_differences(events, functions, low, axes, rounding, d)
     # Functions whose partial sums are followed: those of live events, with a table or without.
     d.most[:] = 0.0
     for e in range(events.number[0]):
@@ -321,6 +324,8 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
             d.needed[used] = f
             used += 1
     sum_joint_values(used, events, low, functions, axes, grid, depth, d)
+    for e in range(events.number[0]):
+        d.share[e] = max(0.0, d.share[e] * (1 - rounding))
 
 
 @jit
@@ -328,7 +333,7 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
     """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
     # The arrays are named before the loops: read out of a named tuple inside them, proofs take half as long again.
     events, size, member, apart = all_events.number[0], all_events.size, all_events.member, all_events.apart
-    g, constant, gain, second = functions.g, functions.constant, functions.gain, functions.second
+    g, constant, second = functions.g, functions.constant, functions.second
     n, step, at, chance, chosen, needed = d.n, d.step, d.at, d.chance, d.chosen, d.needed
     wanted, live, lead, tables, least, inverse = d.wanted, d.live, d.lead, d.tables, d.least, d.inverse
     drop, position, partial, weight, share = d.drop, d.position, d.partial, d.weight, d.share
@@ -362,11 +367,11 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
                     f = member[e, k]
                     h = second[f]
                     one = 1.0
-                    x = -partial[depth, f] - gain[f]
+                    x = -partial[depth, f]
                     if wanted[f]:
                         one = tail_bound(tables, f, grid, x - least[f], inverse[f])
                     if h >= 0 and wanted[h]:
-                        y = -partial[depth, h] - gain[h]
+                        y = -partial[depth, h]
                         other = tail_bound(tables, h, grid, y - least[h], inverse[h])
                         if wanted[f]:
                             z = max(x, y - drop[e, k, 1, 0])
@@ -409,14 +414,12 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
                 break
             position[level] = 0
             level -= 1
-    for e in range(events):
-        share[e] = max(0.0, share[e] * (1 - 1e-12))
 
 
 @inlined
 def select_events(events, functions, d):
     """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
-    gain, zscore, bolder, second = functions.gain, functions.zscore, functions.bolder, functions.second
+    zscore, second = functions.zscore, functions.second
     # What is left out counts as undecided, so any rule is sound. An event goes through one function, the least likely
     # to be positive, as the others mostly are where it is, and one of the second pieces; or, of two functions, through
     # both. One whose functions are apart needs a table for each.
@@ -430,12 +433,12 @@ def select_events(events, functions, d):
         for k in range(events.size[e]):
             f = events.member[e, k]
             h = second[f]
-            possible = possible and d.most[f] + (gain[f] if events.apart[e] else 0.0) > 0
-            together += min(bolder[f], 3.0)
+            possible = possible and d.most[f] > 0
+            together += min(zscore[f], 3.0)
             if zscore[f] < zscore[hardest]:
                 hardest = f
             if h >= 0:
-                possible = possible and d.most[h] + (gain[h] if events.apart[e] else 0.0) > 0
+                possible = possible and d.most[h] > 0
                 if other < 0 or zscore[h] < zscore[other]:
                     other = h
         if not possible:
@@ -467,14 +470,14 @@ def select_events(events, functions, d):
 @inlined
 def may_fail(functions, f, d):
     """Return whether function f of an event whose members are apart is not positive somewhere in the box."""
-    least = functions.constant[f] + functions.gain[f]
+    least = functions.constant[f]
     for i in range(d.lows.shape[1]):
         least += d.lows[f, i]
     return least <= 0.0
 
 
 @inlined
-def event_differences(events, functions, low, axes, d):
+def event_differences(events, functions, low, axes, rounding, d):
     """Over the attributes in the tables, piece h of member k exceeds lead l by at least drop[e, k, h, l].
 
     Of members that are apart, each is its own lead, with its second piece.
@@ -505,7 +508,7 @@ def event_differences(events, functions, low, axes, d):
                             drop += difference_range(g, lead, h, i, low[i], d.n[i], d.step[i], axes)[0]
                             size += abs(d.highs[lead, i]) + abs(d.lows[lead, i])
                             size += abs(d.highs[h, i]) + abs(d.lows[h, i])
-                    d.drop[e, k, piece, which] = drop - 1e-12 * size
+                    d.drop[e, k, piece, which] = drop - rounding * size
 
 
 @inlined

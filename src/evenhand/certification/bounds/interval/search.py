@@ -20,11 +20,9 @@ from evenhand.certification.bounds.interval.propagation import SymbolicBounder
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
-from evenhand.certification.query.enumeration import classify_points
 from evenhand.certification.query.proved_mass import REGION_DEPTH, ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.core.interrupts import InterruptCounter
-from evenhand.core.typing import Booleans
 
 MAX_DEPTH = 20
 """Splits after which a box stays undecided."""
@@ -140,7 +138,7 @@ def _shrink_dtype(boxes: Boxes) -> Boxes:
 
 def _probe_centres(query: Query, finder: CounterexampleFinder, boxes: Boxes) -> None:
     """Look for a counterexample in the middle of each box."""
-    boxes = boxes[: max(1, MAX_PROBES // (len(query.assignments) * query.window))]
+    boxes = boxes[: max(1, MAX_PROBES // len(query.assignments))]
     if len(boxes) and not finder.full:
         middle = (boxes.lo.astype(np.int64) + boxes.hi) // 2
         finder.unfair(query.entries(middle))
@@ -167,61 +165,9 @@ def _make_decider(query: Query, jobs: int) -> BoxDecider:
 
         def part(begin: int) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
             cut = slice(begin, begin + piece)
-            if query.relaxed:
-                return _decide_within_tolerance(query, bounder, boxes.lo[cut], boxes.hi[cut], final[cut])
             return bounder.decide(boxes.lo[cut], boxes.hi[cut], final[cut])[:2]
 
         status, attribute = zip(*pool.map(part, range(0, len(boxes), piece)), strict=True)
         return np.concatenate(status), np.concatenate(attribute)
 
     return decide
-
-
-def _decide_within_tolerance(
-    query: Query,
-    bounder: SymbolicBounder,
-    low: NDArray[np.integer],
-    high: NDArray[np.integer],
-    final: Booleans,
-) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
-    """Decide boxes of people who are compared with others within a tolerance.
-
-    Everybody in a box is treated fairly if that holds for the box widened by the tolerance. Everybody is treated
-    unfairly if two copies of the box, each moved by no more than the tolerance and held inside the domain, surely get
-    different labels: each person in the box has one counterpart in each copy.
-    """
-    last, tolerance = query.counts - 1, query.tolerance
-    wide = np.maximum(low - tolerance, 0), np.minimum(high + tolerance, last)
-    status, attribute, _ = bounder.decide(*wide, final)
-    rest = np.flatnonzero(status != FAIR)
-    choices = [attribute[rest]]
-    attribute[:] = -1
-    if not len(rest):
-        return status, attribute
-    low, high, final = low[rest], high[rest], final[rest]
-    # Only the box itself, which comes first, is asked where to split it.
-    _, choice, labels = bounder.decide(low, high, final)
-    copies = [labels]
-    for i in np.flatnonzero(tolerance):
-        for step in (tolerance[i], -tolerance[i]):
-            move = np.where(np.arange(len(tolerance)) == i, step, 0)
-            moved_low, moved_high = (np.clip(end + move, 0, last) for end in (low, high))
-            copies.append(bounder.decide(moved_low, moved_high, np.ones_like(final))[2])
-    unfair = classify_points(np.concatenate(copies)) == UNFAIR
-    status[rest] = np.where(unfair, UNFAIR, UNDECIDED)
-    choices = [choice, *choices, np.argmax(high - low, axis=1).astype(np.int32)]
-    attribute[rest] = np.where(final, -1, _splittable_attribute(low, high, choices))
-    return status, attribute
-
-
-def _splittable_attribute(
-    low: NDArray[np.integer], high: NDArray[np.integer], choices: list[NDArray[np.int32]]
-) -> NDArray[np.int32]:
-    """Select for each box the first choice of an attribute with several cells, -1 if there is none."""
-    chosen = np.full(len(low), -1, dtype=np.int32)
-    rows = np.arange(len(low))
-    for choice in choices:
-        fits = (chosen < 0) & (choice >= 0)
-        fits &= low[rows, choice] < high[rows, choice]
-        chosen[fits] = choice[fits]
-    return chosen

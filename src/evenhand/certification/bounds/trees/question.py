@@ -8,7 +8,7 @@ exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -295,16 +295,10 @@ def tree_query_of(
     *,
     where: Sequence[str] = (),
     threshold: float | None = None,
-    relax: Mapping[str, float] | None = None,
     bands: Sequence[float] = (),
     least: int = 2,
 ) -> TreeQuery:
     """Bring a question about trees to normal form; arguments and errors as for ``query.query_of``."""
-    if any(relax.values() if relax else ()):
-        raise OptionError(
-            "people who differ in relaxed attributes cannot be compared by a model of trees yet",
-            hint="leave out the tolerance",
-        )
     if len(ensemble.classes) > MAX_CLASSES:
         raise OptionError(f"certification handles up to {MAX_CLASSES} labels, the model has {len(ensemble.classes)}")
     cut = ScoreBands.of(bands, ensemble.classes, ensemble.favourable, threshold) if bands else None
@@ -334,7 +328,6 @@ class TreeQuestion(TypedDict):
     assignments: Floats
     cells: tuple[Cells, ...]
     population: str
-    tolerance: Integers
     where: tuple[str, ...]
     ensemble: TreeEnsemble
     tests: NodeTests
@@ -360,7 +353,6 @@ def tree_question(
         assignments=domain.assignments[kept],
         cells=cells,
         population=domain.population,
-        tolerance=np.zeros(len(cells), dtype=np.int64),
         where=domain.where,
         ensemble=ensemble,
         tests=tests,
