@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.interval import search
-from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
+from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.bounds.scores import has_one_score
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
 from evenhand.certification.certificate.record import CertificateWriter
@@ -28,13 +27,14 @@ from evenhand.certification.proof_run import (
     count_processors,
     may_enumerate,
 )
-from evenhand.certification.query.boxes import FAIR, BoxSet, whole_domain
+from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.differences import difference_query_of
-from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
-from evenhand.certification.query.question import Query, query_of
+from evenhand.certification.query.enumeration import can_enumerate
+from evenhand.certification.query.proved_mass import Stop
+from evenhand.certification.query.question import Query, Question, query_of
 from evenhand.core.parallel import count_workers
 from evenhand.core.time_limit import Clock, TimeLimit
-from evenhand.core.typing import Progress, ignore_progress
+from evenhand.core.typing import Floats, Progress, ignore_progress
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.population.independent import ProductPopulation
@@ -125,10 +125,7 @@ def certify(
         # Each number of outcomes is a question of its own. Those that remain divide what earlier ones left over.
         questions = 3 + len(counts) - least
         share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
-        if isinstance(network, AdditiveNetwork):
-            proof = _prove_network(network, population, share, least, writer, (say, compilation), workers)
-        else:
-            proof = _prove_trees(network, population, share, least, writer, (say, compilation), workers)
+        proof = _prove(network, population, share, least, writer, (say, compilation), workers)
         run = proof[0]
         efforts.append(run.proved_mass.boxes / boxes_per_second(run.question))
         return proof
@@ -200,8 +197,8 @@ def _outcome_counts(network: AdditiveNetwork | TreeEnsemble, config: CertifyConf
     return range(3, 1 + min(config.outcomes, labels, len(schema.assignments(names))))
 
 
-def _prove_network(
-    network: AdditiveNetwork,
+def _prove(
+    model: AdditiveNetwork | TreeEnsemble,
     population: ProductPopulation | None,
     config: CertifyConfig,
     least: int,
@@ -209,65 +206,76 @@ def _prove_network(
     how: tuple[Progress, Compilation],
     workers: int | None,
 ) -> tuple[QueryRun, ProofOutcome]:
-    """Prove what can be proved about a network, where so many different labels treat somebody unfairly."""
+    """Prove the shares of one question, in which ``least`` different outcomes count as unfair treatment."""
     say, compilation = how
     started, processor = time.perf_counter(), time.process_time()
-    query: Query
-    if config.tolerance is not None:
-        query = difference_query_of(network, config.tolerance, config.protected, population, where=config.where)
-    else:
-        query = query_of(
-            network,
-            config.protected,
-            population,
-            where=config.where,
-            threshold=config.threshold,
-            bands=config.bands,
-            least=least,
-        )
-    narrow = config.tolerance is not None or least > 2
-    threads = config.jobs or count_processors()
-    # Without cells there is a single point, which every method would enumerate.
-    enumerated = not query.constant and (
-        not query.cells or (may_enumerate(query, config) and can_enumerate(query, config.seconds))
-    )
-    bounder: LinearBounder | None = None
-    reason = unsupported_reason(query)
-    scored = (
-        not (enumerated or query.constant or recorder)
-        and (config.method, config.device) == ("linear", None)
-        and has_one_score(query)
-    )
-    if config.method == "linear" and not (enumerated or scored or query.constant) and reason is None:
-        device = compilation.device_for(query, config.device)
-        bounder = choose_bounder(query, device, threads)
-    elif not (enumerated or scored or query.constant) and narrow:
-        raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
-    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
-    used = "enumeration" if enumerated else "interval" if not (bounder or scored or query.constant) else config.method
+    question = _question_of(model, population, config, least)
+    method, prove = _choose_proof(question, config, compilation, recorder, workers)
+    run = QueryRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     if recorder is not None:
-        recorder.begin(query, network, used)
-    if query.constant:
-        outcome = run.prove_constant(used)
-        if recorder is not None:
-            recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
-    elif enumerated:
-        outcome = run.prove_by_enumeration(lambda: enumerate_domain(query), recorder)
-    elif scored:
-        outcome = run.prove_by_score(used)
-    elif bounder is not None:
-        if workers is None:
-            undecided, proved, stop = refine_boxes(
-                bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
-            )
-        else:
-            from evenhand.certification.parts import refine_in_parts
+        recorder.begin(question, model, method)
+    outcome = prove(run)
+    if recorder is not None:
+        recorder.end()
+    return run, outcome
 
-            undecided, proved, stop = refine_in_parts(run, bounder, device=device, workers=workers, recorder=recorder)
-        outcome = ProofOutcome(undecided, proved, stop, used)
-    else:
+
+def _question_of(
+    model: AdditiveNetwork | TreeEnsemble, population: ProductPopulation | None, config: CertifyConfig, least: int
+) -> Question:
+    """Bring the question to normal form."""
+    labels = {"threshold": config.threshold, "bands": config.bands, "least": least}
+    if isinstance(model, AdditiveNetwork):
+        if config.tolerance is not None:
+            return difference_query_of(model, config.tolerance, config.protected, population, where=config.where)
+        return query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]
+    from evenhand.certification.bounds.trees.differences import tree_difference_query_of
+    from evenhand.certification.bounds.trees.question import tree_query_of
+
+    if config.device is not None:
+        raise OptionError("models of trees are certified on the processor", hint="leave the device out")
+    if config.tolerance is not None:
+        return tree_difference_query_of(model, config.tolerance, config.protected, population, where=config.where)
+    return tree_query_of(model, config.protected, population, where=config.where, **labels)  # type: ignore[arg-type]
+
+
+def _choose_proof(
+    question: Question,
+    config: CertifyConfig,
+    compilation: Compilation,
+    recorder: CertificateWriter | None,
+    workers: int | None,
+) -> tuple[str, Callable[[QueryRun], ProofOutcome]]:
+    """Select the method of a proof, and compile its kernels.
+
+    Returns:
+        The name of the method, and the function that proves.
+    """
+    method: str = config.method if isinstance(question, Query) else "trees"
+    if question.constant:
+        return method, lambda run: run.prove_constant(method, recorder)
+    if _may_enumerate_points(question, config):
+        return "enumeration", lambda run: run.prove_by_enumeration(recorder)
+    threads = config.jobs or count_processors()
+    if not isinstance(question, Query):
+        from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
+
+        compilation.require("trees")
+        engine = compile_tree_engine(question, threads)  # type: ignore[arg-type]
+        return method, lambda run: _refine(run, engine, refine_trees, method, None, recorder, workers)
+    if recorder is None and (method, config.device) == ("linear", None) and has_one_score(question):
+        return method, lambda run: run.prove_by_score(method)
+    reason = unsupported_reason(question)
+    if method == "linear" and reason is None:
+        device = compilation.device_for(question, config.device)
+        bounder = choose_bounder(question, device, threads)
+        return method, lambda run: _refine(run, bounder, refine_boxes, method, device, recorder, workers)
+    if config.tolerance is not None or question.least > 2:
+        raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
+
+    def prove_by_intervals(run: QueryRun) -> ProofOutcome:
         undecided, stop = search.refine_by_intervals(
-            query,
+            question,
             run.proved_mass,
             run.counterexamples,
             run.limits(None),
@@ -275,77 +283,40 @@ def _prove_network(
             say=run.report_progress,
             recorder=recorder,
         )
-        outcome = ProofOutcome(undecided, None, stop, used)
-    if recorder is not None:
-        recorder.end()
-    return run, outcome
+        return ProofOutcome(undecided, None, stop, "interval")
+
+    return "interval", prove_by_intervals
 
 
-def _prove_trees(
-    ensemble: TreeEnsemble,
-    population: ProductPopulation | None,
-    config: CertifyConfig,
-    least: int,
+def _may_enumerate_points(question: Question, config: CertifyConfig) -> bool:
+    """Check whether every point of the domain may be decided. Without cells there is a single point."""
+    if not question.cells:
+        return True
+    if not may_enumerate(question, config):
+        return False
+    if isinstance(question, Query):
+        return can_enumerate(question, config.seconds)
+    from evenhand.certification.bounds.trees.question import can_enumerate_cells
+
+    # That nothing changes at all is proved by the leaves that are reached; sums of leaves are rounded.
+    return config.tolerance != 0 and can_enumerate_cells(question, config.seconds)  # type: ignore[arg-type]
+
+
+def _refine(
+    run: QueryRun,
+    bounder: Any,
+    refine: Callable[..., tuple[BoxSet, Floats, Stop]],
+    method: str,
+    device: str | None,
     recorder: CertificateWriter | None,
-    how: tuple[Progress, Compilation],
     workers: int | None,
-) -> tuple[QueryRun, ProofOutcome]:
-    """Prove what can be proved about a model of trees, where so many different labels treat somebody unfairly."""
-    say, compilation = how
-    from evenhand.certification.bounds.trees.differences import tree_difference_query_of
-    from evenhand.certification.bounds.trees.question import (
-        TreeQuery,
-        can_enumerate_cells,
-        enumerate_cells,
-        tree_query_of,
-    )
-
-    if config.device is not None:
-        raise OptionError("models of trees are certified on the processor", hint="leave the device out")
-    started, processor = time.perf_counter(), time.process_time()
-    query: TreeQuery
-    undecided: BoxSet
-    if config.tolerance is not None:
-        query = tree_difference_query_of(ensemble, config.tolerance, config.protected, population, where=config.where)
-    else:
-        query = tree_query_of(
-            ensemble,
-            config.protected,
-            population,
-            where=config.where,
-            threshold=config.threshold,
-            bands=config.bands,
-            least=least,
+) -> ProofOutcome:
+    """Refine boxes in this process, or in parts on workers."""
+    if workers is None:
+        limits = run.limits(DEFAULT_BOXES)
+        return ProofOutcome(
+            *refine(bounder, run.proved_mass, limits, say=run.report_progress, recorder=recorder), method
         )
-    # That nothing changes at all is proved by which leaves are reached; sums of them are rounded.
-    exact = config.tolerance == 0
-    enumerated = not query.cells or (
-        not exact and may_enumerate(query, config) and can_enumerate_cells(query, config.seconds)
-    )
-    if not query.constant and not enumerated:
-        from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
+    from evenhand.certification.parts import refine_in_parts
 
-        compilation.require("trees")
-        bounder = compile_tree_engine(query, config.jobs or count_processors())
-    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
-    if recorder is not None:
-        recorder.begin(query, ensemble, "enumeration" if enumerated and not query.constant else "trees")
-    if query.constant:
-        outcome = run.prove_constant("trees")
-        if recorder is not None:
-            recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
-    elif enumerated:
-        outcome = run.prove_by_enumeration(lambda: enumerate_cells(query), recorder, inhabited=True)
-    else:
-        if workers is None:
-            undecided, proved, stop = refine_trees(
-                bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
-            )
-        else:
-            from evenhand.certification.parts import refine_in_parts
-
-            undecided, proved, stop = refine_in_parts(run, bounder, workers=workers, recorder=recorder)
-        outcome = ProofOutcome(undecided, proved, stop, "trees")
-    if recorder is not None:
-        recorder.end()
-    return run, outcome
+    return ProofOutcome(*refine_in_parts(run, bounder, device=device, workers=workers, recorder=recorder), method)

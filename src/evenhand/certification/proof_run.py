@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -19,7 +18,7 @@ from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate
 from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole_domain
-from evenhand.certification.query.enumeration import Enumeration, boxes_of
+from evenhand.certification.query.enumeration import Enumeration, boxes_of, enumerate_domain
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
@@ -149,12 +148,15 @@ class QueryRun(ProofRun):
         self.counterexamples = CounterexampleFinder(query, config.counterexamples)
         super().__init__(query, self.counterexamples, config, clock, say)
 
-    def prove_constant(self, method: str) -> ProofOutcome:
+    def prove_constant(self, method: str, recorder: CertificateWriter | None = None) -> ProofOutcome:
         """Count the whole population as certified, because all assignments add the same to the model."""
+        domain = whole_domain(self.query)
         self.proved_mass.boxes = 1
-        self.proved_mass.prove(whole_domain(self.query), fair=True)
+        self.proved_mass.prove(domain, fair=True)
         self.proved_mass.moment(last=True)
-        return ProofOutcome(whole_domain(self.query)[:0], None, "done", method)
+        if recorder is not None:
+            recorder.record_boxes(domain, np.array([FAIR], dtype=np.int8))
+        return ProofOutcome(domain[:0], None, "done", method)
 
     def prove_by_score(self, method: str) -> ProofOutcome:
         """Prove all shares from the distribution of the score, which takes less than a second."""
@@ -167,28 +169,16 @@ class QueryRun(ProofRun):
         proved_mass.moment(last=True)
         return ProofOutcome(everyone, np.array([proved]), "done", method)
 
-    def prove_by_enumeration(
-        self,
-        enumerate_points: Callable[[], Enumeration],
-        recorder: CertificateWriter | None = None,
-        *,
-        inhabited: bool = False,
-    ) -> ProofOutcome:
-        """Decide all points in one step. After an interrupt nothing is decided.
-
-        Args:
-            enumerate_points: decides every point of the domain.
-            recorder: takes what becomes of each.
-            inhabited: only points where the population has anybody are looked through for counterexamples.
-        """
-        query, proved_mass = self.query, self.proved_mass
+    def prove_by_enumeration(self, recorder: CertificateWriter | None = None) -> ProofOutcome:
+        """Decide all points in one step. After an interrupt nothing is decided."""
+        query, proved_mass, domain = self.query, self.proved_mass, whole_domain(self.query)
         try:
-            answer = enumerate_points()
+            answer = _enumerate(query)
         except KeyboardInterrupt:
             if recorder is not None:
-                recorder.record_boxes(whole_domain(query), np.array([UNDECIDED], dtype=np.int8))
-            proved_mass.add_undecided(whole_domain(query))
-            return ProofOutcome(whole_domain(query), None, "interrupt", "enumeration", ())
+                recorder.record_boxes(domain, np.array([UNDECIDED], dtype=np.int8))
+            proved_mass.add_undecided(domain)
+            return ProofOutcome(domain, None, "interrupt", "enumeration", ())
         if recorder is not None:
             recorder.record_points(answer.status)
         proved_mass.boxes = query.points
@@ -201,10 +191,19 @@ class QueryRun(ProofRun):
         undecided, unfair = with_status(UNDECIDED), with_status(UNFAIR)
         proved_mass.add_undecided(undecided)
         proved_mass.moment(last=True)
-        unfair = (unfair[unfair.mass > 0] if inhabited else unfair)[: 4 * self.finder.limit]
+        # Individuals without mass may be no inputs of trees.
+        unfair = (unfair if isinstance(query, Query) else unfair[unfair.mass > 0])[: 4 * self.finder.limit]
         if len(unfair):
             self.finder.unfair(query.entries(unfair.lo))
         return ProofOutcome(undecided, None, "done", "enumeration", subregions_of(query, answer))
+
+
+def _enumerate(query: Question) -> Enumeration:
+    if isinstance(query, Query):
+        return enumerate_domain(query)
+    from evenhand.certification.bounds.trees.question import enumerate_cells
+
+    return enumerate_cells(query)  # type: ignore[arg-type]
 
 
 def choose_bounder(query: Query, device: str | None, jobs: int) -> ReusableBounder:

@@ -52,28 +52,28 @@ def check_certificate(
     state: Path | str | None = None,
     progress: Progress | None = None,
 ) -> CertificateCheck:
-    """Check whether what a certificate file claims about this model is true.
+    """Check the claims of a certificate file about a model.
 
-    Nothing of the code that wrote the file is used. The file, the model, the question, the partition and the totals are
-    always checked completely, in exact arithmetic. Boxes are proved again, those of a network in float64 rounded to the
-    safe side, those of trees in whole numbers: all of them, or a random sample, drawn with replacement, each with a
-    probability in proportion to the mass that it claims as proved. An interrupt (Ctrl-C) ends
-    the run with what was proved by then.
+    The check shares no code with the prover. The file, the model, the question, the partition and the totals are always
+    checked completely. Boxes are proved again, those of a network in float64 with outward rounding, those of trees in
+    integers: all of them, or a random sample with replacement, in proportion to the mass that each claims as proved. An
+    interrupt (Ctrl-C) ends the run early and keeps its proofs.
 
     Args:
-        path: the certificate.
-        model: the model that it should be about, or what loads it once the schema in the file is known.
-        question: what it should answer; where it answers another question, the verdict is ``restricted`` at best.
-        sample: boxes to draw; None for all boxes; ``fitting`` for all where that is quick, else 1,000.
-        seed: of the draw. By default it is taken from the operating system, so that it cannot be predicted which
-            boxes will be drawn; the result names it.
-        state: file that holds which boxes are confirmed, to go on from after an interrupt.
-        progress: called with what is being done and the share done.
+        path: Certificate.
+        model: Model of the certificate, or a function that loads it for the schema of the file.
+        question: Question that the certificate should answer. If it answers another one, the verdict is at best
+            ``restricted``.
+        sample: Number of boxes to draw. None checks all boxes; ``fitting`` checks all if that is quick, else 1,000.
+        seed: Random seed of the sample. Default: a seed from the operating system, so that the sample cannot be
+            predicted. The result contains it.
+        state: File of the confirmed boxes. An interrupted check resumes from it.
+        progress: Callback for the current step and the share of the work done.
 
     Raises:
-        OptionError: an option makes no sense, or the state is of another certificate.
-        DataError: the file is not a certificate.
-        EvenhandError: the model cannot be loaded.
+        OptionError: An option is invalid, or the state belongs to another certificate.
+        DataError: The file is not a certificate.
+        EvenhandError: The model cannot be loaded.
     """
     if isinstance(sample, int) and sample < 1:
         raise OptionError(f"at least one box must be drawn, not {sample}", location="`sample=`")
@@ -102,7 +102,7 @@ def check_certificate(
         )
     if sample == "fitting":
         sample = None if all(prover.quick for prover in provers) else SAMPLE_BOXES
-    # One draw from the boxes of all partitions, of so many for each.
+    # The boxes of all partitions are sampled together; the sample size is multiplied by the number of partitions.
     boxes = ClaimedBoxes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     owner = np.repeat(np.arange(len(parts)), [len(part.low) for part in parts])
     claimed = _claimed_masses(recorded, boxes)

@@ -1,9 +1,9 @@
 """Bound the difference between the deployed model in float32 and the exact numbers of its weights.
 
 A sum of n products in floating point errs by at most ``n u / (1 - n u)`` times the sum of the sizes of its terms, in
-whatever order it is taken (u = 2**-24 in float32). Eight more roundings are allowed for: of the inputs, of the
-weights, of a scaling before the network. It is assumed that nothing overflows. A margin must exceed this error and
-what the last function can tell from a tie before a label follows from it.
+any order (u = 2**-24 in float32). Eight more roundings are allowed for: of the inputs, of the weights, of a scaling
+before the network. It is assumed that nothing overflows. A margin decides a label only if it exceeds this error and the
+resolution of the last function.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PROBABILITY = 2.0**-22
 def number_error_of(question: RecordedQuestion) -> float:
     """Bound the float32 error of the model's number over the whole domain.
 
-    The same analysis as for margins, by the sizes of all terms wherever they are. All numbers are sums and products of
-    what is not negative, so that less than one part in 2**30 is lost to rounding them, which is added.
+    The same analysis as for margins, by the largest sizes of all terms. All numbers are sums and products of
+    nonnegative numbers, so their own rounding is less than one part in 2**30, which is added.
     """
     network = question.network
     sizes = question.sizes.max(axis=0)
@@ -54,7 +54,7 @@ def number_error_of(question: RecordedQuestion) -> float:
 
 
 def strip_reach(axis: CellAxis) -> tuple[float, float]:
-    """Return the smallest and largest entry of an axis."""
+    """Compute the smallest and largest entry of an axis."""
     if axis.cells.starts is not None:
         ends = axis.cells.starts if axis.cells.ends is None else axis.cells.ends
         return float(axis.cells.starts.min()), float(ends.max())
@@ -81,5 +81,5 @@ def probability_margin(threshold: float) -> float:
 
 
 def fold_columns(values: NDArray[np.float64], pairs: list[tuple[int, int]], sign: float) -> NDArray[np.float64]:
-    """Return columns, or of pairs of them the sums or (with a sign of -1) the differences."""
+    """Compute sums (sign 1) or differences (sign -1) of pairs of columns; a second index of -1 selects one column."""
     return np.stack([values[:, a] + (sign * values[:, b] if b >= 0 else 0.0) for a, b in pairs], axis=1)

@@ -1,12 +1,12 @@
-"""The question as margins over layers, in exact numbers: what is bounded in fixed point.
+"""Express the question as margins of a layered network, in exact numbers.
 
-A margin of labels or bands says by its sign which of two beats the other. A margin of numbers is by how much the output
-under one joint protected value p exceeds that under another q, less the tolerance. The protected values only move the
-first units, each by a constant, so that the change of a unit is
+The sign of a margin of labels or bands decides which of two beats the other. A margin of numbers is the output under
+one joint protected value p minus that under another q, minus the tolerance. The protected values only shift the first
+units, each by a constant, so that the change of a unit is
 
     relu(z + b) - relu(z + a)  =  min(max(z + b, 0), b - a)     for a < b,
 
-one activation of its own with a cap; and of a unit z that changes by d further on, with x+ = max(x, 0) and x- = (-x)+,
+a separate activation with a cap. A later unit z that changes by d satisfies, with x+ = max(x, 0) and x- = (-x)+,
 
     (z + d)+ - z+  =  (d+ - z-)+ + (d- - z+)+ - d-.
 
@@ -29,26 +29,26 @@ from evenhand.checker.reading import CertificateError
 from evenhand.models.additive.network import AffineLayer, AttributeTerm, LineTerm
 
 MAX_COMPARED = 64
-"""Joint protected values under which numbers are compared, at most."""
+"""Maximum number of joint protected values under which numbers are compared."""
 
 
 @dataclass(frozen=True)
 class LayeredForm:
-    """Margins as a network over the attributes that are not protected.
+    """Margins as a network over the unprotected attributes.
 
     Attributes:
-        axes: these attributes, with what each adds to the first units.
-        bases: what is added to them besides, exactly, one row per joint protected value; numbers have one row.
-        sizes: for each row the sum of the absolute values of its terms.
-        caps: of each first unit the most that its activation lets through, exactly; None: no end.
-        layers: after the first units, exactly.
-        units: the first unit, or the one minus the other, that each first unit is; -1 for none.
-        margins: the last output, or the one minus the other, that each margin is.
-        shifts: what is taken off each margin.
-        pairs: labels (a, b) of each margin: b beats a if it is positive. Of numbers, label 0 stands for a change within
-            the tolerance, and margins 2k and 2k + 1 exclude each other.
-        labels: how many there are.
-        differences: whether the margins are changes of a number: then the label must be 0.
+        axes: Unprotected attributes, with their terms in the first units.
+        bases: Exact constants of the first units, one row per joint protected value. Numbers have one row.
+        sizes: Sums of the absolute values of the terms of each row.
+        caps: Exact maximum of the activation of each first unit. None: unbounded.
+        layers: Later layers, exact.
+        units: Indices (a, b) of the model's first units whose difference each first unit is. b is -1 for a alone.
+        margins: The same for the margins and the model's outputs.
+        shifts: Numbers subtracted from the margins.
+        pairs: Labels (a, b) of each margin: b beats a if it is positive. For numbers, label 0 means a change within the
+            tolerance, and margins 2k and 2k + 1 exclude each other.
+        labels: Number of labels.
+        differences: Whether the margins are changes of a number, so that label 0 is required.
     """
 
     axes: tuple[CellAxis, ...]
@@ -65,10 +65,10 @@ class LayeredForm:
 
 
 def form_of(question: RecordedQuestion) -> LayeredForm:
-    """Return the margins that a certificate is about.
+    """Build the margins of a question.
 
     Raises:
-        CertificateError: there are too many joint protected values to compare numbers under.
+        CertificateError: There are too many joint protected values to compare numbers.
     """
     if question.statement.tolerance is not None:
         return _difference_form(question, question.statement.tolerance)
@@ -76,7 +76,7 @@ def form_of(question: RecordedQuestion) -> LayeredForm:
 
 
 def log_odds(threshold: float) -> float:
-    """Return the logit at which a probability reaches a threshold, to within a few units of the last place."""
+    """Compute the logit of a probability, to within a few units of the last place."""
     return math.log(threshold / (1 - threshold)) if threshold != 0.5 else 0.0
 
 
@@ -84,8 +84,8 @@ def _label_form(question: RecordedQuestion) -> LayeredForm:
     network, statement = question.network, question.statement
     single = count_outputs(network) == 1
     if statement.bands:
-        # Neighbouring bands are told apart at their edge, by the margin of the second label: of the first label's
-        # score the lower band has the greater margin.
+        # The edge between two neighbouring bands is a threshold on the margin of the second label. If the score is that
+        # of the first label, the lower band has the greater margin.
         second = network.favourable == 1
         ends = [log_odds(edge) for edge in statement.bands]
         labels = len(ends) + 1
@@ -119,7 +119,7 @@ def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredFor
     pairs = [pair for two in both for pair in two]
     single = count_outputs(network) == 1
     if not network.layers or not pairs:
-        # Nothing but the protected values changes the output, by the same for everybody.
+        # The protected values change the output by constants.
         outputs = [row[0] if single else row[1] - row[0] for row in bases]
         rows = (tuple(outputs[p] - outputs[q] for p, q in pairs) or (Fraction(0),),)
         axes = tuple(_reading_units(axis, None, len(rows[0])) for axis in question.axes)
@@ -154,11 +154,11 @@ def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredFor
 def _first_changes(
     bases: Sequence[Sequence[Fraction]], *, deep: bool
 ) -> tuple[list[int], tuple[Fraction, ...], list[Fraction | None], list[NDArray[np.float64]]]:
-    """Return the first units of the changes, and what changes are of their activations.
+    """Build the first units of the changes.
 
     Returns:
-        Which of the model's first units each new one reads, what is added to it, its cap; and for each joint protected
-        value the change against the first of them as a matrix (new units, first units of the model).
+        The model's first unit that each new unit reads, its constant, and its cap; and for each joint protected value
+        the change from the first one as a matrix (new units, first units of the model).
     """
     owners: list[int] = []
     base: list[Fraction] = []
@@ -188,7 +188,7 @@ def _first_changes(
 def _later_changes(
     layers: Sequence[AffineLayer], owners: list[int], changes: list[NDArray[np.float64]]
 ) -> tuple[list[AffineLayer], list[NDArray[np.float64]]]:
-    """Return the layers up to the last hidden one, and the changes as sums of the activations after them.
+    """Build the layers up to the last hidden one, and express the changes by the activations after them.
 
     Each row of a change has one entry, 1 or -1, at most: products with the model's weights are exact.
     """
@@ -228,7 +228,7 @@ def _later_changes(
 
 
 def _reading_units(axis: CellAxis, owners: list[int] | None, units: int) -> CellAxis:
-    """Return an attribute that adds to each unit what it adds to one of the model's, or to so many units nothing."""
+    """Build an attribute whose terms are those of the model's units ``owners``, or zero in all ``units``."""
     part: AttributeTerm = axis.part
     if isinstance(part, LineTerm):
         nothing = np.zeros(units)

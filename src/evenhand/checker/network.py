@@ -36,10 +36,10 @@ MAX_ASSIGNMENTS = 100_000
 
 @dataclass(frozen=True)
 class CellAxis(DomainAxis):
-    """The same of a network.
+    """Unprotected attribute of a network.
 
     Attributes:
-        part: what it adds to the network.
+        part: Terms that it adds to the first units.
     """
 
     part: AttributeTerm
@@ -50,9 +50,9 @@ class RecordedQuestion(RecordedDomain):
     """Network, values of the protected attributes, and domain.
 
     Attributes:
-        network: the model.
-        bases: what bias and protected attributes add to the first units, exactly, one row per different assignment.
-        sizes: for each row the sum of the absolute values of its terms.
+        network: Model.
+        bases: Exact sums of the bias and the protected terms in the first units, one row per different assignment.
+        sizes: Sums of the absolute values of the terms of each row.
     """
 
     network: AdditiveNetwork
@@ -62,7 +62,7 @@ class RecordedQuestion(RecordedDomain):
 
     @cached_property
     def constant(self) -> bool:
-        """Whether each protected attribute adds the very same for all its values: then nothing changes with them."""
+        """Whether each protected attribute adds equal terms for all its values, so that it has no effect."""
         schema, parts = self.network.schema, self.network.parts
         return all(
             len({exact_terms(parts[schema.position(name)], entry)[0] for entry in entries}) == 1
@@ -73,11 +73,11 @@ class RecordedQuestion(RecordedDomain):
 def recorded_question_of(
     statement: CertificateClaim, network: AdditiveNetwork, asked: AskedQuestion | None = None
 ) -> RecordedQuestion:
-    """Rebuild the question from a network and the numbers in the file, and say where it is not the one asked.
+    """Rebuild the question from a network and the file, and compare it with the user's question.
 
     Raises:
-        CertificateError: another model, domain or population, or cells that are not a partition of the domain.
-        OptionError: the question asked makes no sense for this schema.
+        CertificateError: The model, domain or population differs, or the cells do not partition the domain.
+        OptionError: The question is not valid for this schema.
     """
     _require_network(statement, network)
 
@@ -102,7 +102,7 @@ def recorded_question_of(
 
 
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
-    """Require the network that the certificate is about, and settings that make sense for it."""
+    """Require the network of the certificate, and settings that fit it."""
     curved = [
         one.name
         for one, part in zip(network.schema.attributes, network.parts, strict=True)
@@ -130,7 +130,7 @@ def count_outputs(network: AdditiveNetwork) -> int:
 
 
 def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells) -> None:
-    """Require a cell to be one thing to a network that sees bins."""
+    """Require that a network with bins treats all entries of a cell equally."""
     if isinstance(part, TableTerm) and cells.form != "listed":
         raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
     if isinstance(part, LineTerm) and cells.starts is not None and cells.form == "listed":
@@ -143,7 +143,7 @@ def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells)
         ends = cells.starts if cells.ends is None else cells.ends
         last = np.full(cells.count, False)
         last[-1] = True
-        # Of a real attribute a cell does not hold its end, except the last one, or if it is this one point.
+        # A cell of a real attribute excludes its end, unless it is the last cell or a single point.
         closed = last | (ends == cells.starts) | (attribute.size is not None)
         first_bin = np.searchsorted(part.cuts, cells.starts, side="right")
         last_bin = np.where(
@@ -156,10 +156,10 @@ def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells)
 def _assignment_bases(
     statement: CertificateClaim, network: AdditiveNetwork
 ) -> tuple[tuple[tuple[Fraction, ...], ...], NDArray[np.float64]]:
-    """Return exact sums of bias and protected parts, those that are equal once, and sizes of their terms."""
+    """Compute the different exact sums of the bias and the protected terms, and the sizes of their terms."""
     names = list(statement.protected)
     if math.prod(len(statement.protected[name]) for name in names) > MAX_ASSIGNMENTS:
-        raise CertificateError(f"more than {MAX_ASSIGNMENTS:,} joint values of what is protected")
+        raise CertificateError(f"more than {MAX_ASSIGNMENTS:,} joint values of the protected attributes")
     bias = tuple(Fraction(float(x)) for x in network.bias)
     rows: dict[tuple[Fraction, ...], NDArray[np.float64]] = {bias: np.abs(network.bias)}
     for name in names:
@@ -181,14 +181,14 @@ def _add_terms(
 
 
 def exact_line(part: AttributeTerm, entry: Fraction) -> tuple[Fraction, ...]:
-    """Return what one entry of an attribute that enters affinely adds to the first units, exactly."""
+    """Compute the exact terms of one entry of an affine attribute in the first units."""
     assert isinstance(part, LineTerm)
     pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)
     return tuple(Fraction(a) * entry + Fraction(b) for a, b in pairs)
 
 
 def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
-    """Return what one entry adds to the first units, exactly, and the sizes of the terms."""
+    """Compute the exact terms of one entry in the first units, and their sizes."""
     if isinstance(part, LineTerm):
         return exact_line(part, Fraction(entry)), np.abs(part.slope * entry) + np.abs(part.intercept)
     row = part.at(np.array([entry]))[0]

@@ -22,7 +22,7 @@ def is_partition(low: NDArray[np.integer], high: NDArray[np.integer], counts: Se
     boxes are accepted if this equals the value for S = 1, modulo p. Unless S is 1 everywhere, the difference is a
     polynomial in the weights that is not zero (S < p) and has the number of attributes d as its degree, so it vanishes
     with a probability of at most d / p (Schwartz 1980, Zippel 1979). For 1,024 attributes and ``ROUNDS`` draws that is
-    2**-105. The weights are drawn after the file is read, so nobody can choose boxes to fit them.
+    2**-105. The weights are drawn after the file is read, so boxes cannot be chosen to fit them.
 
     Args:
         low, high: First and last cell of each attribute, shape (boxes, attributes).
@@ -32,7 +32,7 @@ def is_partition(low: NDArray[np.integer], high: NDArray[np.integer], counts: Se
     products, whole = np.ones((ROUNDS, len(low)), dtype=np.int64), np.ones(ROUNDS, dtype=np.int64)
     for i, count in enumerate(counts):
         begins, ends = low[:, i].astype(np.int64), high[:, i].astype(np.int64) + 1
-        # The sum of the weights between two neighbouring borders is uniform as well: one weight stands for all of them.
+        # The sum of the weights between two neighbouring borders is uniform as well, so one weight is drawn for it.
         borders = np.unique(np.concatenate([begins, ends, [0, count]]))
         weights = rng.integers(0, PRIME, (ROUNDS, len(borders) - 1))
         before = np.concatenate([np.zeros((ROUNDS, 1), dtype=np.int64), np.cumsum(weights, axis=1)], axis=1)

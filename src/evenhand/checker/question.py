@@ -32,9 +32,9 @@ class DomainAxis:
     """Unprotected attribute as a sequence of cells. Cells without mass are omitted.
 
     Attributes:
-        attribute, position: which, and where it stands in an individual's row.
-        cells: how the file cuts it.
-        kept: the file's number of each cell, None if all are kept.
+        attribute, position: Attribute, and its column in an individual's row.
+        cells: Cells of the file.
+        kept: Indices of the cells with mass in the file. None: all.
     """
 
     attribute: Attribute
@@ -113,16 +113,15 @@ PopulationLoader = Callable[[Schema], ProductPopulation]
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """The question that a certificate should answer. Whatever it is about instead is named in the verdict.
+    """Question that a certificate should answer. The verdict names every difference from it.
 
     Attributes:
-        protected: the attributes that should be varied; by default those that the schema protects.
-        where: conditions on the people asked about, as for ``certify``; by default everybody in the domain.
-        population: what masses should be measured by, or what makes it once the schema is known; by default everybody
-            counts the same.
-        threshold, tolerance, bands: as for ``certify``.
-        domain_given: whether the model's schema is the asker's own. If it was taken from the file, the file alone says
-            how large the domain is.
+        protected: Attributes to vary. Default: the protected attributes of the schema.
+        where: Conditions on the people, as for ``certify``. Default: the whole domain.
+        population: Population that weighs the people, or a function that builds it for a schema. Default: uniform.
+        threshold, tolerance, bands: As for ``certify``.
+        domain_given: Whether the schema comes from the user. Otherwise it comes from the file, which then defines the
+            domain.
     """
 
     protected: tuple[str, ...] | None = None
@@ -296,7 +295,7 @@ def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, 
     """Compute the requested entries that are missing, as ranges, and whether there are unrequested entries."""
     step = 0.0 if attribute.size is None else 1.0
     missing: list[tuple[float, float]] = []
-    # Invariant: whatever of this range lies before ``at`` is held, or is among what is missing.
+    # Invariant: every entry of this range before ``at`` is held or in ``missing``.
     for low, high in asked:
         at = low
         for a, b in held:
@@ -407,7 +406,7 @@ def _population_distance(
     else:
         starts, ends = (array.tolist() for array in _all_entries(axis))
         each = [mass(start, end) for start, end in zip(starts, ends, strict=True)]
-    # In whole parts of 2**-128, each rounded by less than one: exact sums of so many fractions would take minutes.
+    # In integer multiples of 2**-128, each rounded by less than one: exact sums of all fractions would take minutes.
     parts = [int(part * SCALE) for part in each]
     whole = sum(parts)
     if whole <= 0:
@@ -416,7 +415,7 @@ def _population_distance(
         )
     if weights is None:
         weights = np.diff(axis.before(np.arange(cells.count + 1))).tolist()
-    # Twice the distance; what was rounded on the way is added to it at the end.
+    # Twice the distance. A bound on the rounding is added at the end.
     apart = sum(
         abs(weight * SCALE // total - part * SCALE // whole) for weight, part in zip(weights, parts, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Reading a certificate file: every length, checksum and number is checked before it is used."""
+"""Read certificate files. Every length, checksum and number is checked before it is used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FIELDS = {
 METHODS = ("linear", "interval", "enumeration", "trees")
 SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
 SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
-"""What may be assumed of the deployed model's arithmetic: see ``deployed`` and ``trees.margins``."""
+"""Permitted assumptions about the deployed model's arithmetic: see ``deployed`` and ``trees.margins``."""
 
 
 class CertificateError(EvenhandError, ValueError):
@@ -76,11 +76,11 @@ def reject_malformed(part: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RecordedCells:
-    """How the file cuts one attribute into cells.
+    """Cells of one attribute in the file.
 
     Attributes:
-        name: of the attribute.
-        count: number of cells.
+        name: Name of the attribute.
+        count: Number of cells.
         form: ``listed`` (one entry each), ``bins`` (from ``starts`` to ``ends``), ``runs`` (``values`` consecutive
             integers each, from ``first`` to ``last``) or ``even`` (parts of equal width of ``first`` to ``last``).
         weights: integer mass of each cell; None if each weighs as many as it has entries (for parts of a real: one).
@@ -132,21 +132,21 @@ class ClaimedPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class CertificateClaim:
-    """What a certificate claims.
+    """Claims of a certificate.
 
     Attributes:
-        schema: of the model.
-        model, kind, fingerprint: name of the model, whether it is a network or trees, and its digest.
-        protected: entries compared, by attribute.
-        where: conditions on the people asked about.
-        threshold: on the second label's probability, for two labels.
-        tolerance: of a model of one number, by how much it may change; else None.
-        bands: scores of the favourable label that part the outcomes, where these are bands of it.
-        single: whether the deployed model computes in float32.
-        method: how it was proved.
-        cells: of the other attributes.
-        digest: SHA-256 of the file.
-        partitions: the boxes, once for two different outcomes, and once for each greater number that is asked about.
+        schema: Schema of the model.
+        model, kind, fingerprint: Name of the model, ``network`` or ``trees``, and its digest.
+        protected: Compared entries of each attribute.
+        where: Conditions on the people.
+        threshold: Threshold on the second label's probability, for two labels.
+        tolerance: Permitted change of a number. None for labels and bands.
+        bands: Scores that separate bands of the favourable label's score. Empty for labels.
+        single: Whether the deployed model computes in float32.
+        method: Method of the proof.
+        cells: Cells of the other attributes.
+        digest: SHA-256 digest of the file.
+        partitions: Boxes for two different outcomes, and for each larger number that was counted.
     """
 
     schema: Schema
@@ -187,7 +187,7 @@ def read_certificate(path: Path) -> CertificateClaim:
 
 
 class _SectionReader:
-    """The sections of a file in order, each with its checksum verified."""
+    """Reader of the sections of a file, which verifies their checksums."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -226,7 +226,7 @@ class _SectionReader:
         """Return the payload of the next section, which must be of this kind."""
         found, payload = self.next()
         if found != tag:
-            raise CertificateError(f"section {tag!r} is missing: {found!r} stands in its place")
+            raise CertificateError(f"expected section {tag!r}, got {found!r}")
         return payload
 
 
@@ -274,7 +274,7 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
 
 
 def _check_assumptions(head: dict[str, Any]) -> None:
-    """Require that nothing is stated that the checker does not hold to."""
+    """Require assumptions that the checker shares."""
     if head["format"] != int(FORMAT):
         raise CertificateError(f"the header is of format {head['format']}")
     if head["model"]["kind"] not in SLACK:
@@ -286,7 +286,7 @@ def _check_assumptions(head: dict[str, Any]) -> None:
 
 
 def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | None, tuple[float, ...]]:
-    """Return the tolerance and the edges of bands, and see that they make sense together with the outcomes counted."""
+    """Read the tolerance and the edges of bands, and check them against the numbers of outcomes."""
     tolerance = None if head["tolerance"] is None else float(head["tolerance"])
     bands = tuple(map(float, head["bands"]))
     if tolerance is not None and not 0 <= tolerance < np.inf:
@@ -320,7 +320,7 @@ def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, 
 
 
 def _decompress(data: bytes, most: int) -> bytes:
-    """Return unpacked data of at most so many bytes."""
+    """Decompress data to at most ``most`` bytes."""
     machine = zlib.decompressobj()
     try:
         unpacked = machine.decompress(data, most + 1)

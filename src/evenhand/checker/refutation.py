@@ -1,14 +1,14 @@
-"""An independent check of refutations: cells, multipliers and trees are gone through again in whole numbers.
+"""Check refutations independently, in integer arithmetic.
 
-A file claims that no rule of a family with at least so many right decisions has a gap below a bound. It holds people by
-cell, group and true label, and a proof in parts. Of each part, with multipliers lambda, mu, kappa of at
-least 0 and ``sum mu <= 1``,
+A file claims that no rule of a family with a minimum number of correct decisions has a gap below a bound. It contains
+counts of people by cell, group and true label, and a proof in parts. For each part and nonnegative multipliers lambda,
+mu, kappa with ``sum mu <= 1``,
 
     lambda need - sum kappa limit
     + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
 
-is a bound by weak duality, whatever the multipliers are; parts fill the space because each is split whole. Cuts are
-checked one by one (see below). Nothing is solved and nothing is rounded.
+is a bound by weak duality. The parts fill the space because each split is complete. Cuts are checked one by one (see
+``_add_up``). No optimisation problem is solved, and nothing is rounded.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from evenhand.schema.constraint import parse_constraint
 from evenhand.schema.people import People
 
 SCALE = 10**12
-"""Multipliers are whole numbers of this part of 1."""
+"""Multipliers are stored as integer multiples of 1 / ``SCALE``."""
 
 ROUNDING = Fraction(1, 10**9)
-"""By how much numbers that a file states of its witness may be off: they are written in floating point."""
+"""Maximum error of the numbers of a witness, which are written in floating point."""
 
 FAMILIES = ("any", "linear", "tree")
 MOST_FILE = 2**28
-"""Bytes of a file, at most."""
+"""Maximum size of a file in bytes."""
 
 
 class RefutationCheck(Result):
-    """Whether a refutation holds what it claims.
+    """Result of checking a refutation.
 
     Attributes:
-        verdict: ``confirmed``: cells, proof and witness are right. ``rejected``: something is not; see ``fault``.
-        fault: why it is rejected.
+        verdict: ``confirmed``: cells, proof and witness are right. ``rejected``: see ``fault``.
+        fault: Reason of the rejection.
         family, depth, accuracy, need, features, groups, decided: The statement: rules, accuracy floor, correct
             decisions that it requires, conditions, and target with favourable label. Compare it with the question.
-        bound: no rule of the family has a smaller gap: added up exactly, and rounded down; None where none reaches the
-            floor, or the file is rejected.
-        claimed: the bound that the file claims.
-        people, cells, parts: how many.
-        data_checked: whether people were counted again in the data.
+        bound: Lower bound on the gap of every rule of the family, rounded down. None if no rule reaches the floor, or
+            if the file is rejected.
+        claimed: Bound that the file claims.
+        people, cells, parts: Numbers of people, cells and parts of the proof.
+        data_checked: Whether people were counted again in the data.
     """
 
     kind: Literal["refutation-check"] = "refutation-check"
@@ -78,7 +78,7 @@ class RefutationCheck(Result):
     data_checked: bool = False
 
     def document(self) -> Document:
-        """Return the verdict, and what was gone through."""
+        """Build the report: verdict and checked parts."""
         if self.verdict == "rejected":
             return Document(
                 "Refutation rejected",
@@ -121,7 +121,7 @@ class RefutationCheck(Result):
 
 
 def is_refutation(path: Path) -> bool:
-    """Return whether a file looks like JSON, as refutations are."""
+    """Check whether a file looks like JSON, as refutations do."""
     try:
         with path.open("rb") as file:
             return file.read(64).lstrip()[:1] == b"{"
@@ -132,16 +132,16 @@ def is_refutation(path: Path) -> bool:
 def check_refutation(
     path: Path | str, *, people: Callable[[Mapping[str, Any]], People] | None = None
 ) -> RefutationCheck:
-    """Check whether what a refutation claims is true, in exact arithmetic and without the code that made it.
+    """Check the claims of a refutation in exact arithmetic, without the code that made it.
 
     Args:
-        path: the JSON of a refutation.
-        people: what reads the people to count again, once it is known what is decided; by default the counts are taken
-            as the file states them.
+        path: JSON file of a refutation.
+        people: Function that reads the people from the data, given the content of the file. Default: the counts of the
+            file are not compared with data.
 
     Raises:
-        DataError: the file is not a refutation.
-        EvenhandError: the people cannot be read.
+        DataError: The file is not a refutation.
+        EvenhandError: The people cannot be read.
     """
     started = time.perf_counter()
     held = _read(Path(path))
@@ -192,10 +192,10 @@ class _Cut(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """What a file claims, in whole numbers.
+    """Claims of a file, in integers.
 
-    ``gains``, ``differences`` (in parts of ``whole``) are of each cell when it is accepted; ``need`` of right decisions
-    beyond those of accepting no one.
+    ``gains`` and ``differences`` (in multiples of 1 / ``whole``) are the effects of accepting each cell; ``need`` is
+    the required number of correct decisions beyond those of rejecting everyone.
     """
 
     family: str
@@ -237,10 +237,10 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 @reject_malformed("the refutation")
 def _understand(held: Mapping[str, Any]) -> _Claim:
-    """Return what a file claims, with its counts added up.
+    """Parse the claims of a file, and add up its counts.
 
     Raises:
-        CertificateError: it does not fit itself.
+        CertificateError: The file is inconsistent.
     """
     family, depth = str(held["family"]), held["depth"]
     texts = [
@@ -321,7 +321,7 @@ def _read_cut(text: str, features: Sequence[tuple[int, ...]]) -> _Cut:
 
 
 class _Place(NamedTuple):
-    """Where a part lies: least and most weights, and cells that are refused or accepted."""
+    """Region of a part: bounds of the weights, and cells that are rejected or accepted."""
 
     low: tuple[int, ...]
     high: tuple[int, ...]
@@ -329,23 +329,23 @@ class _Place(NamedTuple):
 
 
 def _prove(claim: _Claim) -> Fraction | None:
-    """Return the bound that the proof gives, above 1 where no rule reaches the floor; None if nothing does.
+    """Compute the bound of the proof, above 1 if no rule reaches the floor; None if no decisions do.
 
     Raises:
-        CertificateError: the proof is none.
+        CertificateError: The proof is invalid.
     """
     if claim.need > sum(max(gain, 0) for gain in claim.gains):
         return None
     if not claim.parts:
         if claim.family != "tree":
             raise CertificateError("there is no proof")
-        return None if claim.bound is None else Fraction(claim.bound)  # what the trees say is looked at in _check_claim
+        return None if claim.bound is None else Fraction(claim.bound)  # _check_claim enumerates the trees
     width = len(claim.features[0])
     waiting = [_Place((-1,) * width, (1,) * width, {})]
     least: Fraction | None = None
     for text in claim.parts:
         if not waiting:
-            raise CertificateError("the proof goes on where nothing is left to prove")
+            raise CertificateError("the proof continues after its last part")
         place = waiting.pop()
         try:
             kind, _, rest = text.partition(" ")
@@ -381,7 +381,7 @@ def _split_weight(place: _Place, weight: int, at: int) -> Iterator[_Place]:
 
 
 def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
-    """Return the bound of one part by its multipliers.
+    """Compute the bound of one part from its multipliers.
 
     A cut is valid in a part if all its weights w have ``w D <= 0`` for the cut's difference D: were all its positive
     cells accepted and the others refused, w D would be above 0.
@@ -419,13 +419,13 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
 
 
 def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
-    """Compare the claimed bound with what was proved.
+    """Compare the claimed bound with the proved one.
 
     Raises:
-        CertificateError: more is claimed.
+        CertificateError: The claim exceeds the proof.
     """
     if bound is None and claim.need > sum(max(gain, 0) for gain in claim.gains):
-        return  # nothing reaches the floor: any claim about those that do holds
+        return  # no rule reaches the floor, so the claim holds
     if claim.parts:
         assert bound is not None
         if claim.bound is None and bound <= 1:
@@ -446,7 +446,7 @@ def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
     """Count the witness again.
 
     Raises:
-        CertificateError: it is not what the file says, or does not decide by its weights or its tree.
+        CertificateError: The witness differs from the file, or from its weights or its tree.
     """
     witness = held.get("witness")
     if witness is None:
@@ -479,7 +479,7 @@ def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
 
 
 def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
-    """Return whether a tree, ``feature ? (holds) : (does not)``, accepts who has certain features."""
+    """Evaluate a tree, ``feature ? (holds) : (does not)``, for the features of a cell."""
     text = text.strip()
     if text in ("accept", "refuse"):
         return text == "accept"
@@ -495,10 +495,10 @@ def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
 
 @reject_malformed("the bound of any decisions")
 def _check_any_bound(claim: _Claim, held: Mapping[str, Any]) -> None:
-    """Add up the bound of any decisions.
+    """Check the bound for arbitrary decisions.
 
     Raises:
-        CertificateError: more is claimed than proved.
+        CertificateError: The claim exceeds the proof.
     """
     if held.get("any_bound") is None:
         return
@@ -509,14 +509,14 @@ def _check_any_bound(claim: _Claim, held: Mapping[str, Any]) -> None:
         raise CertificateError(f"a bound of {held['any_bound']} of any decisions is not proved")
 
 
-# Trees: all of them are gone through again.
+# Trees are enumerated completely.
 
 
 def _find_tree(claim: _Claim, below: float | None) -> bool:
-    """Return whether some tree reaches the floor with a gap below a number; None: with any gap.
+    """Check whether a tree reaches the floor with a gap below a number. None: any gap.
 
-    Outcomes of branches are kept as whole numbers: right decisions beyond those of accepting no one, and the difference
-    of every pair of groups, in parts of ``whole``.
+    Outcomes of branches are integers: correct decisions beyond those of rejecting everyone, and the difference of every
+    pair of groups, in multiples of 1 / ``whole``.
     """
     steps = np.array([claim.gains, *claim.differences], dtype=object).T
     limit = None if below is None else math.ceil(Fraction(below) * claim.whole)
@@ -549,7 +549,7 @@ def _is_better(outcome: tuple[int, ...], need: int, limit: int | None) -> bool:
 
 
 def _outcomes(features: Any, steps: Any, members: Any, depth: int) -> set[tuple[int, ...]]:
-    """Return the selections of people in some cells that a branch of at most the given depth can make."""
+    """Enumerate the outcomes of branches of at most the given depth, for the people of some cells."""
     accepted = tuple(int(one) for one in steps[members].sum(axis=0)) if members.any() else (0,) * steps.shape[1]
     found = {accepted, (0,) * steps.shape[1]}
     if depth > 0:

@@ -1,4 +1,4 @@
-"""What became of checking a certificate."""
+"""Results of checking a certificate."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Verdict: TypeAlias = Literal["confirmed", "restricted", "not confirmed", "unfini
 
 
 def float_below(share: Fraction) -> float:
-    """Return the largest float that is not above a fraction."""
+    """Compute the largest float that is not above a fraction."""
     nearest = float(share)
     return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
 
 
 class UnconfirmedBox(ResultPart):
-    """A box whose claimed shares were not proved again: where, what is claimed and what could be proved."""
+    """Box whose claimed shares were not confirmed, with its proved shares."""
 
     where: dict[str, str]
     fair: float
@@ -50,7 +50,7 @@ class UnconfirmedBox(ResultPart):
 
 
 class CheckedOutcome(ResultPart):
-    """Which share of people can get at least so many different outcomes: proved, and still possible."""
+    """Bounds on the share of people who can get at least ``least`` different outcomes."""
 
     least: int
     proved: float
@@ -58,37 +58,37 @@ class CheckedOutcome(ResultPart):
 
 
 class CertificateCheck(Result):
-    """Whether a certificate file holds what it claims.
+    """Result of checking a certificate file.
 
     Attributes:
-        verdict: ``confirmed``: the file is whole, about this model, its boxes fill the domain, its totals add up, every
-            box that was proved again is right, and it answers the question that was asked. ``restricted``: the same,
-            but it answers another question: see ``restricted``. ``not confirmed``: for some box the claim was not
-            proved again. ``unfinished``: nothing is wrong so far, but somebody interrupted. ``rejected``: the file is
-            broken, or does not fit the model or itself; see ``fault``.
-        fault: why it is rejected.
-        model: name of the model that was given.
-        protected: the attributes that were varied.
-        population: what masses are measured by, as the checker found it.
-        restricted: what the certificate is about instead of what was asked: attributes and the values of theirs that it
-            is about, ``protected``, ``domain``, ``population``, ``threshold``, ``tolerance``, ``bands``.
-        where: conditions on the people asked about, which the boxes were compared with.
-        threshold: on the second label's probability.
-        tolerance: by how much a number may change; None where labels are compared.
-        bands: scores of the favourable label that part bands, where these are compared.
-        outcomes: for each number of different outcomes that was counted, who can get so many; empty for two alone.
-        method: how it was proved.
-        certified, falsified, undecided: the totals, added up again; None if rejected.
-        boxes: how many there are.
-        checked: how many different boxes were proved again; those that claim nothing count.
-        exact: whether they were proved in whole numbers (trees), or in float64 rounded to the safe side (networks).
-        interrupted: whether others were to be proved again, and were not.
-        draws: size of the random sample; None if all boxes were checked.
-        unconfirmed: boxes whose claim was not proved again, at most 100; ``failures`` says how many.
-        failures: draws (or boxes, if all were checked) that were not confirmed.
-        doubt: with this ``confidence``, no more than this part of all that the certificate claims as proved lies in
-            boxes that would not be confirmed; None if rejected.
-        confidence: of ``doubt``.
+        verdict: ``confirmed``: the file is intact and about this model, its boxes partition the domain, its totals add
+            up, every checked box is right, and it answers the question. ``restricted``: the same, but it answers
+            another question; see ``restricted``. ``not confirmed``: the claim of some box was not confirmed.
+            ``unfinished``: interrupted before any fault was found. ``rejected``: the file is damaged, or does not fit the
+            model or itself; see ``fault``.
+        fault: Reason of the rejection.
+        model: Name of the model.
+        protected: Attributes that were varied.
+        population: Population that weighs the people, as the checker determined it.
+        restricted: Differences from the user's question, by attribute, or ``protected``, ``domain``, ``population``,
+            ``threshold``, ``tolerance``, ``bands``.
+        where: Conditions on the people, which were compared with the boxes.
+        threshold: Threshold on the second label's probability.
+        tolerance: Permitted change of a number. None for labels and bands.
+        bands: Scores that separate bands of the favourable label's score. Empty for labels.
+        outcomes: Bounds for each number of different outcomes. Empty for two.
+        method: Method of the proof.
+        certified, falsified, undecided: Recomputed totals. None if rejected.
+        boxes: Number of boxes.
+        checked: Number of different boxes that were checked, including boxes without a claim.
+        exact: Whether boxes were proved in integers (trees) or in float64 with outward rounding (networks).
+        interrupted: Whether an interrupt left boxes unchecked.
+        draws: Size of the random sample. None if all boxes were checked.
+        unconfirmed: Boxes that were not confirmed, at most 100; see ``failures``.
+        failures: Number of draws (or boxes, if all were checked) that were not confirmed.
+        doubt: Upper bound, at this ``confidence``, on the share of the claimed mass in boxes that would not be
+            confirmed. None if rejected.
+        confidence: Confidence level of ``doubt``.
     """
 
     chart = "certification.draw_check"
@@ -119,7 +119,7 @@ class CertificateCheck(Result):
     confidence: float
 
     def document(self) -> Document:
-        """Return the verdict, the totals, and what the sample says."""
+        """Build the report: verdict, totals and sample."""
         if self.verdict == "rejected":
             blocks: tuple[Block, ...] = (Note(f"rejected: {self.fault}", "caution"),)
             return Document("Certificate rejected", "", blocks, brand="Evenhand check", made=self.provenance)
@@ -165,7 +165,7 @@ class CertificateCheck(Result):
         )
 
     def _restrictions(self) -> Iterator[Note]:
-        """Yield what the certificate is about instead of what was asked."""
+        """Yield the differences from the user's question."""
         if self.restricted:
             told = "; ".join(f"{name}: {words}" for name, words in self.restricted.items())
             yield Note(f"This is not the question that was asked. The certificate is about {told}.", "caution")
@@ -215,7 +215,7 @@ class CertificateCheck(Result):
         yield Table("Boxes that were not confirmed", columns, rows, listed=5)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per box that was not confirmed."""
+        """Build a table with one row per unconfirmed box."""
         import pandas as pd
 
         return pd.DataFrame(

@@ -88,13 +88,12 @@ class OrbitBounder:
         masses = self._orbits[number].masses.of(boxes.lo, boxes.hi)
         total = masses.sum(axis=1)
         proved = np.zeros((len(boxes), 2))
-        for z, query in enumerate(self._orbits[number].classes):
+        bounder = self._bounders[number]
+        for z, (name, query) in enumerate(zip(self._orbits[number].numbers, self._orbits[number].classes, strict=True)):
             worth = np.flatnonzero(masses[:, z] > NEGLIGIBLE_CLASS * np.minimum(boxes.open, total))
             if len(worth):
-                bounder = self._bounders[number]
-                # A class has the same cells in all orbits.
-                if id(query.cells) not in self._axes:
-                    self._axes[id(query.cells)] = bounder.weigh(query.cells)
-                of_class = bounder.reweighted(self._axes[id(query.cells)])
+                if name not in self._axes:
+                    self._axes[name] = bounder.weigh(query.cells)
+                of_class = bounder.reweighted(self._axes[name])
                 proved[worth] += masses[worth, z, None] * of_class.prove(boxes[worth], precision)
         return np.asarray(proved / np.where(total > 0, total, 1.0)[:, None])

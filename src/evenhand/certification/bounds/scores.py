@@ -67,11 +67,10 @@ def prove_scores(question: OrbitQuestion) -> Floats:
     for number, orbit in enumerate(question.orbits):
         if orbit.query.constant:
             continue
-        for weight, of_class in zip(orbit.weights, orbit.classes, strict=True):
-            # A class has the same cells in all orbits.
-            if id(of_class.cells) not in tables:
-                tables[id(of_class.cells)] = ScoreTable.of(of_class.cells)
-            proved[number] += weight * np.array(_prove_table(orbit.query, tables[id(of_class.cells)]))
+        for weight, name, of_class in zip(orbit.weights, orbit.numbers, orbit.classes, strict=True):
+            if name not in tables:
+                tables[name] = ScoreTable.of(of_class.cells)
+            proved[number] += weight * np.array(_prove_table(orbit.query, tables[name]))
     return proved
 
 

@@ -87,6 +87,7 @@ class Orbit:
     Attributes:
         query: whether the label is the same under these values, for everybody here: the classes' marginals, mixed.
         classes: the same question by the marginals of each latent class.
+        numbers: Numbers of these classes. A class has the same cells in every orbit.
         masses: what boxes weigh in each of these classes.
         values: the joint values of the hub, shape (values, hub); ``query`` has those that act alike once.
         where: the same in words.
@@ -94,6 +95,7 @@ class Orbit:
 
     query: Query
     classes: tuple[Query, ...]
+    numbers: tuple[int, ...]
     masses: ClassMasses
     values: Floats
     where: Mapping[str, str]
@@ -210,10 +212,12 @@ def orbit_question_of(
         pooled = np.zeros(len(weights))
         pooled[living] = own
         query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum(), singles), name)
+        numbers = tuple(np.flatnonzero(own > 0).tolist())
         orbits.append(
             Orbit(
                 query,
-                tuple(replace(query, cells=cells) for cells, weight in zip(by_class, own, strict=True) if weight > 0),
+                tuple(replace(query, cells=by_class[number]) for number in numbers),
+                numbers,
                 masses.weighed(own),
                 values,
                 _describe_values(hub, values, schema.attributes, population.hub.columns),

@@ -14,7 +14,7 @@ from evenhand.checker.floats.network import FloatNetwork, entry_range
 from evenhand.core.kernels import compile_kernel, new_arrays
 from evenhand.core.typing import Floats, Integers
 
-# Nothing is allocated, so that views need no reference counts: it takes half as long to compile.
+# Kernels allocate nothing, so views need no reference counts, which halves the compile time.
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 OFF, ON, MIXED = 0, 1, 2
@@ -140,7 +140,7 @@ def _bound_first_units(net, first, last, low, high, w):
 
 @jit
 def _choose_lines(net, k, w):
-    """Say of each unit of a layer what its ReLU does, and its chord."""
+    """Determine the state of the ReLU of each unit of a layer, and its chord."""
     for h in range(net.sizes[k]):
         a, b = w.low[k, h], w.high[k, h]
         if b <= 0:
@@ -157,8 +157,8 @@ def _choose_lines(net, k, w):
 @jit
 def _bound_errors(net, k, w):
     """Bound the float32 errors of the next layer's units from those of layer k."""
-    # Computed is z + e with |e| <= error. ReLU moves no two numbers further apart, and gives 0 for both where z + e
-    # cannot be positive. The sum then errs by gamma of the sizes of what it adds: |weight| * (activation + its error).
+    # The model computes z + e with |e| <= error. ReLU never increases a distance, and is 0 for both numbers if z + e
+    # cannot be positive. The sum then errs by gamma times the sizes of its terms, |weight| * (activation + its error).
     gamma = net.gammas[k + 1]
     for g in range(net.sizes[k + 1]):
         total = gamma * net.bias_sizes[k, g]
@@ -198,16 +198,16 @@ def _bound_layer(net, k, first, last, low, high, w):
 
 @jit
 def substitute_back(net, k, g, sign, flat, w):
-    """Bring ``sign`` times unit g of layer k down to first units (``w.unit``) and columns; return the constant.
+    """Express ``sign`` times unit g of layer k by first units (``w.unit``) and columns; return the constant.
 
-    With ``flat`` a ReLU that may be on or off is bounded by 0 from below, else by whichever of 0 and z is nearer.
+    With ``flat``, the line below an unstable ReLU is 0, else 0 or z, the one with the smaller area between.
     """
     constant = sign * net.biases[k - 1, g]
     current, following = w.coefficient, w.following
     for h in range(net.sizes[k - 1]):
         current[h] = sign * net.weights[k - 1, g, h]
     # Invariant: sign * z_kg >= constant + sum_h current[h] * relu(z_mh) everywhere in the box. A pass replaces the
-    # ReLUs of layer m by lines, then z_m by what it is made of: activations of layer m - 1, or columns.
+    # ReLUs of layer m by lines, then z_m by activations of layer m - 1, or by columns.
     for m in range(k - 1, -1, -1):
         units = net.sizes[m]
         if m > 0:
@@ -233,7 +233,7 @@ def substitute_back(net, k, g, sign, flat, w):
                     if flat or b < -a:
                         v = 0.0
                 else:
-                    # c relu(z) is concave: what it is above the line v z is least at an end.
+                    # c relu(z) is concave, so its distance above the line v z is smallest at an end.
                     v = c * w.chord[m, h]
                     constant += min(-v * a, c * b - v * b)
             if m > 0:
@@ -250,9 +250,9 @@ def substitute_back(net, k, g, sign, flat, w):
 
 @jit
 def _clamp_line(c, a, b, cap, flat):
-    """Return slope v and constant k with ``c min(max(z, 0), cap) >= v z + k`` for all z in [a, b], where b > 0."""
-    # Whatever the slope, c clamp(z) - v z is a broken line: least at an end of the range or where it is broken, at 0 or
-    # the cap, if these lie inside.
+    """Compute slope v and constant k with ``c min(max(z, 0), cap) >= v z + k`` for all z in [a, b], where b > 0."""
+    # For any slope, c clamp(z) - v z is piecewise linear: its minimum is at an end of the range, or at 0 or the cap if
+    # these are inside.
     if a >= cap:
         return 0.0, c * cap
     inside, beyond = a < 0, b > cap
@@ -277,7 +277,7 @@ def _clamp_line(c, a, b, cap, flat):
 
 @jit
 def base_of(net, p, w):
-    """What bias and protected attributes add to the function that was brought down."""
+    """Compute the terms of the bias and the protected attributes in a function of first units."""
     total = 0.0
     for h in range(net.sizes[0]):
         total += w.unit[h] * net.bases[p, h]
@@ -286,7 +286,7 @@ def base_of(net, p, w):
 
 @jit
 def least_base(net, first, last, w):
-    """Return the least of the same over some assignments."""
+    """Compute the minimum of ``base_of`` over some assignments."""
     found = base_of(net, first, w)
     for p in range(first + 1, last):
         found = min(found, base_of(net, p, w))
@@ -295,7 +295,7 @@ def least_base(net, first, last, w):
 
 @jit
 def least_terms(net, low, high, column, w):
-    """Return the least that all attributes together add in a box."""
+    """Compute the minimum of the terms of all attributes in a box."""
     # Attributes vary independently in a box: the least of the sum is the sum of the leasts.
     total = 0.0
     for i in range(len(net.line)):
@@ -345,9 +345,9 @@ def bound_together(net, low, high, w):
 
 @jit
 def _function_of(net, m, side, flat, w):
-    """Bring the margin, or its negative, down to columns; return the constant, less all that may be off."""
-    # A label follows from a margin only beyond all that may be off: float64 here (the pad), float32 in the model (the
-    # error), and what its last function cannot tell from a tie.
+    """Express the margin, or its negative, by columns; return the constant, minus all rounding errors."""
+    # A margin decides a label only beyond the errors of float64 here (the pad), of float32 in the model (the error),
+    # and the resolution of its last function.
     depth = len(net.sizes) - 1
     off = net.pads[depth, m] + (w.error[depth, m] + net.tie[m]) * (1 + 2.0**-30)
     sign = 1.0 - 2.0 * side
@@ -375,7 +375,7 @@ def _keep_function(net, f, flat, constant, low, high, w):
 
 @jit
 def choose_axis(net, low, high, w):
-    """Return the attribute to cut a box along: that which what the lines miss is most to blame on; -1 if none can."""
+    """Select the attribute with the largest contribution to the relaxation gap; -1 if there is none."""
     # An undecided unit's lines miss its ReLU by -a b / (b - a) at z = 0, which is -a b / (b - a)^2 of its range; the
     # 0.02 gives decided units a say too. This only steers: any cut is sound.
     best, found = -1.0, -1

@@ -1,16 +1,15 @@
-"""How much of a box meets conditions that are sums over its attributes, in float64 rounded down (compiled).
+"""Count the mass of a box that meets conditions on additive functions, in float64 rounded down (compiled).
 
-A condition is ``constant + sum of one term per attribute > 0``. Of the attributes some are listed: all their joint
-values are gone through, and the others are kept as a distribution, a table of
-``P(sum of the others >= least sum + j * step)``, for which every term is moved down to a grid of this step. Of several
-conditions one leads; on the attributes in the table each of the others exceeds it by no less than the sum of the least
-differences of their terms, so that one look-up says for whom all hold.
+A condition is ``constant + sum of one term per attribute > 0``. Some attributes are listed: all their joint values are
+enumerated. The others are represented by a table of ``P(sum of the others >= least sum + j * step)``, for which every
+term is rounded down to a grid of this step. One of several conditions leads. On the attributes in the table each other
+condition exceeds it by at least the sum of the least differences of their terms, so one look-up decides them all.
 
-Rounding. With at most 1,024 attributes, a sum of terms errs by less than 2**-42 of the sum of their sizes, the moves to
-the grid included, each of which may come out too high by 2**-50 of a term's size and 2**-52 of the span: so much is
-taken off each constant and each difference. Probabilities are sums of products of numbers that are not negative, and
-only their relative errors add up: one unit for each addition and product on the way, so at most twice the number of
-grid steps, terms and listed values together.
+Rounding. With at most 1,024 attributes, a sum of terms errs by less than 2**-42 of the sum of their sizes. That
+includes the rounding to the grid, which may come out too high by 2**-50 of a term's size and 2**-52 of the span. This
+error is subtracted from each constant and each difference. Probabilities are sums of products of nonnegative numbers,
+so only their relative errors add up: one unit for each addition and product, at most twice the number of grid steps,
+terms and listed values together.
 """
 
 from __future__ import annotations
@@ -27,35 +26,37 @@ from evenhand.core.typing import Booleans, Floats, Integers
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 LEVELS = ((512, 64), (1024, 512), (4096, 4096))
-"""Grid steps and listed joint values: each is tried where those before did not reach a claim."""
+"""Numbers of grid steps and of listed joint values, in the order in which they are tried."""
 MOST_LISTED = LEVELS[-1][1]
 MOST_ATOMS = 1024
-"""Joint values of the narrowest tabled attributes that are moved to the grid as they are."""
+"""Maximum number of joint values of the narrowest tabled attributes that are rounded to the grid together."""
 LOSS = 2.0**-42
 HOPELESS = -6.0
-"""Standard deviations below zero of a function whose event is not counted."""
+"""Score of a function below which its event is not counted."""
 
 
 class CountArrays(NamedTuple):
     """Work arrays of one thread.
 
     Attributes:
-        runs, step: in how many runs of how many cells each attribute of the box is looked at.
-        at: where its runs begin in ``chance`` and ``term``.
-        chance: probability of each run.
-        term: what each run adds to each function at least, (functions, runs).
-        low, high: smallest and largest term of each function and attribute.
-        constant, least, most, score: of each function, lowered; its extremes over the box; mean over deviation.
-        middle, deviation: mean of the terms by either choice of slopes, and their deviation, (functions, slopes).
-        listed: which attributes are listed.
-        size, member, unfair: number of functions of each event; which, (events, most); and whether its people are
-            treated unfairly.
-        used: which functions are asked for; live: which events are counted, lead: by which function.
-        partial, weight: sums (functions, joint values) and probabilities of the joint values.
-        needed: what the lead's tabled attributes must add, more than, for each of them.
-        table: tails of each function, (functions, steps + 2); tabled: whether there is one.
-        bottom, inverse: its least sum, and one over its step.
-        waiting, value, chances, here, there, hits: while a table is made.
+        runs, step: Number of runs of each attribute of the box, and of cells of a run.
+        at: Index of its first run in ``chance`` and ``term``.
+        chance: Probability of each run.
+        term: Lower bound on the term of each run in each function, (functions, runs).
+        low, high: Smallest and largest term of each function and attribute.
+        constant, least, most, score: Constant of each function, lowered; its extremes over the box; mean over
+            deviation.
+        middle, deviation: Mean and deviation of the terms for both choices of slopes, (functions, slopes).
+        listed: Mask of the listed attributes.
+        size, member, unfair: Number of functions of each event; their indices, (events, most); and whether its people
+            are treated unfairly.
+        used: Mask of the functions of live events.
+        live, lead: Whether an event is counted, and its leading function.
+        partial, weight: Sums (functions, joint values) and probabilities of the joint values.
+        needed: Number that the tabled attributes must exceed in the lead, for each joint value.
+        table, tabled: Tails of each function, (functions, steps + 2), and whether they are computed.
+        bottom, inverse: Least sum of a table, and one over its step.
+        waiting, value, chances, here, there, hits: Buffers for computing a table.
     """
 
     runs: Integers
@@ -129,7 +130,7 @@ def count_arrays(axes: int, functions: int, events: tuple[int, int], cells: int,
 
 @jit
 def lay_out_box(net, low, high, room, b, d):
-    """Cut the attributes of a box into at most ``room`` runs, and tabulate what each adds to each function."""
+    """Divide the attributes of a box into at most ``room`` runs, and tabulate their terms in each function."""
     cells = 0
     for i in range(len(net.line)):
         width = high[i] - low[i] + 1
@@ -145,7 +146,7 @@ def lay_out_box(net, low, high, room, b, d):
         for trial in range(2):
             d.middle[f, trial], d.deviation[f, trial] = _moments(net, f, trial, low, b, d)
     for f in range(len(d.constant)):
-        # The better slopes: whichever function's middle is more of its deviations above zero.
+        # The slopes with the higher mean in units of the deviation are better.
         flat = 0
         for trial in range(2):
             score = (b.constant[f, trial] + d.middle[f, trial]) / d.deviation[f, trial]
@@ -159,7 +160,7 @@ def lay_out_box(net, low, high, room, b, d):
             smallest, largest, extent = np.inf, -np.inf, 0.0
             for v in range(d.runs[i]):
                 if net.line[i]:
-                    # A run counts with the lesser of its ends, the least that anybody in it adds: a line is monotone.
+                    # A line is monotone, so the least term of a run is at one of its ends.
                     y, z = entry_range(net, i, low[i] + v * d.step[i])
                     s, t = entry_range(net, i, min(low[i] + (v + 1) * d.step[i] - 1, high[i]))
                     y, z = min(y, s), max(z, t)
@@ -182,7 +183,7 @@ def lay_out_box(net, low, high, room, b, d):
 
 @jit
 def _moments(net, f, trial, low, b, d):
-    """Return the mean and the deviation of what the attributes add to a function, about; they only steer."""
+    """Estimate the mean and the deviation of the terms of a function. They only steer."""
     middle, variance = 0.0, 1e-300
     for i in range(len(net.line)):
         at = net.start[i]
@@ -309,7 +310,7 @@ def count_shares(events, exclusive, steps, room, d):
     d.used[:] = False
     d.tabled[:] = False
     for e in range(events):
-        # An event goes through the function that is least likely to be positive; one that is so everywhere is done.
+        # The function that is least likely to be positive leads. Functions that are positive everywhere are left out.
         d.lead[e] = -1
         d.live[e] = True
         for k in range(d.size[e]):
@@ -322,8 +323,8 @@ def count_shares(events, exclusive, steps, room, d):
                 d.used[d.member[e, k]] = True
     _choose_listed(events, room, d)
     listed = _list_values(d)
-    # As many additions and products as a probability goes through at most, see above; each errs by 2**-53, and twice
-    # that is taken off.
+    # Maximum number of additions and products of a probability, see above. Each errs by at most 2**-53, of which twice
+    # is subtracted.
     additions = 2 * (steps + listed + MOST_ATOMS)
     for i in range(len(d.runs)):
         additions += 2 * d.runs[i] + 8
@@ -335,7 +336,7 @@ def count_shares(events, exclusive, steps, room, d):
         share = 1.0 if d.lead[e] < 0 else _count_event(e, listed, steps, loss, d)
         if not d.unfair[e]:
             fair += share
-        # Shares of events that exclude each other add up; of others only the largest is sure.
+        # Shares of exclusive events add up. Otherwise only the largest counts.
         elif exclusive:
             unfair += share
         else:
@@ -354,8 +355,8 @@ def _choose_listed(events, room, d):
         for i in range(axes):
             if d.listed[i] or d.runs[i] == 1 or points * d.runs[i] > room:
                 continue
-            # A listed attribute is not moved to the grid, and costs the conditions that follow a lead nothing. It
-            # multiplies the joint values by its runs: what it is worth counts by the bit.
+            # A listed attribute is not rounded to the grid, and loses nothing for the conditions that follow the lead.
+            # It multiplies the number of joint values by its runs, so its benefit is measured per bit.
             worth = 0.0
             for f in range(len(d.constant)):
                 if d.used[f]:
@@ -377,7 +378,7 @@ def _choose_listed(events, room, d):
 
 @jit
 def _difference_range(d, f, g, i):
-    """Return the least and the greatest by which the terms of g exceed those of f along an attribute."""
+    """Compute the smallest and largest excess of the terms of g over those of f along an attribute."""
     a, b = np.inf, -np.inf
     for v in range(d.at[i], d.at[i] + d.runs[i]):
         x = d.term[g, v] - d.term[f, v]
@@ -388,7 +389,7 @@ def _difference_range(d, f, g, i):
 
 @jit
 def _list_values(d):
-    """Fill in the sums and probabilities of all joint values of the listed attributes; return how many there are."""
+    """Compute the sums and probabilities of all joint values of the listed attributes; return their number."""
     n = 1
     d.weight[0] = 1.0
     for f in range(len(d.constant)):
@@ -399,7 +400,7 @@ def _list_values(d):
     for i in range(len(d.runs)):
         if not d.listed[i]:
             continue
-        # From the last value to the first, so that what is read has not been written over.
+        # From the last value to the first, so that no entry is overwritten before it is read.
         for v in range(d.runs[i] - 1, -1, -1):
             chance = d.chance[d.at[i] + v]
             for k in range(n):
@@ -426,7 +427,7 @@ def _make_table(f, steps, d):
     here, there, hits = d.here, d.there, d.hits
     for i in range(len(d.runs)):
         d.waiting[i] = not d.listed[i] and d.runs[i] > 1
-    # The narrowest attributes are joined before anything is moved to the grid: all of them are then moved once.
+    # The narrowest attributes are joined first, so that all of them are rounded to the grid only once.
     atoms = 1
     d.value[0], d.chances[0] = 0.0, 1.0
     # Invariant: value[k] and chances[k], k < atoms, are the joint values above their least sum, and their chances.
@@ -447,7 +448,7 @@ def _make_table(f, steps, d):
         j = int(d.value[k] * inverse)
         here[j] += d.chances[k]
         top = max(top, j)
-    # Invariant: here[j], j <= top, is the chance that the attributes so far come to j steps, each moved down to a step.
+    # Invariant: here[j], j <= top, is the probability that the rounded terms of the attributes so far sum to j steps.
     while True:
         i = _narrowest(d)
         if i < 0:
@@ -467,7 +468,7 @@ def _make_table(f, steps, d):
                     there[j + k] += p * here[k]
         top += most
         here, there = there, here
-    # Tails: table[j] = P(at least j steps). The smallest sums come last, none is a difference.
+    # Tails: table[j] = P(at least j steps), summed from above without subtractions.
     total = 0.0
     for j in range(steps + 1, top, -1):
         d.table[f, j] = 0.0
@@ -481,7 +482,7 @@ def _make_table(f, steps, d):
 
 @jit
 def _narrowest(d):
-    """Return the attribute with the fewest runs that is not in the table yet; -1 if none is left."""
+    """Select the attribute with the fewest runs that is not in the table yet; -1 if there is none."""
     found = -1
     for i in range(len(d.runs)):
         if d.waiting[i] and (found < 0 or d.runs[i] < d.runs[found]):
@@ -491,7 +492,7 @@ def _narrowest(d):
 
 @jit
 def _tail(d, f, steps, x):
-    """Return a lower bound on the probability that the tabled attributes add more than x to function f."""
+    """Bound from below the probability that the tabled attributes add more than x to function f."""
     # Terms were moved down: with j steps on the grid the sum is at least bottom + j * step, so more than x from the
     # first step above (x - bottom) / step on. The factor keeps rounding from finding an earlier one.
     y = x - d.bottom[f]
@@ -505,7 +506,7 @@ def _tail(d, f, steps, x):
 
 @jit
 def _count_event(e, listed, steps, loss, d):
-    """Return a lower bound on the share of people for whom all functions of an event are positive.
+    """Compute a lower bound on the share of people with all functions of an event positive.
 
     ``loss`` bounds the relative error of all sums and products of probabilities.
     """
@@ -539,8 +540,8 @@ def _count_event(e, listed, steps, loss, d):
         for c in range(listed):
             share += d.weight[c] * _tail(d, lead, steps, needed[c])
         return share * (1 - loss)
-    # Of two conditions the other may lead, or both may be counted apart: those who fail one or the other are no more
-    # than those who fail either.
+    # With two conditions either may lead, or both are counted separately: P(either fails) <= P(one fails) + P(other
+    # fails).
     if not d.tabled[other]:
         _make_table(other, steps, d)
     for c in range(listed):

@@ -1,27 +1,26 @@
-"""The network in float64, and how far everything that is computed of it may be from the exact numbers.
+"""Represent a network in float64, with bounds on all rounding errors.
 
 **Our own rounding.** Let u = 2**-53. A sum of n products in floating point, in any order, errs by at most
 ``gamma(n) * (sum of the sizes of the products)`` with ``gamma(n) = n u / (1 - n u)``. Let s be the sum of the sizes of
-all terms of a first unit anywhere in the domain, and S(k) what ``|weights|`` and ``|bias|`` make of these sizes up to
-layer k. A line on the way back has a slope between 0 and 1, so that the sizes of coefficients only shrink against those
-of plain products of weights; hence at every layer the sum of (size of a coefficient times the size of its unit) is at
-most S(k). What is rounded of a function is, once per layer, the product of coefficients with weights, the bias and the
-constants of the lines, and at the end the product with what attributes add: sums of no more than (widest layer +
-columns + 8) products whose sizes add up to S(k). A slope is no error: whatever number a coefficient was rounded to is
-the slope of a line of its own, whose constant is computed for it. So 4 (k + 2) gamma(widest + columns + 8) S(k), with
-half of it to spare for what was left out here (weights of a margin that are differences, sizes that are rounded
-themselves), bounds what a function of layer k is off. It is taken off once (``pads``).
+all terms of a first unit anywhere in the domain, and S(k) the image of these sizes under ``|weights|`` and ``|bias|``
+at layer k. A line of the relaxation has a slope between 0 and 1, so coefficients are at most products of weights in
+size; hence at every layer the sum of (size of a coefficient times size of its unit) is at most S(k). The computation of
+a function rounds the products of coefficients with weights, the bias and the constants of the lines once per layer, and
+finally the products with the terms of the attributes: sums of at most (widest layer + columns + 8) products whose sizes
+add up to at most S(k). A rounded slope is no error, because the constant of the line is computed for the rounded slope.
+So 4 (k + 2) gamma(widest + columns + 8) S(k) bounds the error of a function of layer k. Half of it is a reserve for
+weights of a margin that are differences, and for rounded sizes. It is subtracted once (``pads``).
 
-**The deployed model's**, in float32 with unit roundoff v = 2**-24, as ``deployed`` says: a term of a first unit passes
-the rounding of its input, of its weight, of its product, up to four of a scaling before, and at most n additions of n
-terms and a bias: n + 8 factors of 1 + d with |d| <= v. Later units carry on what their inputs were off.
+**The deployed model's rounding**, in float32 with unit roundoff v = 2**-24, as in ``deployed``: a term of a first unit
+is rounded at its input, its weight, its product, up to four times in a scaling before, and in at most n additions of n
+terms and a bias: n + 8 factors of 1 + d with |d| <= v. Later units propagate the errors of their inputs.
 
-Changes of a number (``form``) have first units that are clamps, min(max(z, 0), cap): what their lines and their caps
-are off is no more than what ReLU's are, as a clamp is no larger than its input and a cap only counts where the input
-is beyond it. What float32 may add to a change is bounded for the model itself (``deployed.number_error_of``) and taken
-off each margin at once.
+Changes of a number (``form``) have first units that are clamps, min(max(z, 0), cap). Their lines and caps err by no
+more than those of ReLU, because a clamp is at most its input and a cap only matters if the input exceeds it. The
+float32 error of a change is bounded for the model itself (``deployed.number_error_of``) and subtracted from each
+margin.
 
-Numbers of float64 that are added up here are sizes, none of them negative; the factor 1 + 2**-30 covers their rounding.
+The sizes added up here are nonnegative float64 numbers; the factor 1 + 2**-30 covers their rounding.
 """
 
 from __future__ import annotations
@@ -41,42 +40,42 @@ from evenhand.models.additive.network import LineTerm
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 MAX_COLUMNS = 2**14
-"""Cells of attributes that enter through tables, and other attributes, at most."""
+"""Maximum number of columns: cells of attributes with tables, and other attributes."""
 MAX_CELLS = 2**25
-"""Cells of attributes that list them, at most: what is held of each is its entries and its mass."""
+"""Maximum number of listed cells, with their entries and masses."""
 MAX_AXES = 1024
 MAX_SIZE = 2.0**100
-"""The largest number that any sum in the network may come to."""
+"""Maximum size of a sum in the network."""
 UNDERFLOW = 2.0**-900
-"""More than all that is lost where products are too small for a float64."""
+"""Upper bound on the loss by products that underflow."""
 MAX_SEPARATE = 4
-"""Joint protected values that are bounded one by one, at most."""
+"""Maximum number of joint protected values that are bounded one by one."""
 UPWARD = 1 + 2.0**-30
 
 
 class FloatNetwork(NamedTuple):
-    """A network and its domain as arrays.
+    """Network and domain as arrays.
 
     Attributes:
-        sizes: units of each layer before ReLU; the last are the margins.
-        line: which attributes enter affinely; the others have a row per cell.
-        start: first column of each attribute.
-        counts: cells of each attribute.
-        values, first, last: of an attribute whose cells are runs of consecutive integers, each weighing the same, how
-            many each holds, the first and the last; 0 values where cells are held one by one.
-        cell: where the held cells of each attribute begin in ``entry_low``, ``entry_high`` and, plus one per attribute,
-            in ``before``.
-        entry_low, entry_high: smallest and largest entry of each cell; 0 where an attribute has rows.
-        before: whole mass of the cells before each.
-        columns: what columns add to first units, shape (units, columns).
-        bases: the rest of the first units, shape (assignments, units).
-        caps: the most that the activation of each first unit lets through; infinity for ReLU.
+        sizes: Number of units of each layer before ReLU; the last are the margins.
+        line: Whether an attribute enters affinely. The others have a row per cell.
+        start: First column of each attribute.
+        counts: Number of cells of each attribute.
+        values, first, last: For an attribute with equal runs of consecutive integers: length of a run, first and last
+            integer. ``values`` is 0 for listed cells.
+        cell: Index of the first listed cell of each attribute in ``entry_low``, ``entry_high`` and, plus one per
+            attribute, in ``before``.
+        entry_low, entry_high: Smallest and largest entry of each cell; 0 for attributes with rows.
+        before: Integer mass of the cells before each cell.
+        columns: Terms of the columns in the first units, shape (units, columns).
+        bases: Constants of the first units, shape (assignments, units).
+        caps: Maximum of the activation of each first unit; infinity for ReLU.
         weights: shape (layers, to, from); biases: (layers, to).
-        pads: what a bound of each unit may be off, shape (layers + 1, units).
-        terms: sizes of what is always added to first units.
-        gammas: relative float32 error of a sum, per layer of units.
-        weight_sizes, bias_sizes: as ``weights`` and ``biases``.
-        tie: how far each margin must be beyond its zero, besides.
+        pads: Bound on the float64 error of each unit's bounds, shape (layers + 1, units).
+        terms: Sizes of the constant terms of the first units.
+        gammas: Relative float32 error of a sum, per layer of units.
+        weight_sizes, bias_sizes: Absolute values of ``weights`` and ``biases``.
+        tie: Minimum distance of each margin from zero, in addition to the errors.
     """
 
     sizes: Integers
@@ -123,15 +122,15 @@ class BoxQuestion(NamedTuple):
 
 
 def gamma(terms: int, unit: float) -> float:
-    """Return the relative error of a sum of so many products."""
+    """Compute the relative error bound of a sum of ``terms`` products."""
     return terms * unit / (1 - terms * unit)
 
 
 @jit
 def entry_range(net: FloatNetwork, i: int, cell: int) -> tuple[float, float]:
-    """Return the smallest and the largest entry of a cell of an attribute."""
+    """Compute the smallest and the largest entry of a cell of an attribute."""
     if net.values[i] > 0:
-        # Whole numbers below 2**53: exact.
+        # Integers below 2**53 are exact.
         first = net.first[i] + cell * net.values[i]
         return first, min(first + (net.values[i] - 1), net.last[i])
     return net.entry_low[net.cell[i] + cell], net.entry_high[net.cell[i] + cell]
@@ -139,7 +138,7 @@ def entry_range(net: FloatNetwork, i: int, cell: int) -> tuple[float, float]:
 
 @jit
 def mass_before(net: FloatNetwork, i: int, cell: int) -> int:
-    """Return the whole mass of the cells of an attribute before one of them."""
+    """Compute the integer mass of the cells of an attribute before a cell."""
     if net.values[i] > 0:
         return int(min(cell * net.values[i], int(net.last[i] - net.first[i]) + 1))
     # Running sums have one number more than there are cells, for every attribute.
@@ -147,12 +146,12 @@ def mass_before(net: FloatNetwork, i: int, cell: int) -> int:
 
 
 def _has_equal_runs(axis: CellAxis) -> bool:
-    """Return whether the cells of an attribute follow from a few numbers, however many they are."""
+    """Check whether the cells of an attribute are equal runs of integers, which need no list."""
     return isinstance(axis.part, LineTerm) and axis.cells.form == "runs" and axis.cells.weights is None
 
 
 def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
-    """Return numbers below and above all entries of each cell."""
+    """Compute lower and upper bounds on the entries of each cell."""
     low, high = axis.entries(cells)
     if axis.cells.form == "even":
         # Three roundings of numbers up to the largest entry.
@@ -162,10 +161,10 @@ def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
 
 
 def _require_room(form: LayeredForm) -> None:
-    """Require a network that is not too large for what is held of it.
+    """Require a network that fits into memory.
 
     Raises:
-        CertificateError: it is.
+        CertificateError: The network is too large.
     """
     axes = form.axes
     columns = sum(1 if isinstance(axis.part, LineTerm) else axis.count for axis in axes)
@@ -178,10 +177,10 @@ def _require_room(form: LayeredForm) -> None:
 
 
 def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetwork:
-    """Return the network in float64.
+    """Convert the network to float64.
 
     Raises:
-        CertificateError: it is too large for what is held, or its numbers are.
+        CertificateError: The network or its numbers are too large.
     """
     _require_room(form)
     axes = form.axes
@@ -214,7 +213,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         highs.append(high)
         befores.append(axis.before(np.arange(len(cells) + 1)))
     if any(b >= 0 for _, b in form.units):
-        # The model adds up two outputs one by one: their terms may be far larger than those of the difference.
+        # The model sums two outputs separately, whose terms may be far larger than those of the difference.
         terms = terms + reach
     weights, biases, weight_sizes, bias_sizes = [], [], [], []
     for number, layer in enumerate(form.layers):

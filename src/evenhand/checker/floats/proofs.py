@@ -1,7 +1,7 @@
-"""Proving the claims of many boxes again in float64, rounded to the safe side (compiled).
+"""Prove the claims of many boxes in float64 with outward rounding (compiled).
 
-A box is bounded and counted as a whole; if its claim is not reached, it is cut where most is open, and cut again. What
-is not reached so either is left to finer counts (``reprove``).
+A box is bounded and counted as a whole. If that does not confirm its claim, the part with the most open mass is split,
+again and again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MASS_LOSS = 2.0**-40
 
 
 class BoxClaims(NamedTuple):
-    """What is claimed of boxes, and what becomes of it.
+    """Claims of boxes, and their proofs.
 
     Attributes:
-        fair, unfair: shares that must be reached, 1 where all of the box is claimed.
-        proved_fair, proved_unfair: shares that were proved.
-        parts: how many parts each box was cut into.
+        fair, unfair: Claimed shares, exactly 1 for an entire box.
+        proved_fair, proved_unfair: Proved shares.
+        parts: Number of parts of each box.
     """
 
     fair: Floats
@@ -50,7 +50,7 @@ class BoxClaims(NamedTuple):
 
 
 class BoxParts(NamedTuple):
-    """The parts of the box at hand: cells, share of its mass, shares proved, and where each had best be cut."""
+    """Parts of one box: cells, share of its mass, proved shares, and attribute to split."""
 
     low: Integers
     high: Integers
@@ -66,7 +66,7 @@ def prove_claims(
     """Prove the claims of boxes (n, attributes), each split into at most ``most`` parts; fill in the proved shares."""
     axes, functions = low.shape[1], count_functions(net, question)
     labels, wins = question.wins.shape
-    # Events of one label for all, and as many others; or of changes of a number.
+    # Events of one label under all assignments, and an equal number of unfair ones; or events of changes of a number.
     events = (
         2 * max(2, labels),
         max(len(question.pairs) if question.differences else 2, wins * len(net.bases), wins + 1),
@@ -82,13 +82,13 @@ def prove_claims(
 
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 def prove_boxes(net, question, low, high, claims, limits, parts, work):
-    """Prove claims about boxes with work arrays that are given: for bounds, and for counts."""
+    """Prove claims about boxes. ``work`` are the work arrays for bounds and for counts."""
     bounds, counts = work
     most, levels = limits
     lows, highs, mass, fair, unfair, axis = parts
     # Invariant: parts 0 to n - 1 are disjoint and fill box k, their masses add up to one, and fair and unfair are lower
-    # bounds on the shares of each. What costs least comes first: bounds of the box as a whole, counts on ever finer
-    # grids, and only then cuts.
+    # bounds on the shares of each. The cheapest steps come first: bounds of the whole box, counts on finer grids,
+    # splits.
     for k in range(len(low)):
         for i in range(low.shape[1]):
             lows[0, i] = low[k, i]
@@ -136,7 +136,7 @@ def prove_boxes(net, question, low, high, claims, limits, parts, work):
 
 @jit
 def _sum_shares(mass, share, n):
-    """Return the share of a box from those of its parts, rounded down; 1 if it is 1 everywhere."""
+    """Compute the share of a box from the shares of its parts, rounded down; 1 if all parts have 1."""
     total, everywhere = 0.0, True
     for p in range(n):
         total += mass[p] * share[p]
@@ -151,8 +151,8 @@ def _is_reached(wanted, other, mass, fair, unfair, n):
 
 @jit
 def _is_refuted(wanted, other, mass, fair, unfair, n):
-    """Return whether so much is proved of one kind that the claim of the other cannot hold."""
-    # True shares add up to one at most: what is proved fair bounds what can be unfair. 1e-9 is left for rounding.
+    """Check whether the proved share of one kind contradicts the claim of the other."""
+    # The true shares add up to at most one. 1e-9 allows for rounding.
     return _sum_shares(mass, fair, n) > 1 - other + 1e-9 or _sum_shares(mass, unfair, n) > 1 - wanted + 1e-9
 
 
@@ -217,7 +217,7 @@ def _decide_changes(question, b):
 @jit
 def _decide_sets(question, sets):
     """Decide a box by the sets of labels that are possible under each assignment."""
-    # FAIR: fewer than ``least`` different labels, whatever the sets leave open. UNFAIR: at least as many.
+    # FAIR: fewer than ``least`` different labels for every choice from the sets. UNFAIR: at least ``least`` labels.
     union = certain = unsure = 0
     for labels in sets:
         union |= labels
@@ -233,7 +233,7 @@ def _decide_sets(question, sets):
         return FAIR
     if known >= question.least:
         return UNFAIR
-    # Sets without a common label, gathered from the smallest on, give as many different labels.
+    # Pairwise disjoint sets give different labels. They are collected from the smallest on.
     taken = apart = 0
     for size in range(1, len(question.wins) + 1):
         for labels in sets:
