@@ -222,10 +222,7 @@ def test_a_box_decided_as_a_whole_is_decided_at_every_point(seed: int, together:
 
 
 def roles_of(labels: int, assignments: int, beats: np.ndarray) -> FunctionRoles:
-    none = np.zeros(0)
-    return FunctionRoles(
-        assignments, labels, beats, np.zeros((1, 1)), False, np.zeros(0, np.int64), none, none, least=2, demanded=-1
-    )
+    return FunctionRoles(assignments, labels, beats, np.zeros((1, 1)), False, least=2, demanded=-1)
 
 
 def test_what_is_open_by_hand() -> None:

@@ -64,8 +64,8 @@ class CertificateCheck(Result):
         verdict: ``confirmed``: the file is intact and about this model, its boxes partition the domain, its totals add
             up, every checked box is right, and it answers the question. ``restricted``: the same, but it answers
             another question; see ``restricted``. ``not confirmed``: the claim of some box was not confirmed.
-            ``unfinished``: interrupted before any fault was found. ``rejected``: the file is damaged, or does not fit the
-            model or itself; see ``fault``.
+            ``unfinished``: interrupted before any fault was found. ``rejected``: the file is damaged, or contradicts
+            the model or itself; see ``fault``.
         fault: Reason of the rejection.
         model: Name of the model.
         protected: Attributes that were varied.

@@ -1,4 +1,4 @@
-"""Where the unfair and the undecided lie, attribute by attribute: shares among the people of each value or range."""
+"""Break unfair and undecided shares down by the values and ranges of each attribute."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from evenhand.stats.combined import Draws
 from evenhand.stats.proportion import clopper_pearson
 
 MAX_RANGES = 8
-"""Ranges of an ordered attribute, of about equal mass."""
+"""Maximum number of ranges of an ordered attribute, of about equal mass."""
 MAX_VALUES = 12
-"""Values of an attribute that are shown one by one."""
+"""Maximum number of values of an unordered attribute that are shown individually."""
 MAX_LISTED = 4_000_000
-"""Values of an attribute that can be told apart; where one has more, there are no slices."""
+"""Maximum number of cells of an attribute. If one has more, there are no slices."""
 BATCH = 1024
 MAX_QUERIES = 2_000_000
-"""Questions to the model in a batch, at most."""
+"""Maximum number of queries to the model in a batch."""
 MIN_SAMPLE_SECONDS = 0.25
-"""Seconds for the sample, whatever the deadline says."""
+"""Minimum seconds for the sample, regardless of the deadline."""
 MAX_BOXES = 20_000
-"""Boxes that are looked at, at most: of more a sample."""
+"""Maximum number of boxes that are broken down. If there are more, a sample is drawn."""
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How what is not proved is estimated.
+    """Plan of the estimates.
 
     Attributes:
-        samples: people to draw for one purpose, at most.
-        confidence: of every interval.
-        seed: of the draws.
-        deadline: when to stop drawing, by the clock, after one batch at least; None: never.
-        drawn: other draws from the whole population that the model was asked about before.
+        samples: Maximum number of people to draw for one purpose.
+        confidence: Confidence level of every interval.
+        seed: Random seed.
+        deadline: Time at which sampling ends, after at least one batch, by ``clock``. None: no deadline.
+        clock: Clock of the deadline.
+        drawn: Earlier draws from the whole population, with the model's answers.
     """
 
     samples: int
@@ -56,7 +57,7 @@ class SamplingPlan:
 
     @property
     def over(self) -> bool:
-        """Whether to draw no more: time is up, or somebody interrupts."""
+        """Whether to stop drawing, because of the deadline or an interrupt."""
         return is_interrupted() or self.clock.passed(self.deadline)
 
 
@@ -68,22 +69,22 @@ def attribute_breakdown(
     finder: CounterexampleFinder,
     sampling: SamplingPlan,
 ) -> tuple[tuple[AttributeSlice, ...], Draws]:
-    """Return the shares of every value or range of every attribute, in schema order, and the draws they rest on.
+    """Compute the shares of every value or range of every attribute, in schema order, and the draws behind them.
 
-    What is unfair is estimated: people are drawn from the whole population, and the model is asked about them. What is
-    undecided is what the proof left open, shared out inside each box as its people are.
+    Unfair shares are estimated from people drawn from the whole population. Undecided mass is the open mass of the
+    proof, distributed inside each box like its people.
 
     Args:
-        query: what is asked.
-        boxes: those that are not decided as a whole.
-        open_mass: undecided mass in each of them.
-        undecided: the certificate's share.
-        finder: asks the model, and keeps the counterexamples seen.
-        sampling: how many people to draw, at most, and the confidence of each interval.
+        query: Question.
+        boxes: Boxes that are not decided as a whole.
+        open_mass: Undecided mass of each of them.
+        undecided: Undecided share of the certificate.
+        finder: Finder of counterexamples, which queries the model.
+        sampling: Plan of the sample.
     """
     if query.constant or any(cells.count > MAX_LISTED for cells in query.cells):
         return (), Draws()
-    # Other people than those who estimate the whole.
+    # This sample is independent of the one that estimates the total.
     rng, confidence = np.random.default_rng([sampling.seed, 1]), sampling.confidence
     groups = [_group_cells(cells) for cells in query.cells]
     asked, unfair = _count_unfair(query, groups, finder, sampling, rng)
@@ -114,7 +115,7 @@ def attribute_breakdown(
 
 
 def _group_cells(cells: Cells) -> NDArray[np.int16]:
-    """Return which group each cell belongs to: one per value where they are few, else ranges of about equal mass."""
+    """Assign each cell to a group: one per value if there are few, else ranges of about equal mass."""
     weight = np.diff(cells.before(np.arange(cells.count + 1)))
     if cells.count <= (MAX_RANGES if cells.attribute.ordered else MAX_VALUES):
         return _cell_order(cells).astype(np.int16)
@@ -130,7 +131,7 @@ def _group_cells(cells: Cells) -> NDArray[np.int16]:
 
 
 def _cell_order(cells: Cells) -> Integers:
-    """Return the place of each cell among all, by its values."""
+    """Compute the rank of each cell by its values."""
     place = np.arange(cells.count)
     if cells.entries is not None:
         place[np.argsort(cells.entries, kind="stable")] = np.arange(cells.count)
@@ -138,7 +139,7 @@ def _cell_order(cells: Cells) -> Integers:
 
 
 def _describe_group(cells: Cells, group: NDArray[np.int16], g: int) -> str:
-    """Return a group in the data's own words."""
+    """Describe a group by the values of the data."""
     inside = np.flatnonzero(group == g)
     first, last = int(inside[0]), int(inside[-1])
     if len(inside) == 1:
@@ -158,7 +159,7 @@ def _count_unfair(
     sampling: SamplingPlan,
     rng: np.random.Generator,
 ) -> tuple[list[Integers], list[Integers]]:
-    """Return how many people were asked about in each group of each attribute, and how many were treated unfairly."""
+    """Count the sampled people and the unfairly treated ones in each group of each attribute."""
     sizes = [int(group.max()) + 1 for group in groups]
     asked, unfair = ([np.zeros(size, dtype=np.int64) for size in sizes] for _ in range(2))
     samples, until = sampling.samples, sampling.deadline
@@ -187,7 +188,7 @@ def _count_unfair(
 
 
 def _draw_boxes(open_mass: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
-    """Boxes to look at, and what part of the undecided each stands for."""
+    """Select boxes, with the share of the undecided mass that each represents."""
     running = np.cumsum(open_mass)
     if not len(running) or running[-1] <= 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -200,7 +201,7 @@ def _draw_boxes(open_mass: Floats, rng: np.random.Generator) -> tuple[Integers, 
 def _undecided_by_group(
     cells: Cells, group: NDArray[np.int16], lo: NDArray[np.integer], hi: NDArray[np.integer], weights: Floats
 ) -> Floats:
-    """Return which part of the undecided lies in each group of an attribute, of which boxes have these cells."""
+    """Compute the share of the undecided mass in each group of an attribute, for boxes with these cells."""
     # In a box attributes are independent: a group has the mass of its cells there over that of all cells there.
     before = cells.before(np.arange(cells.count + 1))
     first, last = lo.astype(np.int64), hi.astype(np.int64) + 1
@@ -212,13 +213,13 @@ def _undecided_by_group(
     return shares
 
 
-# Where the unfair lie in a domain that was enumerated: a few parts of it that differ most in how unfair they are.
+# Parts of an enumerated domain whose unfair shares differ most.
 
 
 def subregions_of(query: Question, answer: Enumeration) -> tuple[Subregion, ...]:
-    """Return the parts of the domain that hold unfair or undecided points, the heaviest first.
+    """Compute the parts of the domain with unfair or undecided points, in decreasing order of their mass.
 
-    Made by splitting again and again where it explains most of the difference between points, as a regression tree.
+    The parts are the leaves of a regression tree.
     """
     affected = boxes_of(query, np.flatnonzero(answer.status != FAIR), answer.mass)
     unfair = answer.status[answer.status != FAIR] == UNFAIR
@@ -257,9 +258,9 @@ def _split_region(
 
 
 def _best_cut(query: Question, lo: Integers, hi: Integers, mass: float, points: Boxes) -> tuple[int, int, float] | None:
-    """(attribute, last cell below the cut, share of the mass below), None if no cut tells parts apart."""
-    # Parting mass M with affected mass t into (m1, t1) and (m2, t2) takes t1^2 / m1 + t2^2 / m2 - t^2 / M off the
-    # squared error of the affected share, as in a regression tree.
+    """Select the best split: attribute, last cell below it, and share of the mass below. None if there is none."""
+    # Splitting mass M with affected mass t into (m1, t1) and (m2, t2) reduces the squared error of the affected share
+    # by t1^2 / m1 + t2^2 / m2 - t^2 / M, as in a regression tree.
     total = float(points.mass.sum())
     best, chosen = total**2 / mass * (1 + 1e-9), None
     for i, cells in enumerate(query.cells):

@@ -1,4 +1,4 @@
-"""From what was proved to a certificate: an estimate of the rest, counterexamples, and all that was found."""
+"""Build a certificate from proved masses, an estimate of the rest, and counterexamples."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from evenhand.stats.combined import Draws, OpenPart, combined_share
 
 @dataclass(frozen=True)
 class ProofOutcome:
-    """How a proof ended.
+    """Outcome of a proof.
 
     Attributes:
-        undecided: the boxes that are not decided as a whole.
-        proved: mass proved fair and unfair in each of them, shape (boxes, 2); None: nothing is.
-        stop: why it ended.
-        method: how it was proved.
-        regions: where the unfair and the undecided lie; None: as the tally has them.
+        undecided: Boxes that are not decided as a whole.
+        proved: Proved fair and unfair mass of each of them, shape (boxes, 2). None: no mass.
+        stop: Reason why the proof ended.
+        method: Method of the proof.
+        regions: Parts of the domain with unfair and undecided mass. None: the regions of the account.
     """
 
     undecided: BoxSet
@@ -41,7 +41,7 @@ class ProofOutcome:
 
 
 class RunClock(NamedTuple):
-    """When a run began, by the clock and by the processor, when its proof did, and what tells limits of time."""
+    """Start of a run by wall and processor time, start of its proof, and the clock of its time limit."""
 
     started: float
     processor: float
@@ -58,25 +58,25 @@ def build_certificate(
     clock: RunClock,
     say: Callable[[str, float], None],
 ) -> Certificate:
-    """The certificate of a proof that has ended.
+    """Build the certificate of a finished proof.
 
     Args:
-        query: what is asked.
-        tally: holds what was proved.
-        finder: keeps counterexamples.
-        outcome: how the proof ended.
-        sampling: how the rest is estimated.
-        clock: when everything began.
-        say: called with what is being done and the share of the work done.
+        query: Question.
+        tally: Account of the proved mass.
+        finder: Finder of counterexamples.
+        outcome: Outcome of the proof.
+        sampling: Plan of the estimate.
+        clock: Start of the run.
+        say: Callback for the current step and the share of the work done.
     """
     shares = tally.shares()
     proved = np.zeros((len(outcome.undecided), 2)) if outcome.proved is None else outcome.proved
-    say(f"sampling what is undecided: {' x '.join(query.protected)}", 1.0)
+    say(f"sampling undecided boxes: {' x '.join(query.protected)}", 1.0)
     inhabited = outcome.undecided.mass > 0
     left = outcome.undecided if inhabited.all() else outcome.undecided[inhabited]
     inside = ask_undecided(query, left, finder, sampling) if shares[2] > 0 else Draws()
     if shares[1] > 0 and not finder.found:
-        # All that is unfair was proved, none of it sampled: show some of it all the same.
+        # All unfair mass was proved without sampling, so counterexamples are drawn here.
         finder.unfair(draw_people(query, everybody(query), sampling.samples, np.random.default_rng(sampling.seed)))
     certified, falsified, rest = shares
     slices: tuple[AttributeSlice, ...] = ()
@@ -132,22 +132,22 @@ def build_certificate(
     )
 
 
-# How much of what is undecided is unfair: a random sample of it, joined with what is proved.
+# Estimate of the unfair share of the undecided mass.
 
 SAMPLE_BATCH, ORBITS_BATCH = 2048, 16_384
-"""People drawn and asked about at once; of orbits more, as each orbit's are asked about apart."""
+"""Number of people per batch. Orbits need larger batches, because each orbit is queried separately."""
 MAX_SAMPLE_QUERIES = 20_000_000
 """Approximate maximum number of queries to the model per estimate. At least one batch is always drawn."""
 
 
 def draw_people(query: Question | OrbitQuestion, boxes: BoxSet, n: int, rng: np.random.Generator) -> Floats:
-    """Draw people of the population who lie in these boxes, independently.
+    """Draw independent people of the population from boxes.
 
     Returns:
-        What is not varied, shape (n, cells); with orbits, last the number of each person's orbit.
+        Unprotected entries, shape (n, cells); with orbits, the last column is the number of the orbit.
     """
-    # A box by its mass, then in it every attribute by itself; with orbits, before that the latent class by what it
-    # weighs in the box.
+    # A box is drawn by its mass, then every attribute independently inside it; with orbits, first the latent class by
+    # its mass in the box.
     running = np.cumsum(boxes.mass)
     chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
     boxes = boxes[chosen]
@@ -173,7 +173,7 @@ def _draw_inside(query: Question, lo: Integers, hi: Integers, rng: np.random.Gen
 
 
 def everybody(query: Question | OrbitQuestion) -> Boxes:
-    """Return the domain as one box, or that of each orbit."""
+    """Build a box of the whole domain, or one for each orbit."""
     if isinstance(query, Question):
         return whole_domain(query)
     boxes = Boxes.concatenate([whole_domain(orbit.query) for orbit in query.orbits])
@@ -190,10 +190,10 @@ def ask_undecided(
     """Draw people from the boxes that are not decided as a whole, and count those treated unfairly.
 
     Args:
-        query: what is asked.
-        undecided: the boxes that are left, each with some mass.
-        finder: keeps the counterexamples seen.
-        sampling: how many people to draw, at most, and when to stop.
+        query: Question.
+        undecided: Boxes with mass.
+        finder: Finder of counterexamples.
+        sampling: Plan of the sample.
     """
     questions = query.questions
     # Draws that are combined must be independent: flip rates are drawn with the seed alone, slices with (seed, 1).
@@ -212,14 +212,14 @@ def ask_undecided(
 def estimate_unfair_mass(
     evidence: Sequence[Evidence], part: OpenPart, compared: float, error: float, confidence: float
 ) -> Estimate:
-    """Return one estimate of the unfair mass from what is proved and all draws, with its interval.
+    """Estimate the unfair mass from the proofs and all draws, with a confidence interval.
 
     Args:
-        evidence: all draws: those marked ``undecided`` lie in the open part, all others anywhere among those compared.
-        part: what is proved, and where it is not.
-        compared: the share of the population that is compared with somebody: without those who have no counterpart.
-        error: bound on the error of a proved mass, by rounding and by the weights of the population.
-        confidence: of the interval.
+        evidence: Draws from the undecided mass (``undecided``), and from all compared people (all others).
+        part: Proved mass, and mass that is open.
+        compared: Share of the population that has a counterpart.
+        error: Bound on the error of a proved mass, by rounding and by the weights of the population.
+        confidence: Confidence level.
     """
     whole = [one for one in evidence if one.source != "undecided"]
     inside = [one for one in evidence if one.source == "undecided"]

@@ -1,4 +1,4 @@
-"""People whose label hangs on a protected attribute: found among given points, re-run on the model, listed once."""
+"""Find counterexamples among points, confirm them on the model, and list each once."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from evenhand.core.typing import Booleans, Floats
 
 
 class CounterexampleFinder:
-    """Collects distinct counterexamples.
+    """Collector of distinct counterexamples.
 
     Args:
-        query: what is asked.
-        limit: how many to keep.
-        found: where to put them, if others put theirs there too; ``limit`` is then for all.
+        query: Question.
+        limit: Maximum number of counterexamples.
+        found: List of counterexamples, if several finders share it together with the limit.
     """
 
     def __init__(self, query: Question, limit: int, found: list[Counterexample] | None = None) -> None:
         self._query = query
         self.limit = limit
-        # Everybody looked at: in a small domain the same few come up in almost every sample.
+        # All people examined: in a small domain almost every sample contains the same few.
         self._known: set[bytes] = set()
         self.found: list[Counterexample] = [] if found is None else found
 
     @property
     def full(self) -> bool:
-        """Whether no more are wanted."""
+        """Whether the limit is reached."""
         return len(self.found) >= self.limit
 
     def unfair(self, entries: Floats) -> Booleans:
@@ -53,7 +53,7 @@ class CounterexampleFinder:
         return np.asarray(unfair)
 
     def _unfair_among_all(self, entries: Floats) -> Booleans:
-        """The same where all answers about a person tell it together, not two of them that are not alike."""
+        """Find the people who are treated unfairly by all their answers together, and keep some of them."""
         query = self._query
         each = [query.answers(query.individuals(entries, p)) for p in range(len(query.assignments))]
         answers: Floats = np.stack(each).astype(np.float64)
@@ -91,11 +91,11 @@ class CounterexampleFinder:
 
 
 class OrbitCounterexampleFinder:
-    """Collects distinct counterexamples among people of several orbits, each compared with their counterparts.
+    """Collector of distinct counterexamples of several orbits.
 
     Args:
-        question: what is asked.
-        limit: how many to keep.
+        question: Question about counterparts.
+        limit: Maximum number of counterexamples.
     """
 
     def __init__(self, question: OrbitQuestion, limit: int) -> None:
@@ -104,10 +104,10 @@ class OrbitCounterexampleFinder:
         self._finders = [CounterexampleFinder(orbit.query, limit, self.found) for orbit in question.orbits]
 
     def unfair(self, entries: Floats) -> Booleans:
-        """Return which people get another label than a counterpart, shape (n,). Keeps them.
+        """Find the people whose label differs from that of a counterpart, shape (n,), and keep some of them.
 
         Args:
-            entries: people without the hub, and last the number of their orbit, shape (n, cells + 1).
+            entries: Entries outside the hub, and the number of the orbit, shape (n, cells + 1).
         """
         found = np.zeros(len(entries), dtype=np.bool_)
         for number in np.unique(entries[:, -1]):

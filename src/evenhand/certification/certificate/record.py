@@ -1,7 +1,7 @@
-"""The certificate file: every final box with what was proved of it, written while the proof goes on.
+"""Write certificate files: every final box with its proved shares, while the proof runs.
 
-The layout is described in ``docs/reference/certificate-file.md``. It is read by ``evenhand.checker``, which shares no
-code with this package, and so nothing here is meant to be imported by it.
+The layout is described in ``docs/reference/certificate-file.md``. ``evenhand.checker`` reads it and imports nothing
+from this package.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from evenhand.schema.subdomain import parse_subdomain
 
 MAGIC = b"EVENHAND certificate 5\n"
 WHOLE = 2**32 - 1
-"""Shares are stored as whole numbers of this many parts, rounded down."""
+"""Shares are stored as integer multiples of 1 / ``WHOLE``, rounded down."""
 BLOCK = 65_536
-"""Boxes per block of the file: what is held in memory."""
+"""Number of boxes per block of the file."""
 Integers = NDArray[np.integer]
 
 
 class CertificateWriter:
-    """Writes a certificate file while the boxes come in.
+    """Writer of a certificate file, which takes boxes in any order.
 
-    The boxes of each question must be a partition of the domain, up to parts without mass. The file appears under its
-    name only when it is complete: as a context manager, at the end without an error.
+    The boxes of each question must partition the domain, up to parts without mass. The file gets its name only when it
+    is complete, at the end of the context without an error.
 
     Args:
-        path: where to write.
-        outcomes: how many different outcomes make a person treated unfairly, for each question in order.
+        path: File.
+        outcomes: Minimum number of different outcomes that counts as unfair treatment, for each question in order.
 
     Raises:
-        OptionError: the file cannot be written.
+        OptionError: The file cannot be written.
     """
 
     def __init__(self, path: Path, outcomes: Sequence[int] = (2,)) -> None:
@@ -78,15 +78,15 @@ class CertificateWriter:
             self.discard()
 
     def begin(self, query: Question, model: AdditiveNetwork | TreeEnsemble, method: str) -> None:
-        """Begin with the boxes of a question; the questions of a file differ in how many outcomes are counted alone.
+        """Begin with the boxes of a question. The questions of a file differ only in the number of outcomes.
 
         Args:
-            query: what is asked.
-            model: what it is asked about.
-            method: how it is proved.
+            query: Question.
+            model: Model.
+            method: Method of the proof.
 
         Raises:
-            OptionError: the question cannot be held, or the file cannot be written.
+            OptionError: The file format does not support the question, or the file cannot be written.
         """
         parts = model.parts if isinstance(model, AdditiveNetwork) else ()
         curved = [
@@ -134,11 +134,11 @@ class CertificateWriter:
                 self._flush_blocks(BLOCK)
 
     def record_boxes(self, boxes: Boxes, status: NDArray[np.int8]) -> None:
-        """Record boxes of which only the whole was looked at."""
+        """Record boxes that are decided as a whole or not at all."""
         self.take(boxes.lo, boxes.hi, (status == FAIR).astype(np.float64), (status == UNFAIR).astype(np.float64))
 
     def record_points(self, status: NDArray[np.int8]) -> None:
-        """Record every single person of the domain, by number; neighbours along the last attribute share a box."""
+        """Record the outcome of every point of the domain. Neighbours along the last attribute share a box."""
         row = int(self._query.counts[-1]) if self._query.cells else 1
         numbers = np.arange(len(status))
         starts = np.flatnonzero((numbers % row == 0) | (np.diff(status, prepend=status[:1]) != 0))
@@ -154,11 +154,11 @@ class CertificateWriter:
             )
 
     def end(self) -> None:
-        """Write what is waiting of a question, and its totals.
+        """Write the remaining boxes of a question, and its totals.
 
         Raises:
-            OptionError: the file cannot be written.
-            RuntimeError: the boxes do not fill the domain.
+            OptionError: The file cannot be written.
+            RuntimeError: The boxes do not fill the domain.
         """
         with self._lock:
             if self._waiting:
@@ -174,10 +174,10 @@ class CertificateWriter:
             self._write_section(b"TOTL", zlib.compress(json.dumps(totals).encode()))
 
     def finish(self) -> None:
-        """Close the file and give it its name.
+        """Close the file and rename it.
 
         Raises:
-            OptionError: the file cannot be written.
+            OptionError: The file cannot be written.
         """
         self._write_section(b"DONE", self._digest.digest())
         try:
@@ -187,7 +187,7 @@ class CertificateWriter:
             raise OptionError(f"the certificate cannot be written: {error}", location="`certificate=`") from None
 
     def discard(self) -> None:
-        """Leave no file behind."""
+        """Delete the incomplete file."""
         self._file.close()
         self._part.unlink(missing_ok=True)
 
@@ -208,7 +208,7 @@ class CertificateWriter:
         self._write_section(b"BOXS", zlib.compress(b"".join(pieces)))
 
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
-        """Exact masses of boxes, as Python's integers."""
+        """Compute the exact masses of boxes as Python integers."""
         # A box's mass is the product of its ranges', and no larger than the whole: it fits where that does.
         if self._total < 2**62:
             small = np.ones(len(low), dtype=np.int64)
@@ -234,9 +234,9 @@ class CertificateWriter:
 
 
 def _round_down(shares: Floats) -> NDArray[np.uint32]:
-    """Shares in parts of ``WHOLE``, never above what they were.
+    """Convert shares to multiples of 1 / ``WHOLE``, rounded down.
 
-    The product errs by less than one part: one is taken off, except from 1 and 0 themselves.
+    The product errs by less than one unit, which is subtracted, except from 1 and 0.
     """
     parts = np.floor(np.clip(shares, 0.0, 1.0) * WHOLE) - 1
     return np.where(shares >= 1, WHOLE, np.maximum(parts, 0)).astype(np.uint32)
@@ -276,14 +276,14 @@ def _file_header(
 
 
 def _protected_entries(query: Question, schema: Schema, name: str) -> Floats:
-    """The entries of a protected attribute that are compared."""
+    """List the compared entries of a protected attribute."""
     attribute = schema[name]
     asked = parse_subdomain(schema, query.where)
     return attribute.domain() if asked is None else asked.entries(attribute)
 
 
 def _describe_cells(cells: Cells) -> dict[str, Any]:
-    """How the cells of an attribute are made; listed numbers follow in sections of their own."""
+    """Describe the cells of an attribute. Listed numbers follow in separate sections."""
     if cells.entries is not None:
         form: dict[str, Any] = {"form": "listed" if cells.ends is None else "bins"}
     else:

@@ -1,4 +1,4 @@
-"""For which share of everybody a model is proved to decide the same whatever the protected attributes say."""
+"""Certificates: proved shares of a population that a model treats equally under all protected values."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 REGIONS = 6
-"""Parts of the domain shown per certificate; the JSON has all."""
+"""Number of parts of the domain shown per certificate. The JSON contains all."""
 
 EXAMPLES = 6
-"""Counterexamples shown per certificate; the JSON has all."""
+"""Number of counterexamples shown per certificate. The JSON contains all."""
 
 STOPPED = {
     "done": "complete",
@@ -55,7 +55,7 @@ STOPPED = {
     "depth": "boxes cannot be divided further",
     "interrupt": "interrupted",
 }
-"""Why a proof ended."""
+"""Reasons why a proof ended."""
 
 GOING_ON = {
     "done": "what is undecided lies too close to the border for this proof",
@@ -66,7 +66,7 @@ GOING_ON = {
     "depth": "what is undecided cannot be divided further",
     "interrupt": "let it run on to decide more",
 }
-"""Why a proof ended -> what would decide more."""
+"""Advice for deciding more, by the reason why a proof ended."""
 
 METHODS = {
     "interval": "symbolic intervals, box by box",
@@ -76,13 +76,13 @@ METHODS = {
 LEFT_OUT = {
     "linear": "compiled linear bounds, in place of which NumPy computed bounds",
 }
-"""Provers that a certificate can do without."""
+"""Provers that may be left out of a run."""
 
 
 class Estimate(BaseModel):
-    """A two-sided confidence interval for a share of people treated unfairly, from n of them drawn at random.
+    """Two-sided confidence interval for the share of unfairly treated people, from n random draws.
 
-    That of a whole certificate combines the draws with what is proved (``evenhand.stats.combined_share``).
+    The estimate of a whole certificate combines the draws with the proofs (``evenhand.stats.combined_share``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,15 +95,15 @@ class Estimate(BaseModel):
 
 
 class Evidence(BaseModel):
-    """Individuals drawn at random and asked about, a part of what the estimate of a certificate rests on.
+    """Random draws behind the estimate of a certificate.
 
     Attributes:
-        source: ``undecided`` (drawn from the boxes that are not decided as a whole), ``breakdown`` (from the whole
-            population, for the shares by attribute) or ``flip rate`` (from all of it who have a counterpart, for the
+        source: ``undecided`` (from the boxes that are not decided as a whole), ``breakdown`` (from the whole
+            population, for the shares by attribute) or ``flip rate`` (from everyone with a counterpart, for the
             counterfactual flip rate).
-        mass: of the population, the share that they were drawn from.
-        unfair: how many of them are treated unfairly.
-        n: how many were drawn.
+        mass: Share of the population that they were drawn from.
+        unfair: Number of unfairly treated people.
+        n: Number of draws.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -127,7 +127,7 @@ class Counterexample(BaseModel):
 
 
 class ProgressPoint(BaseModel):
-    """What was proved after so many seconds."""
+    """Proved shares at one moment of a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -138,9 +138,9 @@ class ProgressPoint(BaseModel):
 
 
 class Subregion(BaseModel):
-    """Part of the domain, attribute -> range or values in words (none: all of it), with its mass in the population.
+    """Part of the domain, as ranges or values of attributes, with its mass in the population.
 
-    ``falsified`` and ``undecided`` are the parts of that mass which are proved unfair, and still open.
+    ``falsified`` and ``undecided`` are the parts of that mass that are proved unfair, and undecided.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -152,15 +152,15 @@ class Subregion(BaseModel):
 
 
 class AttributeSlice(BaseModel):
-    """Everybody with one value, or a range of values, of one attribute.
+    """People with one value, or a range of values, of one attribute.
 
     Attributes:
-        attribute, values: who, in the data's own words.
-        mass: their share of the population.
-        estimate: which share of them is treated unfairly, from a sample of the whole population; with ``n`` 0 none of
-            them was drawn, and nothing is known.
-        undecided: about which share of them the proof left open: inside a box of the proof, open mass is taken to be
-            spread as the population is.
+        attribute, values: Attribute, and its values in the words of the data.
+        mass: Share of the population.
+        estimate: Share of them that is treated unfairly, from a sample of the whole population. With ``n`` 0 none of
+            them was drawn, and the share is unknown.
+        undecided: Approximate share of them that the proof left open: open mass of a box is assumed to be distributed
+            like its population.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -173,12 +173,12 @@ class AttributeSlice(BaseModel):
 
 
 class OutcomeShare(BaseModel):
-    """Which share of the population can get at least so many different labels, or bands of a score.
+    """Bounds on the share of the population that can get at least ``least`` different labels or bands.
 
     Attributes:
-        least: how many, as the protected attributes vary.
-        proved: at least this share can: proved.
-        possible: at most this share can: proved too.
+        least: Number of different outcomes as the protected attributes vary.
+        proved: Proved lower bound.
+        possible: Proved upper bound.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -189,7 +189,7 @@ class OutcomeShare(BaseModel):
 
     @classmethod
     def of(cls, least: int, certified: float, falsified: float) -> OutcomeShare:
-        """Return the bounds from the shares that are proved to get fewer, and to get so many."""
+        """Build the bounds from the shares that are proved to get fewer outcomes, and ``least`` or more."""
         return cls(least=least, proved=falsified, possible=max(falsified, 1 - certified))
 
 
@@ -197,35 +197,35 @@ class Certificate(Result):
     """Shares of the population: certified + falsified + undecided + no_counterpart = 1.
 
     Attributes:
-        certified: proved lower bound on the mass of individuals treated fairly.
-        falsified: proved lower bound on the mass treated unfairly.
-        undecided: the rest.
-        estimate: the unfair mass in all, from what is proved and all draws together, with its interval.
-        evidence: the draws behind it.
-        counterexamples: distinct, in the domain, re-verified.
-        boxes: how many boxes were analysed.
-        cpu_seconds: processor time of the whole run.
+        certified: Proved lower bound on the mass of people treated fairly.
+        falsified: Proved lower bound on the mass of people treated unfairly.
+        undecided: The rest.
+        estimate: Unfair mass from the proofs and all draws together, with its interval.
+        evidence: Draws behind the estimate.
+        counterexamples: Distinct counterexamples in the domain, confirmed by the model.
+        boxes: Number of boxes that were bounded.
+        cpu_seconds: Processor time of the run.
         method: ``linear`` (linear bounds, best first), ``interval`` (symbolic intervals, depth first), ``trees``
-            (bounds over leaves), or ``enumeration`` where the domain was small enough to ask about everybody.
-        population: what the masses are measured by.
+            (bounds over leaves), or ``enumeration`` (every point of a small domain).
+        population: Name of the population.
         stopped_by: ``done``, ``time``, ``progress`` (another second decided too little), ``boxes``, ``target``,
             ``depth`` or ``interrupt``.
-        protected: the attributes that were varied.
-        where: the conditions that all shares are conditional on.
-        threshold: with two labels, ``positive`` is given if its probability is greater than this; else None.
-        positive: the label that the threshold is about.
-        moved: where everybody is compared with plausible counterparts, the attributes that change with the protected
-            ones; None where the protected attributes change alone.
-        no_counterpart: share of people without a plausible counterpart: they are neither certified nor undecided.
-        history: the course of the run.
-        regions: where the unfair and the undecided lie, in coarse parts of the domain: proved.
-        slices: the same by single attributes: estimated.
-        tolerance: of a number: a person is treated fairly whose number changes by no more than this; else None.
-        bands: scores at which the favourable label's score is cut into bands that stand for labels; else empty.
-        outcomes: where it was asked who can get more than two different labels or bands: for each number of them.
-        not_compiled: provers that would have decided more, but are not compiled on this machine, which takes too long
-            for the time limit: ``linear`` (NumPy computed the bounds in its place).
-        caution: assumptions about the model's outputs.
+        protected: Attributes that were varied.
+        where: Conditions on the people.
+        threshold: With two labels, ``positive`` is given if its probability exceeds this. None otherwise.
+        positive: Label of the threshold.
+        moved: For plausible counterparts, the attributes that change together with the protected ones. None if the
+            protected attributes change alone.
+        no_counterpart: Share of people without a plausible counterpart, who are neither certified nor undecided.
+        history: Progress of the run.
+        regions: Proved unfair and undecided mass by coarse parts of the domain.
+        slices: Estimated unfair and undecided shares by single attributes.
+        tolerance: For numbers, the change that still counts as fair. None otherwise.
+        bands: Scores that separate bands of the favourable label's score. Empty otherwise.
+        outcomes: Bounds for each number of different outcomes above two, if requested.
+        not_compiled: Provers that were left out because compiling them takes too long for the time limit: ``linear``
+            (NumPy computed the bounds instead).
+        caution: Assumptions about the model's outputs.
     """
 
     chart = "certification.plot_certificate"
@@ -257,7 +257,7 @@ class Certificate(Result):
     caution: str = ""
 
     def document(self) -> Document:
-        """Return the proved shares, the estimate, and where the undecided and the unfair lie."""
+        """Build the report: proved shares, estimate, unfair and undecided parts."""
         name = join_names(self.protected)
         asked = [
             *filter(None, [self.caution]),
@@ -298,7 +298,7 @@ class Certificate(Result):
 
     @property
     def difference(self) -> str:
-        """What treats somebody unfairly, in words."""
+        """Description of unfair treatment."""
         return "different decisions" if self.tolerance is None else f"changes by more than {self.tolerance:g}"
 
     def _describe_counterparts(self) -> str:
@@ -315,7 +315,7 @@ class Certificate(Result):
             yield ResultNumber(name, "_x_".join(self.protected), "", Proved(value=getattr(self, name), how=how))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per share."""
+        """Build a table with one row per share."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -327,7 +327,7 @@ class Certificate(Result):
 
 
 def proof_answers(certificate: Certificate) -> list[Metric]:
-    """Return the three proved shares, the estimate of what is different in all, and what would decide more."""
+    """Build the summary of a certificate: proved shares, estimate, and advice."""
     steps = ["see under Proof for whom it differs"] if certificate.falsified > 0 else []
     if certificate.undecided > 0:
         steps.append(GOING_ON[certificate.stopped_by])
@@ -362,7 +362,7 @@ def proof_answers(certificate: Certificate) -> list[Metric]:
 
 
 def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
-    """Yield the proved shares of people who can get so many different labels or bands, where that was asked."""
+    """Yield the bounds for numbers of different outcomes, if requested."""
     if not certificate.outcomes:
         return
     what = "bands" if certificate.bands else "labels"
@@ -391,7 +391,7 @@ def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
 
 
 def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
-    """Yield what is proved about the same model, one certificate for each set of protected attributes."""
+    """Yield the proofs about one model, with one certificate for each set of protected attributes."""
     yield Figure(
         "proved shares",
         "From left to right: certified fair, undecided, certified unfair. Long upright mark: where the border between "
@@ -414,10 +414,7 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
 
 
 def estimated_share(certificate: Certificate) -> Estimated:
-    """Return the share that is treated unfairly, as a number that says what it is: the counterfactual flip rate.
-
-    People without a plausible counterpart do not count: it is the share of all others.
-    """
+    """Compute the estimated counterfactual flip rate among the people with a counterpart."""
     it, compared = certificate.estimate, 1 - certificate.no_counterpart
     value, low, high = (min(1.0, mass / compared) for mass in (it.unfair, it.low, it.high))
     return Estimated(
@@ -466,11 +463,11 @@ SOURCES = {
     "breakdown": "drawn from all of the simulated population{apart}, for shares by attribute",
     "flip rate": "drawn from all of the simulated population{apart}, for the counterfactual flip rate",
 }
-"""What individuals were drawn from, and what for."""
+"""Origin and purpose of draws."""
 
 
 def _evidence_table(certificates: Sequence[Certificate]) -> Table:
-    """Return what each estimate of different decisions is made of."""
+    """Build the table of the evidence behind each estimate."""
     rows = []
     apart = any(one.no_counterpart > 0 for one in certificates)
     for one in certificates:
@@ -514,7 +511,7 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
 
 
 def _place_blocks(certificate: Certificate) -> Iterator[Block]:
-    """Yield where decisions differ: estimated by single attributes, proved by parts of the domain."""
+    """Yield estimates by single attributes, and proofs by parts of the domain."""
     name, level = join_names(certificate.protected), format_level(certificate.estimate.confidence)
     if any(one.estimate.unfair or one.undecided for one in certificate.slices):
         yield Heading(f"Among whom decisions differ, by {name}", level=3)

@@ -1,1 +1,1 @@
-"""What is asked: people as cells, boxes of them, margins between labels, and how rounding is kept sound."""
+"""Questions of certificates: cells of people, boxes, margins between labels, and rounding errors."""

@@ -1,9 +1,9 @@
-"""Bands of a score: the probability of the favourable label, cut at some scores, as labels of a model with two labels.
-Bands of a number that a model gives are the same, with the number itself as the margin.
+"""Bands of a score or a number, as labels.
 
-The score grows with one margin z: it is the sigmoid of z, so that it exceeds an edge e exactly where z > log(e / (1 -
-e)). Band b beats the lower band a where z lies above a cut between them, the middle one. So the band that beats all
-others is the one that z lies in; and a band that is beaten by any other is not.
+A score is the probability of the favourable label of a model with two labels. It is the sigmoid of a margin z, so it
+exceeds an edge e exactly where z > log(e / (1 - e)). For a model that gives a number, z is the number itself. Band b
+beats the lower band a where z lies above a cut between them, the middle one. So the band that beats all others is the
+band of z, and every other band is beaten by some band.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ScoreBands:
     """Bands of the favourable label's probability, or of a number, the lowest first.
 
     Attributes:
-        edges: where the bands meet, increasing; a score at an edge lies in the upper band.
-        favourable: place of the favourable label among the two.
-        of_number: whether a number is cut that the model gives, not a score.
+        edges: Increasing edges between the bands. A score at an edge belongs to the upper band.
+        favourable: Index of the favourable label.
+        of_number: Whether the bands are of a number instead of a score.
     """
 
     edges: tuple[float, ...]
@@ -41,7 +41,7 @@ class ScoreBands:
     def of(
         cls, edges: Sequence[float], classes: Sequence[Value], favourable: int, threshold: float | None = None
     ) -> ScoreBands:
-        """Return the bands of a model's score.
+        """Build the bands of a model's score.
 
         Raises:
             OptionError: the model has more than two labels, a threshold is asked for as well, or the edges make no
@@ -59,12 +59,12 @@ class ScoreBands:
 
     @property
     def sign(self) -> float:
-        """By which sign of the model's margin, that of its second label, the score grows."""
+        """Sign of the effect of the second label's margin on the score."""
         return 1.0 if self.of_number or self.favourable == 1 else -1.0
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The bands in words."""
+        """Descriptions of the bands."""
         what = "number" if self.of_number else "score"
         between = (f"{what} {low:g} to {high:g}" for low, high in itertools.pairwise(self.edges))
         return (f"{what} below {self.edges[0]:g}", *between, f"{what} {self.edges[-1]:g} or more")
@@ -76,25 +76,25 @@ class ScoreBands:
 
     @cached_property
     def middles(self) -> Floats:
-        """For each pair the score that tells the two apart, between the edges that lie between them, (margins,)."""
+        """Score that separates each pair: the middle of the edges between them, shape (margins,)."""
         return np.array([self.edges[(a + b - 1) // 2] for a, b in self.pairs.tolist()])
 
     @property
     def cuts(self) -> Floats:
-        """The same on the margin, shape (margins,)."""
+        """Margin at each of ``middles``, shape (margins,)."""
         if self.of_number:
             return self.middles
         return np.array([log_odds(float(edge)) for edge in self.middles])
 
     @property
     def resolution(self) -> float:
-        """How far from any cut a margin must be for a float32 score, or number, to lie on its side of the edge."""
+        """Distance from any cut beyond which a float32 score or number is on the margin's side of the edge."""
         if self.of_number:
             return 2 * BINARY32_UNIT * max(map(abs, self.edges))  # the edge rounded to float32
         # At a half too the score itself is compared, not the outputs. Twice, as 1 - score rounds once more.
         return 2 * max(resolution_of(edge if edge != 0.5 else float(np.nextafter(0.5, 1))) for edge in self.edges)
 
     def of_scores(self, scores: NDArray[np.floating]) -> Integers:
-        """Return the bands of scores, or numbers, shape (n,)."""
+        """Compute the bands of scores, or numbers, shape (n,)."""
         edges = np.asarray(self.edges, dtype=scores.dtype)
         return np.asarray(np.searchsorted(edges, scores, side="right"), dtype=np.int64)

@@ -34,8 +34,8 @@ class ArrayRows:
         """Concatenate several frontiers."""
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
-    # Of tens of millions of rows there is no room for a second copy: these two empty what they are given, field by
-    # field, so that at most one field is held twice.
+    # Memory has no room for a second copy of tens of millions of rows. These two methods empty their arguments field by
+    # field, so that at most one field exists twice.
 
     def divide(self, chosen: Booleans) -> tuple[Self, Self]:
         """Split the rows into the chosen ones and the others. Empties this object."""
@@ -86,10 +86,10 @@ class Boxes(ArrayRows):
     """Disjoint parts of the domain.
 
     Attributes:
-        lo, hi: first and last cell of each attribute, both included, shape (boxes, attributes).
-        mass: share of the population, relative error below ``1e-15`` per split.
-        depth: how many splits made it.
-        region: the coarse part of the domain that it lies in (see ``regions``), 0 before one is given.
+        lo, hi: First and last cell of each attribute, shape (boxes, attributes).
+        mass: Share of the population, with a relative error below ``1e-15`` per split.
+        depth: Number of splits.
+        region: Coarse part of the domain (see ``regions``), 0 if none is assigned yet.
     """
 
     lo: CellArray
@@ -117,7 +117,7 @@ class BoxSplitter:
     """Splitter of boxes, which divides their mass between the halves.
 
     Args:
-        query: says what ranges of cells weigh.
+        query: Question, which weighs ranges of cells.
     """
 
     def __init__(self, query: Question) -> None:

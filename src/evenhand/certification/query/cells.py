@@ -1,8 +1,8 @@
-"""An unprotected attribute as certification sees it: finitely many cells in a row, what each adds, what it weighs.
+"""Divide unprotected attributes into cells, with their terms in the network and their masses.
 
-A box takes a range of cells of every attribute. A cell is one value, a bin, or (for a number that enters affinely and
-has too many values to list) a short interval. Cells are put in the order in which ranges of them are useful: numbers
-by size, categories by what they add to the network.
+A box is a range of cells of every attribute. A cell is one value, a bin, or (for a number that enters affinely and has
+too many values to list) a short interval. The order of the cells makes ranges useful: numbers are ordered by size,
+categories by their terms in the network.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.subdomain import Runs, list_entries
 
 REAL_CELLS = 65_536
-"""Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""
+"""Minimum number of cells of a real attribute that enters affinely."""
 CURVE_CELLS = 65_536
-"""Cells of a number that enters through one curve, at most, each with an equal part of its rise."""
+"""Maximum number of cells of a number that enters through one curve, each with an equal part of its rise."""
 LISTED_CELLS = 2**20
-"""Whole numbers that enter through one curve have a cell each if they are no more than this."""
+"""Maximum number of integers that enter through one curve with a cell each."""
 SHARED_CELLS = 2048
-"""The same where it enters through several: a table then holds what each cell adds to each unit."""
+"""Maximum number of cells per curve of a number that enters through several, which needs a table of terms."""
 MAX_CELLS = 2**30
-"""An integer attribute with more values shares them out to cells of several consecutive values."""
+"""Maximum number of cells of an integer attribute. With more values, a cell holds several consecutive ones."""
 MAX_HELD, HELD_SHARE = 512, 0.125
-"""The values that people have get a cell each, and the others none, if they are no more than this many and no greater
-a part of all. Bounds are then a table of them, and no more the line that needs one term."""
+"""Maximum number, and maximum share of all values, of the values with mass that are listed without the others. Bounds
+then need a table of terms instead of one slope."""
 
 
 @dataclass(frozen=True)
 class CellScale:
-    """Where along a line the cells lie: cell i spans ``[low(i), high(i)]``, rounded outward.
+    """Positions of cells along a line: cell i spans ``[low(i), high(i)]``, rounded outward.
 
     Either ``keys`` (one exact position per cell, increasing), or evenly spaced:
     ``low(i) = base + step * i - pad`` and ``high(i) = base + step * i + reach + pad``.
@@ -65,12 +65,12 @@ class CellScale:
 
 @dataclass(frozen=True)
 class JointValues:
-    """Several attributes that only occur together, as one: its entries count the joint values.
+    """Several attributes that only occur together, as one attribute whose entries number the joint values.
 
     Attributes:
-        attributes: which.
-        columns: where they stand in an individual's row.
-        entries: shape (values, attributes).
+        attributes: Attributes.
+        columns: Their columns in an individual's row.
+        entries: Joint values, shape (values, attributes).
     """
 
     attributes: tuple[Attribute, ...]
@@ -78,32 +78,32 @@ class JointValues:
     entries: Floats
 
     def text(self, entry: float) -> str:
-        """Return one joint value in the data's own words."""
+        """Describe one joint value by the values of the data."""
         pairs = zip(self.attributes, self.entries[int(entry)], strict=True)
         return " and ".join(attribute.text(value) for attribute, value in pairs)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one attribute, or of several that only occur together.
+    """Cells of one attribute, or of several that only occur together.
 
     Attributes:
-        attribute: which; of several, one that stands for their joint values.
-        position: where it stands in an individual's row.
-        count: number of cells.
-        scale: positions of the cells if they contribute ``slope * position`` (rank one), None if by ``rows``.
-        rows: shape (1, units), the slope, if there is a scale; else (count, units), one row per cell.
-        offset: what every cell adds besides, shape (units,). It belongs to the biases.
-        residual: bound on what ``offset + slope * position`` misses by, shape (units,).
-        values: how many values of the attribute each cell of an evenly weighted attribute holds.
-        cumulative: integer weight of the cells before each, shape (count + 1,); None if weighted evenly by value.
-        total: weight of all cells.
-        distance: bound on the total variation distance between the population and these weights.
-        entries: first entry of each cell, None if ``attribute.first + cell * values`` (or real).
-        ends: last entry of each cell, where cells are bins.
-        marginal: how the population has the entries of a bin, where cells are bins.
-        joint: the attributes that ``attribute`` stands for, if there are several.
-        sparse: whether values between the entries are left out because no person has them.
+        attribute: Attribute. For several, a substitute for their joint values.
+        position: Its column in an individual's row.
+        count: Number of cells.
+        scale: Positions of the cells if their terms are ``slope * position`` (rank one). None: listed in ``rows``.
+        rows: Slope, shape (1, units), if there is a scale; else the terms of each cell, shape (count, units).
+        offset: Constant term of all cells, shape (units,), which belongs to the biases.
+        residual: Bound on the error of ``offset + slope * position``, shape (units,).
+        values: Number of values in each cell of an evenly weighted attribute.
+        cumulative: Integer weight of the cells before each cell, shape (count + 1,). None: weighted evenly by value.
+        total: Weight of all cells.
+        distance: Bound on the total variation distance between the population and these weights.
+        entries: First entry of each cell. None: ``attribute.first + cell * values`` (or real).
+        ends: Last entry of each cell, if cells are bins.
+        marginal: Distribution of the entries in a bin.
+        joint: Attributes behind ``attribute``, if there are several.
+        sparse: Whether values without mass between the entries are left out.
     """
 
     attribute: Attribute
@@ -125,32 +125,32 @@ class Cells:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Where what it holds stands in an individual's row."""
+        """Columns of the attributes in an individual's row."""
         return (self.position,) if self.joint is None else self.joint.columns
 
     def values_of(self, entries: Floats) -> Floats:
-        """Return what entries (n,) put into these columns, shape (n, columns)."""
+        """Convert entries (n,) to the values of these columns, shape (n, columns)."""
         return entries[:, None] if self.joint is None else self.joint.entries[entries.astype(np.int64)]
 
     @property
     def exact(self) -> bool:
-        """Whether each cell adds one thing: all its individuals are the same to the network."""
+        """Whether all individuals of a cell are equal to the network."""
         return self.scale is None or self.scale.keys is not None or (self.scale.reach == 0 and self.scale.pad == 0)
 
     def before(self, cells: NDArray[np.integer]) -> Integers:
-        """Weight of all cells before each of these (``count`` is allowed: the total)."""
+        """Compute the weight of all cells before each given cell. ``count`` gives the total."""
         if self.cumulative is not None:
             return np.asarray(self.cumulative[cells])
         return np.asarray(np.minimum(cells.astype(np.int64) * self.values, self.total))
 
     def cell_contributions(self, cells: NDArray[np.integer]) -> Floats:
-        """What single cells add to the offset, shape (n, units); for an interval its lower end stands for it."""
+        """Compute the terms of single cells, shape (n, units). For an interval, those of its lower end."""
         if self.scale is None:
             return np.asarray(self.rows[cells])
         return np.asarray(self.scale.low(cells)[:, None] * self.rows[0])
 
     def size(self) -> Floats:
-        """Largest absolute value of what any cell adds to the offset, shape (units,)."""
+        """Compute the largest absolute value of the terms of all cells, shape (units,)."""
         if self.scale is None:
             return np.asarray(np.abs(self.rows).max(axis=0))
         ends = np.array([0, self.count - 1])
@@ -158,7 +158,7 @@ class Cells:
         return np.asarray(np.abs(self.rows[0]) * reach)
 
     def draw(self, lo: NDArray[np.integer], hi: NDArray[np.integer], rng: np.random.Generator) -> Floats:
-        """One entry from each range of cells, as the population has it there, shape (n,)."""
+        """Draw one entry from each range of cells by the population, shape (n,)."""
         start, stop = self.before(lo), self.before(hi + 1)
         ticket = rng.integers(start, stop)
         if self.cumulative is not None:
@@ -180,7 +180,7 @@ class Cells:
         return np.asarray(first + cells * self.values + within, dtype=np.float64)
 
     def entry(self, cells: NDArray[np.integer]) -> Floats:
-        """One entry that lies in each cell, shape (n,)."""
+        """Select one entry of each cell, shape (n,)."""
         if self.entries is not None:
             return np.asarray(self.entries[cells])
         first, last = self.attribute.first, self.attribute.last
@@ -189,7 +189,7 @@ class Cells:
         return np.asarray(np.minimum(first + cells.astype(np.float64) * self.values, last))
 
     def words(self, lo: int, hi: int) -> str:
-        """A range of cells in the data's own words."""
+        """Describe a range of cells by the values of the data."""
         say = self.attribute.text if self.joint is None else self.joint.text
         if not self.attribute.ordered and self.entries is not None:
             members = [say(entry) for entry in np.sort(self.entries[lo : hi + 1])]
@@ -219,19 +219,19 @@ def cells_of(
     runs: Runs | None = None,
     held: Floats | None = None,
 ) -> Cells:
-    """The cells of one attribute.
+    """Divide one attribute into cells.
 
     Args:
-        attribute: which.
-        position: where it stands in an individual's row.
-        part: what it adds to the network.
-        marginal: how the population has it; None for uniform.
-        runs: its entries that are asked about; by default the whole domain.
-        held: those of its entries that anybody has, if no cells are to be made of others.
+        attribute: Attribute.
+        position: Its column in an individual's row.
+        part: Its terms in the network.
+        marginal: Its distribution. None: uniform.
+        runs: Ranges of its entries. Default: the whole domain.
+        held: Entries with mass, if only these get cells.
 
     Raises:
-        OptionError: the marginal does not fit the attribute, or has no mass where it is asked about; or there are too
-            many values to list.
+        OptionError: The marginal does not fit the attribute, or has no mass in these ranges; or there are too many
+            values to list.
     """
     if isinstance(marginal, Marginal) and marginal.listed is not None:
         held = _list_wide(attribute, part, marginal, runs) if held is None else held
@@ -261,11 +261,11 @@ def cells_of(
 
 
 def list_held(marginal: Marginal, runs: Runs) -> Floats | None:
-    """Return the entries of an attribute that anybody has, shape (n,), where they are few among all; else None.
+    """List the entries of an attribute with mass, shape (n,), if they are a small part of all; else None.
 
     Args:
-        marginal: how the population has it.
-        runs: its entries that are asked about.
+        marginal: Distribution of the attribute.
+        runs: Ranges of its entries.
     """
     if marginal.attribute.size is None:
         return None
@@ -275,7 +275,7 @@ def list_held(marginal: Marginal, runs: Runs) -> Floats | None:
 
 
 def _list_inside(marginal: Marginal, runs: Runs) -> Floats:
-    """Return the entries of a finite attribute that anybody has and that are asked about, shape (n,)."""
+    """List the entries of a finite attribute with mass in some ranges, shape (n,)."""
     entries = marginal.held_values()
     return entries[np.any([(entries >= low) & (entries <= high) for low, high in runs], axis=0)]
 
@@ -295,15 +295,15 @@ def _list_wide(attribute: Attribute, part: AttributeTerm, marginal: Marginal, ru
 
 
 def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: Floats) -> Cells:
-    """Return the cells of several attributes: one per joint value, which adds the sum of what its values add.
+    """Build the cells of several attributes: one per joint value, with the sum of the terms of its values.
 
     Args:
-        joint: the attributes, and their joint values.
-        parts: what each adds to the network.
-        masses: of each joint value, shape (values,).
+        joint: Attributes and their joint values.
+        parts: Terms of each attribute in the network.
+        masses: Mass of each joint value, shape (values,).
 
     Raises:
-        OptionError: there is no mass.
+        OptionError: There is no mass.
     """
     name = " and ".join(attribute.name for attribute in joint.attributes)
     standing = Attribute(name=name, kind="categorical", values=tuple(range(len(joint.entries))))
@@ -399,14 +399,14 @@ def _cells_by_line(attribute: Attribute, position: int, part: LineTerm, mass: Ma
 
 
 def _equal_cells(attribute: Attribute, count: int) -> CellScale:
-    """The domain of a real attribute in cells of equal width."""
+    """Divide the domain of a real attribute into cells of equal width."""
     first, last = attribute.first, attribute.last
     step = (last - first) / count
     return CellScale(base=first, step=step, reach=step, pad=8 * float(np.spacing(max(abs(first), abs(last)))))
 
 
 def _endpoint_error(attribute: Attribute) -> float:
-    """How far rounding moves an end of a cell of a real attribute, as a share of the domain."""
+    """Bound the rounding of an end of a cell of a real attribute, as a share of the domain."""
     first, last = attribute.first, attribute.last
     coarse = 8 * float(np.spacing(max(abs(first), abs(last), last - first)))
     return coarse / (last - first) if last > first else 0.0
@@ -419,11 +419,11 @@ def _cells_by_bins(attribute: Attribute, position: int, part: StepTerm, mass: Ma
 
 
 def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass: Marginal | UniformMarginal) -> Cells:
-    """Cut a number where its curves have risen by equal parts.
+    """Divide a number into cells with equal rises of its curves.
 
-    In a cell [a, b] a curve that is computed to within e of an increasing function lies between its computed values at
-    a and b, widened by 2 e. The middle stands for the cell, and half of what it spans is the residual: the largest
-    over all cells, for each curve.
+    In a cell [a, b], a curve that is computed with error e from an increasing function is between its computed values
+    at a and b, widened by 2 e. The middle represents the cell, and half of this range is its residual. The largest
+    residual over all cells counts for each curve.
     """
     alone = len(part.curves) == 1
     levels = (CURVE_CELLS if alone else SHARED_CELLS) + 1
@@ -449,7 +449,7 @@ def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass:
 
 
 def _rises(computed: Callable[[Floats], Floats], attribute: Attribute, levels: int) -> Floats:
-    """Return the first entries at which a curve has reached evenly spaced levels, shape (levels - 2,) at most."""
+    """Find the first entries at which a curve reaches evenly spaced levels, shape (levels - 2,) at most."""
     ends = computed(np.array([attribute.first, attribute.last]))
     wanted = np.linspace(ends[0], ends[1], levels)[1:-1]
     wanted = wanted[(wanted > ends[0]) & (wanted <= ends[1])]
@@ -460,7 +460,7 @@ def _rises(computed: Callable[[Floats], Floats], attribute: Attribute, levels: i
 def _cells_between(
     attribute: Attribute, position: int, cuts: Floats, mass: Marginal | UniformMarginal, *, units: int
 ) -> Cells:
-    """Cells from each cut to the next, which add nothing so far."""
+    """Divide an attribute into cells from each cut to the next, with zero terms."""
     first, last = attribute.first, attribute.last
     inside = np.unique(cuts[(cuts > first) & (cuts <= last)])
     if attribute.size is not None:
@@ -493,8 +493,8 @@ def _cells_between(
 
 
 def _rank_one(rows: Floats) -> tuple[Floats, Floats, Floats] | None:
-    """(keys, slope, residual) with ``rows = rows[0] + keys * slope`` up to the residual, if there are such."""
-    # The rows lie on a line if what each differs by from the first is a multiple of the largest of these differences.
+    """Compute keys, slope and residual of ``rows = rows[0] + keys * slope``. None if the rows lie on no line."""
+    # The rows lie on a line if the difference of each from the first is a multiple of the largest difference.
     change = rows - rows[0]
     row, unit = np.unravel_index(np.argmax(np.abs(change)), change.shape)
     slope = change[row]
@@ -509,7 +509,7 @@ def _rank_one(rows: Floats) -> tuple[Floats, Floats, Floats] | None:
 
 
 def _principal_positions(rows: Floats) -> Floats:
-    """Position of each row along the direction in which the rows differ most, shape (rows,)."""
+    """Compute the position of each row along the direction of the largest variance, shape (rows,)."""
     centred = rows - rows.mean(axis=0)
     direction = np.linalg.svd(centred, full_matrices=False)[2][0]
     return np.asarray(centred @ direction)
@@ -518,11 +518,11 @@ def _principal_positions(rows: Floats) -> Floats:
 # Masses of cells as integers, so that the mass of any range is exact.
 
 WEIGHT_BITS = 52
-"""The masses of an attribute are integers out of about 2**52."""
+"""The integer masses of an attribute add up to about 2**``WEIGHT_BITS``."""
 
 
 def integer_weights(masses: Floats) -> tuple[Integers, float]:
-    """Masses as integers of about 2**WEIGHT_BITS in all, and how far the two distributions are apart at most."""
+    """Convert masses to integers of about 2**WEIGHT_BITS in total, with a bound on the total variation distance."""
     scaled = np.rint(masses / masses.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
     # Half a unit per value by rounding to integers, three roundings of the share itself, and the changed total.
     distance = (2 * len(masses) + 8) * 2.0**-WEIGHT_BITS
@@ -530,5 +530,5 @@ def integer_weights(masses: Floats) -> tuple[Integers, float]:
 
 
 def cumulative_weights(weights: Integers) -> Integers:
-    """Weight before each cell, and at last the total."""
+    """Compute the weight before each cell, and finally the total."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights)])

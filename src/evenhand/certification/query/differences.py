@@ -1,23 +1,23 @@
-"""By how much a model's number changes with the protected attributes: the question, as margins of a network.
+"""Bound the change of a model's number with the protected attributes by the margins of a network.
 
-A network gives f(x, p) = w . relu(... relu(z(x) + b_p) ...): the protected values p only move the first units, each by
-a constant. Bounds of f(x, p) and f(x, q) apart would add up what is not known of each, though both are about the same
-x. So the differences are written as a network of their own, in which they occur by themselves and are bounded as such
-(differential verification: Paulsen, Wang & Wang, "ReluDiff", ICSE 2020). Two identities, exact for all numbers, do it:
+A network gives f(x, p) = w . relu(... relu(z(x) + b_p) ...): the protected values p only shift the first units, each by
+a constant. Separate bounds of f(x, p) and f(x, q) would add up the uncertainty of both, although they share x. So the
+differences are written as a separate network, in which they occur explicitly and are bounded as such (differential
+verification: Paulsen, Wang & Wang, "ReluDiff", ICSE 2020). Two identities, exact for all numbers, do it:
 
     first layer, a > 0     relu(u) - relu(u - a) = a - relu(a - relu(u)),                          always in [0, a]
-    a layer further on     relu(z + d) - relu(z) = relu(d+ - z-) - d- + relu(d- - z+),            between 0 and d
+    later layers           relu(z + d) - relu(z) = relu(d+ - z-) - d- + relu(d- - z+),            between 0 and d
 
 with x+ = relu(x), x- = relu(-x). In the first layer the values b_p of a unit are sorted, and each step from one to the
-next is such a difference; further on z is the unit under the first assignment and d what another one adds.
+next is such a difference; in later layers z is the unit under the first assignment and d the change under another one.
 
-For every ordered pair of assignments there is a margin f(x, p) - f(x, q) - limit. A person is treated fairly if all of
-them are negative: label 0, "within the limit", is demanded, and margin m sets it against label m + 1.
+For every ordered pair of assignments there is a margin f(x, p) - f(x, q) - limit. A person is treated fairly if all
+margins are negative: label 0, "within the limit", is required, and margin m compares it with label m + 1.
 
-Rounding. The deployed numbers differ from f by no more than ``reach`` each, by the analysis of ``rounding`` for
-float32; so a change within limit - 2 reach is one within the limit where the model is deployed, and one beyond limit +
-2 reach is beyond. What the rewriting rounds itself (differences and sums of first biases, in float64) is 2**29 times
-smaller per operation than what ``reach`` grants for the same numbers, which one part in a hundred covers by far.
+Rounding. The deployed numbers differ from f by at most ``reach`` each, by the analysis of ``rounding`` for float32; so
+a change within limit - 2 reach is within the limit in the deployed model, and one beyond limit + 2 reach is beyond it.
+The rewriting rounds differences and sums of first biases in float64, which is 2**29 times smaller per operation than
+the float32 error of the same numbers in ``reach``; one part in a hundred covers it by far.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from evenhand.population.independent import ProductPopulation
 from evenhand.schema.attribute import Value
 
 MOST_ASSIGNMENTS = 32
-"""Joint protected values whose numbers are compared, at most: each pair has two margins."""
+"""Maximum number of joint protected values whose numbers are compared. Each pair has two margins."""
 COVERED = 1.01
-"""What is added to the error of the deployed model for what rewriting it rounds."""
+"""Factor on the error of the deployed model that covers the rounding of the rewriting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceQuery(Query):
-    """Do the model's numbers under any two protected assignments differ by at most a limit?
+    """Question whether the model's numbers under any two protected assignments differ by at most a limit.
 
     Attributes:
-        limit: by how much they may differ, in the unit of the model's output.
-        reach: by how much one number may differ where the model is deployed.
+        limit: Permitted difference, in the unit of the model's output.
+        reach: Bound on the error of one number of the deployed model.
     """
 
     limit: float
@@ -59,28 +59,28 @@ class DifferenceQuery(Query):
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """What stands for labels: within the limit, then one for each ordered pair of assignments."""
+        """Labels: within the limit, then one for each ordered pair of assignments."""
         return ("within", *(f"beyond {m}" for m in range(len(self.pairs))))
 
     def answers(self, individuals: Floats) -> Floats:
-        """Return the model's numbers, shape (n,)."""
+        """Compute the model's numbers, shape (n,)."""
         return network_numbers(self.network, individuals)
 
     def differ(self, answers: Integers | Floats) -> Booleans:
-        """Return whose numbers, shape (assignments, n), differ by more than the limit, shape (n,)."""
+        """Check whose numbers, shape (assignments, n), differ by more than the limit, shape (n,)."""
         return np.asarray(np.ptp(answers, axis=0) > self.limit)
 
     def confirms(self, pair: Floats) -> bool:
-        """Return whether the numbers of two people differ by more than the limit, also where the model is deployed."""
+        """Check whether the numbers of two people differ by more than the limit, in the deployed model too."""
         return bool(np.ptp(self.answers(pair)) > self.limit + 2 * self.reach)
 
     def answer_texts(self, individuals: Floats) -> list[str]:
-        """Return the model's numbers as texts."""
+        """Format the model's numbers."""
         return [f"{number:,.6g}" for number in self.answers(individuals)]
 
 
 def network_numbers(network: AdditiveNetwork, individuals: Floats) -> Floats:
-    """Return the single output of a network, or the margin of its second label, shape (n,)."""
+    """Compute the single output of a network, or the margin of its second label, shape (n,)."""
     outputs = network.logits(individuals)
     return np.asarray(outputs[:, -1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs[:, 0])
 
@@ -96,9 +96,9 @@ def difference_query_of(
     """Bring the question to normal form; arguments and errors as for ``query_of``, with a network of one output.
 
     Args:
-        network: the model.
-        limit: the largest change that is allowed, at least 0.
-        protected, population, where: as for ``query_of``.
+        network: Model.
+        limit: Largest permitted change, at least 0.
+        protected, population, where: As for ``query_of``.
     """
     domain = AskedDomain.of(network.schema, protected, population, where)
     varied, free = domain.varied, [i for i, *_ in domain.free]
@@ -122,8 +122,8 @@ def difference_query_of(
         twin = rewrite_differences(biases, layers, pairs, limit)
         cells = cells_by({i: _select_units(parts[i], twin.units) for i in free})
     else:
-        # Without hidden units the differences are constants, the same for everybody; under one assignment there are
-        # none, and one margin stands for that.
+        # Without hidden units the differences are constants. Under one assignment there are none, which one margin
+        # represents.
         outputs = (biases @ fold)[:, 0] if not layers else np.zeros(1)
         pairs = pairs or [(0, 0)]
         constant = outputs[[p for p, _ in pairs]] - outputs[[q for _, q in pairs]] - limit
@@ -148,10 +148,10 @@ def difference_query_of(
 
 
 def check_assignments(count: int) -> list[tuple[int, int]]:
-    """Return the ordered pairs of assignments, each beside its opposite.
+    """List the ordered pairs of assignments, each followed by its opposite.
 
     Raises:
-        OptionError: there are too many assignments.
+        OptionError: There are too many assignments.
     """
     if count > MOST_ASSIGNMENTS:
         raise OptionError(
@@ -163,7 +163,7 @@ def check_assignments(count: int) -> list[tuple[int, int]]:
 
 
 def _single_output(network: AdditiveNetwork) -> tuple[tuple[AffineLayer, ...], Floats]:
-    """Return the later layers, of which the last gives one number, and how it is made of the outputs."""
+    """Select the later layers, of which the last gives one number, and the map from the outputs to it."""
     outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
     if outputs > 2:
         raise OptionError(
@@ -180,7 +180,7 @@ def _single_output(network: AdditiveNetwork) -> tuple[tuple[AffineLayer, ...], F
 def _distinct_biases(
     assignments: Floats, varied: Sequence[int], parts: Sequence[AttributeTerm], bias: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the assignments that the network tells apart, and the first biases under each."""
+    """Select the assignments with different effects, and compute the first biases under each."""
     terms = [parts[i].at(assignments[:, column]) for column, i in enumerate(varied)]
     kept = np.sort(np.unique(np.hstack(terms), axis=0, return_index=True)[1])
     return assignments[kept], bias + np.sum(terms, axis=0)[kept]
@@ -193,7 +193,7 @@ def _select_units(part: AttributeTerm, units: Integers) -> AttributeTerm:
 
 
 def _no_term(part: AttributeTerm, units: int) -> AttributeTerm:
-    """Return a term that adds nothing to so many units."""
+    """Build a term that is zero in all ``units``."""
     if isinstance(part, LineTerm):
         return LineTerm(slope=np.zeros(units), intercept=np.zeros(units))
     return replace(part, rows=np.zeros((len(part.rows), units)))
@@ -203,9 +203,9 @@ class DifferenceNetwork(NamedTuple):
     """The differences as a network.
 
     Attributes:
-        units: which first unit of the model each first unit has its terms from.
-        biases: of these units.
-        layers: after them; the last gives the margins.
+        units: First unit of the model with the terms of each first unit.
+        biases: Biases of the first units.
+        layers: Later layers; the last gives the margins.
     """
 
     units: Integers
@@ -214,17 +214,17 @@ class DifferenceNetwork(NamedTuple):
 
 
 class _Affine(NamedTuple):
-    """Numbers as affine functions of the units that are there: ``units @ weights + bias``."""
+    """Affine functions of units: ``units @ weights + bias``."""
 
     weights: Floats
     bias: Floats
 
     def through(self, weights: Floats, bias: Floats | float = 0.0) -> _Affine:
-        """Return an affine map of them."""
+        """Compose with an affine map."""
         return _Affine(self.weights @ weights, self.bias @ weights + bias)
 
     def less(self, other: _Affine) -> _Affine:
-        """Return their differences from others."""
+        """Subtract other functions."""
         return _Affine(self.weights - other.weights, self.bias - other.bias)
 
 
@@ -234,15 +234,15 @@ def rewrite_differences(
     """Write the differences between the outputs under pairs of assignments, less a limit, as a network.
 
     Args:
-        biases: of the first units under each assignment, shape (assignments, units).
-        layers: after them, at least one; the last has one output.
-        pairs: ordered pairs of assignments.
-        limit: what is subtracted from each difference.
+        biases: Biases of the first units under each assignment, shape (assignments, units).
+        layers: Later layers, at least one; the last has one output.
+        pairs: Ordered pairs of assignments.
+        limit: Number subtracted from each difference.
     """
     deep = len(layers) > 1
     count, width = biases.shape
-    # First layer. New units: unit j with its value v_k, for each k > 0 of its sorted values; where more layers follow,
-    # also with that of the first assignment. Then the steps a - relu(a - relu(u)), and what is passed on.
+    # First layer. New units: unit j with its value v_k, for each k > 0 of its sorted values; if more layers follow,
+    # also with the value of the first assignment. Then the steps a - relu(a - relu(u)), and the units for later layers.
     units: list[int] = []
     values: list[float] = []
     steps: list[tuple[int, float, float, Floats]] = []  # new unit, a, and the values at its ends; who is above
@@ -267,7 +267,7 @@ def rewrite_differences(
     for k, unit in enumerate(passed):
         weights[unit, len(steps) + k] = 1.0
     found = [AffineLayer(weights, bias)]
-    # What each assignment adds to the units of the model, compared with the lowest value: the steps below its own.
+    # The change of the model's units from the lowest value to that of an assignment is the sum of the steps between.
     added = []
     for p in range(count):
         matrix, constant = np.zeros((size, width)), np.zeros(width)
@@ -304,9 +304,9 @@ def _through_relu(
 
     Args:
         base: z, the units under the first assignment, before ReLU.
-        deltas: d, what each other assignment adds to them.
-        layers: takes the new layers.
-        passing: whether the units themselves are wanted after them, or their differences alone.
+        deltas: d, the changes under each other assignment.
+        layers: List that receives the new layers.
+        passing: Whether later layers need the units themselves, or only their differences.
     """
     width = len(base.bias)
     # z+, z-, then d+ and d- of each.
@@ -345,14 +345,14 @@ def _through_relu(
 def _deployed_error(
     sizes: Floats, fixed: Floats, attributes: int, layers: Sequence[AffineLayer], fold: Floats
 ) -> float:
-    """Bound by how much one output of the deployed model may differ, wherever in the domain.
+    """Bound the error of one output of the deployed model over the whole domain.
 
     Args:
-        sizes: bound on what the attributes that are not varied add to each first unit.
-        fixed: the same for the others and the bias.
-        attributes: how many terms are added up.
-        layers: after the first units.
-        fold: makes the number of the outputs, where these are the first units.
+        sizes: Bound on the terms of the unprotected attributes in each first unit.
+        fixed: The same for the protected attributes and the bias.
+        attributes: Number of terms of a sum.
+        layers: Later layers.
+        fold: Map from the outputs to the number, if these are the first units.
     """
     if not layers:
         sizes, fixed = sizes @ np.abs(fold), fixed @ np.abs(fold)
@@ -365,7 +365,7 @@ def _deployed_error(
 
 
 def _rewritten_rounding(twin: DifferenceNetwork, cells: Sequence[Cells], resolution: float) -> RoundingError:
-    """Return the slack of the rewritten network: bounds are widened by their rounding, margins by a constant."""
+    """Compute the slack of the rewritten network: rounding of the bounds, and a constant for the margins."""
     none = np.zeros(len(twin.units))
     found = rounding_error_of(
         np.abs(twin.biases) + sum((np.abs(each.offset) for each in cells), none),

@@ -148,7 +148,7 @@ def count_outcomes(possible: Sequence[int]) -> tuple[int, int]:
     """Bound the number of different labels from the sets of possible labels under each assignment.
 
     At least: as many as there are sets of which no two have a label in common; such sets are picked greedily, the
-    smallest first. At most: the labels that are possible at all, or those that are certain and one for each other set.
+    smallest first. At most: the number of possible labels, or of certain labels plus the number of uncertain sets.
     """
     apart = union = certain = 0
     fewest = open_sets = 0

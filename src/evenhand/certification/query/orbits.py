@@ -1,13 +1,13 @@
-"""Questions about people who can exist: everybody is compared with their plausible counterparts alone.
+"""Questions about people who can exist, each compared with their plausible counterparts.
 
-A person is (h, u): the hub h holds what is protected and all that goes with it, and whom a person is compared with
-depends on h. An orbit is everybody whose counterparts have the same joint values of the hub: one question, in which
-these values take the place of the protected assignments. A latent class z of the population is one product of
+A person is (h, u). The hub h contains the protected attributes and all attributes linked to them, and determines the
+counterparts. An orbit contains all people whose counterparts have the same joint values of the hub. It is one question,
+in which these values replace the protected assignments. A latent class z of the population is one product of
 independent attributes u, the same in every orbit, so that
 
     P(a set B of u, in orbit o) = sum_z w_oz m_z(B),    w_oz = pi_z P(h in o | z).
 
-With conditions on u, w_oz is multiplied by the class's mass where they hold.
+With conditions on u, w_oz is multiplied by the class's mass that satisfies them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.subdomain import Subdomain
 
 MAX_ORBITS = 4096
-"""Questions that are asked one after the other, at most."""
+"""Maximum number of orbits."""
 
 
 class ClassMasses(NamedTuple):
-    """What boxes weigh in each latent class of one orbit.
+    """Masses of boxes in each latent class of one orbit.
 
     Attributes:
-        weights: share of all people asked about, shape (classes,).
-        before: by class, weight of the cells before each, attributes one after the other, shape (cells + attributes,).
-        totals: by class, weight of all cells, shape (attributes,).
-        first: where the cells of each attribute begin, shape (attributes,).
+        weights: Share of all people, shape (classes,).
+        before: Weight of the cells before each, by class; attributes one after the other, shape (cells + attributes,).
+        totals: Weight of all cells, by class, shape (attributes,).
+        first: Index of the first cell of each attribute, shape (attributes,).
     """
 
     weights: Floats
@@ -50,7 +50,7 @@ class ClassMasses(NamedTuple):
     first: Integers
 
     def of(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
-        """Return the share of all people who are in each box and in each class, shape (boxes, classes)."""
+        """Compute the share of all people in each box and class, shape (boxes, classes)."""
         first, stop = self.first + low, self.first + high + 1
         masses = [
             weight * ((before[stop] - before[first]) / total).prod(axis=1)
@@ -60,7 +60,7 @@ class ClassMasses(NamedTuple):
 
     @classmethod
     def of_cells(cls, by_class: Sequence[tuple[Cells, ...]]) -> ClassMasses:
-        """Return what boxes weigh in classes of equal weight, which differ in the masses of their cells alone."""
+        """Compute the masses for classes of equal weight, which differ only in the masses of their cells."""
         counts = np.array([cells.count for cells in by_class[0]], dtype=np.int64)
         before = [
             np.concatenate([np.zeros(0), *(cells.before(np.arange(cells.count + 1)) for cells in own)])
@@ -74,7 +74,7 @@ class ClassMasses(NamedTuple):
         )
 
     def weighed(self, weights: Floats) -> ClassMasses:
-        """Return the same with other weights of the classes (classes,), without those that have none."""
+        """Replace the weights of the classes (classes,), and remove classes without weight."""
         present = np.flatnonzero(weights > 0).tolist()
         before, totals = ([held[z] for z in present] for held in (self.before, self.totals))
         return ClassMasses(weights[present], before, totals, self.first)
@@ -85,12 +85,12 @@ class Orbit:
     """People who are compared under the same joint values of the hub.
 
     Attributes:
-        query: whether the label is the same under these values, for everybody here: the classes' marginals, mixed.
-        classes: the same question by the marginals of each latent class.
+        query: Question whether the label is the same under these values, with the mixed marginals of the classes.
+        classes: The same question with the marginals of each latent class.
         numbers: Numbers of these classes. A class has the same cells in every orbit.
-        masses: what boxes weigh in each of these classes.
-        values: the joint values of the hub, shape (values, hub); ``query`` has those that act alike once.
-        where: the same in words.
+        masses: Masses of boxes in each of these classes.
+        values: Joint values of the hub, shape (values, hub). ``query`` has only those with different effects.
+        where: Description of the values.
     """
 
     query: Query
@@ -102,25 +102,25 @@ class Orbit:
 
     @property
     def weights(self) -> Floats:
-        """Share of all people asked about, by latent class, shape (classes,)."""
+        """Share of all people by latent class, shape (classes,)."""
         return self.masses.weights
 
     @property
     def mass(self) -> float:
-        """Share of all people asked about."""
+        """Share of all people."""
         return float(self.weights.sum())
 
 
 @dataclass(frozen=True)
 class OrbitQuestion:
-    """All orbits of a population.
+    """Question about all orbits of a population.
 
     Attributes:
-        protected: names of the protected attributes.
-        hub: names of all attributes of the hub.
-        orbits: those with at least two joint values.
-        no_counterpart: share of the people asked about who have no plausible counterpart.
-        population: name of the distribution.
+        protected: Names of the protected attributes.
+        hub: Names of all attributes of the hub.
+        orbits: Orbits with at least two joint values.
+        no_counterpart: Share of people without a plausible counterpart.
+        population: Name of the distribution.
     """
 
     protected: tuple[str, ...]
@@ -138,12 +138,12 @@ class OrbitQuestion:
 
     @property
     def query(self) -> Query:
-        """The question of the heaviest orbit: what all have in common can be read from it."""
+        """Question of the heaviest orbit, for the settings that all orbits share."""
         return self.orbits[0].query
 
     @property
     def constant(self) -> bool:
-        """Whether nothing that is varied reaches the model: everybody with a counterpart is treated fairly."""
+        """Whether the varied attributes have no effect on the model, so that everyone is treated fairly."""
         return all(orbit.query.constant for orbit in self.orbits)
 
     @property
@@ -153,7 +153,7 @@ class OrbitQuestion:
 
     @property
     def questions(self) -> int:
-        """Questions to the model about one person, at most."""
+        """Maximum number of queries to the model about one person."""
         return max(orbit.query.questions for orbit in self.orbits)
 
     @property
@@ -226,7 +226,7 @@ def orbit_question_of(
     if not orbits:
         raise OptionError(
             f"no one has a plausible counterpart: with another {', '.join(names)} all break a rule or a condition",
-            hint="say which values stand for each other: links in the schema; or ask as published: `as_published=True`",
+            hint="add links between values to the schema, or ask as published: `as_published=True`",
         )
     if len(orbits) > MAX_ORBITS:
         raise OptionError(
@@ -239,7 +239,7 @@ def orbit_question_of(
 
 
 def _allowed_values(asked: Subdomain | None, table: JointDistribution, attributes: Sequence[Attribute]) -> Booleans:
-    """Return which joint values meet the conditions, shape (values,)."""
+    """Check which joint values satisfy the conditions, shape (values,)."""
     allowed = np.ones(len(table.values), dtype=np.bool_)
     for k, column in enumerate(table.columns):
         if asked is not None:
@@ -250,7 +250,7 @@ def _allowed_values(asked: Subdomain | None, table: JointDistribution, attribute
 
 
 def _class_shares(asked: Subdomain | None, population: MixturePopulation) -> Floats:
-    """Return the mass of each class among people whose attributes outside the hub meet the conditions."""
+    """Compute the mass of each class among people whose attributes outside the hub satisfy the conditions."""
     attributes = population.schema.attributes
     shares = population.weights.copy()
     for table in population.blocks:
@@ -263,14 +263,14 @@ def _class_shares(asked: Subdomain | None, population: MixturePopulation) -> Flo
 
 
 class SingleMasses(NamedTuple):
-    """How the classes have the attributes outside hub and blocks.
+    """Distributions of the attributes outside hub and blocks.
 
     Attributes:
-        like: of each attribute, its distribution in one class, whose cells those of all are.
-        lived: of each, the cells that have any mass, shape (lived,).
-        masses: of each, their mass by class, shape (classes, lived).
-        held: of each, the values to make cells of; None: of all. No person lies in the other cells, and of a gain of up
-            to 99,999 a hundred values may be all that people have.
+        like: Distribution of each attribute in one class, whose cells all classes share.
+        lived: Cells of each with mass, shape (lived,).
+        masses: Mass of each by class, shape (classes, lived).
+        held: Values of each that get cells. None: all. A capital gain of up to 99,999 may have only a hundred values
+            with mass.
     """
 
     like: tuple[Marginal | UniformMarginal, ...]
@@ -280,7 +280,7 @@ class SingleMasses(NamedTuple):
 
     @classmethod
     def of(cls, form: NormalForm, population: MixturePopulation) -> SingleMasses:
-        """Return those of a population, for one question."""
+        """Compute the distributions of a population, for one question."""
         found: list[tuple[Marginal | UniformMarginal, Integers, Floats, Floats | None]] = []
         for column, marginals in zip(population.singles, population.marginals, strict=True):
             attribute = population.schema.attributes[column]
@@ -301,7 +301,7 @@ class SingleMasses(NamedTuple):
 def _class_cells(
     form: NormalForm, population: MixturePopulation, shares: Floats, singles: SingleMasses
 ) -> tuple[Cells, ...]:
-    """Return the cells of everything outside the hub, as classes have it that are mixed in these shares (classes,)."""
+    """Build the cells of all attributes outside the hub, for a mixture of the classes with these shares (classes,)."""
     attributes = population.schema.attributes
     cells = []
     for column, like, lived, masses, held in zip(population.singles, *singles, strict=True):
@@ -320,7 +320,7 @@ def _class_cells(
 def _compared_values(
     form: NormalForm, names: tuple[str, ...], population: MixturePopulation, allowed: Booleans
 ) -> list[tuple[Floats, list[int]]]:
-    """Return the joint values of the hub that are compared, each with the population's values that are among them."""
+    """List the compared joint values of the hub, each with the indices of the population's values among them."""
     schema, columns = population.schema, list(population.hub.columns)
     counterparts = counterparts_of(schema, names)
     if not set(counterparts.hub) <= set(columns):
@@ -328,7 +328,7 @@ def _compared_values(
             f"the population does not say how {', '.join(schema.names[i] for i in counterparts.hub)} occur together",
             hint="fit it with these attributes protected",
         )
-    # Whether somebody has a counterpart depends on the hub alone; what is missing breaks no rule.
+    # The counterparts depend only on the hub; missing values break no rule.
     people = np.full((len(population.hub.values), len(schema.attributes)), np.nan)
     people[:, columns] = population.hub.values
     moved, plausible = counterparts.of(people)
@@ -349,7 +349,7 @@ def _compared_values(
 def _describe_values(
     hub: tuple[str, ...], values: Floats, attributes: Sequence[Attribute], columns: Sequence[int]
 ) -> dict[str, str]:
-    """Return joint values in words: for each attribute of the hub the values that occur."""
+    """Describe joint values: for each attribute of the hub the values that occur."""
     return {
         name: ", ".join(attributes[column].text(entry) for entry in np.unique(values[:, k]))
         for k, (name, column) in enumerate(zip(hub, columns, strict=True))

@@ -36,7 +36,7 @@ class ProgressWatch:
 
     A second is a number of boxes, so the result depends neither on the machine nor on its load. Counting starts when
     the first mass worth counting is decided: the time until then does not predict later progress. Progress is measured
-    from the smallest undecided mass so far, because proofs of smaller boxes may lose some of what the proofs of larger
+    from the smallest earlier undecided mass, because proofs of smaller boxes may lose some mass that proofs of larger
     boxes had.
 
     Args:
@@ -55,7 +55,7 @@ class ProgressWatch:
 
         Args:
             undecided: Undecided mass.
-            boxes: Number of boxes bounded so far.
+            boxes: Number of boxes that were bounded.
         """
         if self._least is None or undecided > 1 - self._least:
             return False
@@ -104,7 +104,7 @@ class SearchLimits:
         """Return the limit that is reached, if any.
 
         Args:
-            boxes: Number of boxes bounded so far.
+            boxes: Number of boxes that were bounded.
             undecided: Undecided mass.
             step: Minimum number of boxes of the next step.
             seconds: Time that is needed after the last box.
@@ -122,8 +122,8 @@ class ProvedMass:
     """Certified and falsified mass, in all and by coarse region, and how they grew.
 
     Args:
-        query: what is asked. The regions of a question about orbits are the orbits, in order.
-        started: clock at the start of the run.
+        query: Question. The regions of a question about orbits are the orbits, in order.
+        started: Clock at the start of the run.
     """
 
     def __init__(self, query: Question | OrbitQuestion, started: float) -> None:
@@ -142,7 +142,7 @@ class ProvedMass:
         self.history: list[ProgressPoint] = []
 
     def assign_regions(self, boxes: Boxes, chosen: Booleans) -> Boxes:
-        """Make each chosen box outside all regions a region of its own."""
+        """Assign a new region to each chosen box outside all regions."""
         fresh = np.flatnonzero(chosen & (boxes.region == 0))
         if not len(fresh) or isinstance(self._query, OrbitQuestion):
             return boxes

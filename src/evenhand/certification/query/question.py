@@ -1,6 +1,6 @@
-"""What every question of a certificate has, whatever the model: whom it is about, what varies, how masses are measured.
+"""Questions of certificates: domain, varied attributes, and masses.
 
-Boxes, sampling, counterexamples and regions need no more than this.
+``Question`` is the part that boxes, sampling, counterexamples and regions need, for every kind of model.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Question(ABC):
     Attributes:
         protected: Names of the attributes that are varied.
         assignments: Their joint values, shape (assignments, protected). Assignments with equal effect are kept once.
-        cells: the other attributes, in schema order.
-        population: name of the distribution that masses are measured by.
-        threshold: with two labels, the second is given if its probability is greater; None with more labels.
-        where: the conditions that made the domain smaller.
-        least: how many different labels a person must be able to get to be treated unfairly.
-        demanded: the one label that treats people fairly, where it is not any that stays the same; its place.
-        bands: what a score is cut into, where labels are bands of it.
-        limit: of a model that gives a number: by how much it may change; else None.
+        cells: Cells of the other attributes, in schema order.
+        population: Name of the distribution of the masses.
+        threshold: With two labels, the second is given if its probability exceeds this. None with more labels.
+        where: Conditions that restrict the domain.
+        least: Minimum number of different labels that counts as unfair treatment.
+        demanded: Index of the label that is required, if not any constant label is fair.
+        bands: Bands of a score, if these are the labels.
+        limit: Permitted change of a number. None for labels.
     """
 
     protected: tuple[str, ...]
@@ -65,12 +65,12 @@ class Question(ABC):
     @property
     @abstractmethod
     def schema(self) -> Schema:
-        """What the model's individuals are."""
+        """Schema of the model's individuals."""
 
     @property
     @abstractmethod
     def classes(self) -> tuple[Value, ...]:
-        """The model's labels."""
+        """Labels of the model."""
 
     @property
     @abstractmethod
@@ -79,27 +79,27 @@ class Question(ABC):
 
     @abstractmethod
     def labels(self, individuals: Floats) -> Integers:
-        """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
 
     @abstractmethod
     def deployed(self, individuals: Floats) -> Integers:
-        """The same as the model may compute them where it is deployed, in its own precision."""
+        """Compute the labels in the precision of the deployed model."""
 
     def answers(self, individuals: Floats) -> Integers | Floats:
-        """What the model's answers about people are compared by, shape (n,): labels, or numbers."""
+        """Compute the outputs that are compared, shape (n,): labels, or numbers."""
         return self.labels(individuals)
 
     def differ(self, answers: Integers | Floats) -> Booleans:
-        """Return whom answers under each assignment, shape (assignments, n), treat unfairly, shape (n,)."""
+        """Check who is treated unfairly, shape (n,), from the answers under each assignment, shape (assignments, n)."""
         return np.asarray(count_different(answers) >= self.least)
 
     def confirms(self, pair: Floats) -> bool:
-        """Return whether two people (2, attributes) get different labels, also where the model is deployed."""
+        """Check whether two people (2, attributes) get different labels, in the deployed model too."""
         labels = self.labels(pair)
         return bool(labels[0] != labels[1] and np.array_equal(labels, self.deployed(pair)))
 
     def answer_texts(self, individuals: Floats) -> list[str]:
-        """Return the model's answers in words."""
+        """Describe the model's answers."""
         return [str(self.classes[int(label)]) for label in self.labels(individuals)]
 
     @cached_property
@@ -109,7 +109,7 @@ class Question(ABC):
 
     @cached_property
     def points(self) -> int:
-        """Number of cell combinations: everybody, up to what the protected attributes say."""
+        """Number of cell combinations."""
         return int(np.prod([int(count) for count in self.counts], dtype=object)) if self.cells else 1
 
     @property
@@ -119,7 +119,7 @@ class Question(ABC):
 
     @cached_property
     def constant(self) -> bool:
-        """Whether nothing that is varied reaches the model: everybody is treated fairly."""
+        """Whether the varied attributes have no effect on the model, so that everyone is treated fairly."""
         return len(self.assignments) == 1
 
     @cached_property
@@ -128,11 +128,11 @@ class Question(ABC):
         return sum(cells.distance for cells in self.cells)
 
     def entries(self, points: NDArray[np.integer]) -> Floats:
-        """Return an entry of each cell of the points, shape (n, cells)."""
+        """Select an entry of each cell of the points, shape (n, cells)."""
         return np.array([cells.entry(points[:, i]) for i, cells in enumerate(self.cells)]).reshape(-1, len(points)).T
 
     def individuals(self, entries: Floats, assignment: int) -> Floats:
-        """Rows of the model's schema from unprotected entries (n, attributes) and one protected assignment."""
+        """Build rows of the schema from unprotected entries (n, attributes) and one protected assignment."""
         rows = np.empty((len(entries), len(self.schema.attributes)))
         for i, cells in enumerate(self.cells):
             rows[:, cells.columns] = cells.values_of(entries[:, i])
@@ -140,7 +140,7 @@ class Question(ABC):
         return rows
 
     def words(self, lo: NDArray[np.integer], hi: NDArray[np.integer]) -> dict[str, str]:
-        """A box in words: the attributes that it restricts."""
+        """Describe a box by the attributes that it restricts."""
         return {
             cells.attribute.name: cells.words(int(lo[i]), int(hi[i]))
             for i, cells in enumerate(self.cells)
@@ -149,7 +149,7 @@ class Question(ABC):
 
 
 def count_different(labels: Integers | Floats) -> Integers:
-    """Return how many different entries each column has, shape (n,), of labels (assignments, n)."""
+    """Count the different entries of each column, shape (n,), of labels (assignments, n)."""
     ordered = np.sort(labels, axis=0)
     return np.asarray(1 + (ordered[1:] != ordered[:-1]).sum(axis=0), dtype=np.int64)
 
@@ -158,12 +158,12 @@ def count_different(labels: Integers | Floats) -> Integers:
 
 
 def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: float | None = None) -> Integers:
-    """Labels by a forward pass in float32, as the model may run where it is deployed, shape (n,).
+    """Compute labels by a forward pass in float32, like a deployed model, shape (n,).
 
     Args:
-        network: the model.
-        individuals: shape (n, attributes).
-        threshold: on the probability of the second of two labels; None or a half for the larger output.
+        network: Model.
+        individuals: Rows, shape (n, attributes).
+        threshold: Threshold on the probability of the second of two labels. None or 0.5: the larger output.
     """
     if threshold is not None and threshold != 0.5:
         return np.asarray(_probability_float32(network, individuals) > np.float32(threshold), dtype=np.int64)
@@ -174,14 +174,14 @@ def predict_float32(network: AdditiveNetwork, individuals: Floats, threshold: fl
 
 
 def _probability_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[np.float32]:
-    """Return the probability of the second of two labels, shape (n,)."""
+    """Compute the probability of the second of two labels, shape (n,)."""
     units = _outputs_float32(network, individuals)
     margin = units[:, -1] - units[:, 0] if units.shape[1] == 2 else units[:, 0]
     return np.asarray(np.float32(1) / (np.float32(1) + np.exp(-np.clip(margin, -80, 80))))
 
 
 def _outputs_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[np.float32]:
-    """Return the outputs, shape (n, outputs)."""
+    """Compute the outputs, shape (n, outputs)."""
     units = np.tile(network.bias.astype(np.float32), (len(individuals), 1))
     for i, part in enumerate(network.parts):
         entries = individuals[:, i]
@@ -197,7 +197,7 @@ def _outputs_float32(network: AdditiveNetwork, individuals: Floats) -> NDArray[n
     return np.asarray(units)
 
 
-# What is asked, in the form that the engines work on: cells, a bias per protected assignment, margins.
+# Questions about networks: cells, a bias per protected assignment, and margins.
 
 MAX_CLASSES = 62
 """Sets of possible labels are bits of one machine word."""
@@ -213,11 +213,11 @@ class Query(Question):
     class that beats all others.
 
     Attributes:
-        network: the model asked about.
-        biases: shape (assignments, first units).
-        layers: affine maps after the first; without any, the first units are the margins themselves.
-        pairs: classes (a, b) of each margin, shape (margins, 2).
-        slack: rounding slack, valid on the whole domain.
+        network: Model.
+        biases: Biases of the first units, shape (assignments, first units).
+        layers: Later affine maps. Without any, the first units are the margins.
+        pairs: Classes (a, b) of each margin, shape (margins, 2).
+        slack: Rounding error on the whole domain.
     """
 
     network: AdditiveNetwork
@@ -228,12 +228,12 @@ class Query(Question):
 
     @property
     def schema(self) -> Schema:
-        """What the network's individuals are."""
+        """Schema of the network's individuals."""
         return self.network.schema
 
     @property
     def classes(self) -> tuple[Value, ...]:
-        """The network's labels, or the bands of its score or number."""
+        """Labels of the network, or the bands of its score or number."""
         return self.network.classes if self.bands is None else self.bands.names
 
     @property
@@ -243,30 +243,30 @@ class Query(Question):
 
     @cached_property
     def exact(self) -> bool:
-        """Whether all individuals of a cell combination are the same to the network."""
+        """Whether all individuals of a cell combination are equal to the network."""
         return all(cells.exact for cells in self.cells)
 
     @cached_property
     def columns(self) -> int:
-        """Terms of a linear function: one per attribute that enters along a line, one per cell of the others."""
+        """Number of terms of a linear function: one per attribute on a line, one per cell of the others."""
         return sum(len(cells.rows) for cells in self.cells)
 
     def first(self, points: NDArray[np.integer]) -> Floats:
-        """What points (n, attributes), given as cells, add to the first units, shape (n, units)."""
+        """Compute the terms of points, as cells (n, attributes), in the first units, shape (n, units)."""
         total = np.zeros((len(points), self.biases.shape[1]))
         for i, cells in enumerate(self.cells):
             total += cells.cell_contributions(points[:, i])
         return total
 
     def margins(self, first: Floats, assignment: int) -> Floats:
-        """Margins under one protected assignment, from what ``first`` gave, shape (n, margins)."""
+        """Compute the margins under one protected assignment from the result of ``first``, shape (n, margins)."""
         units = first + self.biases[assignment]
         for layer in self.layers:
             units = np.maximum(units, 0.0) @ layer.weights + layer.bias
         return np.asarray(units)
 
     def labels(self, individuals: Floats) -> Integers:
-        """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
+        """Compute the labels of rows of the schema, as indices of classes, shape (n,)."""
         if self.bands is not None and self.bands.of_number:
             return self.bands.of_scores(self.network.predict_numbers(individuals))
         if self.bands is not None:
@@ -276,7 +276,7 @@ class Query(Question):
         return np.asarray(self.network.scores(individuals)[:, 1] > self.threshold, dtype=np.int64)
 
     def deployed(self, individuals: Floats) -> Integers:
-        """Labels by a forward pass in float32."""
+        """Compute the labels by a forward pass in float32."""
         if self.bands is not None and self.bands.of_number:
             return self.bands.of_scores(_outputs_float32(self.network, individuals)[:, 0])
         if self.bands is not None:
@@ -287,17 +287,17 @@ class Query(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class AskedDomain:
-    """Whom a question is about, whatever the model.
+    """Domain of a question.
 
     Attributes:
-        protected: names of the attributes that are varied.
-        varied: their positions in the schema.
-        asked: the part of the domain asked about; None: all of it.
-        assignments: the joint values of the protected attributes in it, shape (assignments, protected).
-        free: the other attributes: position, attribute, how the population has it (None: uniformly), and its entries
-            that are asked about (None: all).
-        population: what masses are measured by, in words.
-        where: the conditions that made the domain smaller.
+        protected: Names of the attributes that are varied.
+        varied: Their positions in the schema.
+        asked: Part of the domain that satisfies the conditions. None: all of it.
+        assignments: Joint values of the protected attributes, shape (assignments, protected).
+        free: Position, attribute, distribution (None: uniform) and ranges of entries (None: all) of the other
+            attributes.
+        population: Name of the distribution of the masses.
+        where: Conditions that restrict the domain.
     """
 
     protected: tuple[str, ...]
@@ -316,7 +316,7 @@ class AskedDomain:
         population: ProductPopulation | None,
         where: Sequence[str],
     ) -> AskedDomain:
-        """Read who is asked about; arguments and errors as for ``query_of``."""
+        """Determine the domain; arguments and errors as for ``query_of``."""
         names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
         asked = parse_subdomain(schema, where)
         among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
@@ -354,18 +354,18 @@ def query_of(
     """Bring a question to normal form.
 
     Args:
-        network: the model.
-        protected: attributes to vary; by default those that the schema protects.
-        population: what masses are measured by; by default uniform over the domain.
-        where: conditions on the people asked about, see ``schema.subdomain``.
-        threshold: with two labels, the second is given if its probability is greater; by default a half.
-        bands: scores of the favourable label at which it is cut into bands, which then are the labels.
-        least: how many different labels a person must be able to get to be treated unfairly.
+        network: Model.
+        protected: Attributes to vary. Default: the protected attributes of the schema.
+        population: Distribution of the masses. Default: uniform over the domain.
+        where: Conditions on the people, see ``schema.subdomain``.
+        threshold: With two labels, the second is given if its probability exceeds this. Default: 0.5.
+        bands: Scores of the favourable label that separate bands, which replace the labels.
+        least: Minimum number of different labels that counts as unfair treatment.
 
     Raises:
-        OptionError: no attribute is protected, one has a single value, there are too many assignments or labels, the
-            population is about other attributes, or a condition or the threshold is invalid.
-        SchemaError: an unknown name.
+        OptionError: No attribute is protected, one has a single value, there are too many assignments or labels, the
+            population has other attributes, or a condition or the threshold is invalid.
+        SchemaError: A name is unknown.
     """
     domain = AskedDomain.of(network.schema, protected, population, where)
     form = NormalForm.of(network, domain.protected, where=where, threshold=threshold, bands=bands)
@@ -376,19 +376,19 @@ def query_of(
 
 @dataclass(frozen=True, kw_only=True)
 class NormalForm:
-    """What a question says of the model, apart from who is compared: what attributes add, which margins count.
+    """Network, margins and conditions of a question, without the compared people.
 
     Attributes:
-        network: the model asked about.
-        asked: the part of the domain asked about; None: all of it.
-        threshold: with two labels, the second is given if its probability is greater; None with more labels.
-        bias: of the first units, shape (first units,).
-        parts: what each attribute adds to the first units.
-        layers: affine maps after the first; the last gives the margins.
-        pairs: classes (a, b) of each margin, shape (margins, 2).
-        fold: makes the margins from the outputs, shape (outputs, margins).
-        resolution: how far from zero a margin must be to be told from a tie.
-        bands: what the score is cut into, where labels are bands of it.
+        network: Model.
+        asked: Part of the domain that satisfies the conditions. None: all of it.
+        threshold: With two labels, the second is given if its probability exceeds this. None with more labels.
+        bias: Bias of the first units, shape (first units,).
+        parts: Terms of each attribute in the first units.
+        layers: Later affine maps; the last gives the margins.
+        pairs: Classes (a, b) of each margin, shape (margins, 2).
+        fold: Map from the outputs to the margins, shape (outputs, margins).
+        resolution: Minimum distance from zero of a margin that is no tie.
+        bands: Bands of the score, if these are the labels.
     """
 
     network: AdditiveNetwork
@@ -416,7 +416,7 @@ class NormalForm:
 
         Raises:
             OptionError: There are too many labels, or a condition or the threshold is invalid.
-            SchemaError: an unknown name.
+            SchemaError: A name is unknown.
         """
         asked = parse_subdomain(network.schema, where)
         cut = ScoreBands.of(bands, network.classes, network.favourable, threshold) if bands else None
@@ -447,7 +447,7 @@ class NormalForm:
         )
 
     def cells(self, position: int, marginal: Marginal | UniformMarginal | None, held: Floats | None = None) -> Cells:
-        """Return the cells of one attribute, as some people have it (None: uniformly); ``held``: of these values."""
+        """Build the cells of one attribute with a distribution (None: uniform), or only of the values ``held``."""
         attribute = self.network.schema.attributes[position]
         return cells_of(
             attribute,
@@ -459,20 +459,20 @@ class NormalForm:
         )
 
     def query(self, names: tuple[str, ...], assignments: Floats, cells: tuple[Cells, ...], population: str) -> Query:
-        """Return the question whether the label is the same under some joint values of some attributes.
+        """Build the question whether the label is the same under joint values of some attributes.
 
         Args:
-            names: the attributes that are varied.
-            assignments: their joint values, shape (assignments, len(names)).
-            cells: the other attributes.
-            population: what masses are measured by.
+            names: Attributes that are varied.
+            assignments: Their joint values, shape (assignments, len(names)).
+            cells: Cells of the other attributes.
+            population: Name of the distribution of the masses.
         """
         varied = self.network.schema.positions(names)
         biases = np.tile(self.bias, (len(assignments), 1))
         for column, position in enumerate(varied):
             biases += self.parts[position].at(assignments[:, column])
-        # Alike are assignments whose every term is the same: where only their sums are, float32 may still tell them
-        # apart.
+        # Assignments have equal effects if all their terms are equal. If only the sums are equal, float32 may still
+        # distinguish them.
         terms = np.hstack([self.network.parts[i].at(assignments[:, column]) for column, i in enumerate(varied)])
         kept = np.sort(np.unique(terms, axis=0, return_index=True)[1])
         biases = biases[kept] + sum((each.offset for each in cells), np.zeros(len(self.bias)))
@@ -493,7 +493,7 @@ class NormalForm:
 
 
 def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tuple[float | None, float, float]:
-    """The threshold on the second label's probability, the same on its margin, and what margins can be told from it."""
+    """Compute the threshold on the second label's probability, the cut of its margin, and the resolution there."""
     if len(network.classes) != 2:
         if threshold is not None:
             raise OptionError(
@@ -504,12 +504,12 @@ def _margin_threshold(network: AdditiveNetwork, threshold: float | None) -> tupl
     if threshold is None:
         return 0.5, 0.0, ACTIVATION_ERROR
     if not 0 < threshold < 1:
-        raise OptionError(f"a threshold lies between 0 and 1, both excluded, and {threshold:g} does not")
+        raise OptionError(f"a threshold must lie strictly between 0 and 1, got {threshold:g}")
     return threshold, log_odds(threshold), resolution_of(threshold)
 
 
 def _margin_map(network: AdditiveNetwork) -> tuple[Integers, Floats]:
-    """Pairs of classes (a, b), and the map from the outputs to their margins, shape (outputs, margins)."""
+    """Build the pairs of classes (a, b), and the map from the outputs to their margins, shape (outputs, margins)."""
     classes = len(network.classes)
     pairs = np.array([(a, b) for a in range(classes) for b in range(a + 1, classes)], dtype=np.int64)
     outputs = network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
@@ -551,7 +551,7 @@ def _network_rounding(
 
 
 def _term_size(attribute: Attribute, part: AttributeTerm) -> Floats:
-    """Largest absolute value of the terms that any value of the attribute adds, shape (units,)."""
+    """Compute the largest absolute value of the terms of an attribute, shape (units,)."""
     if isinstance(part, LineTerm):
         reach = max(abs(attribute.first), abs(attribute.last))
         return np.asarray(np.abs(part.slope) * reach + np.abs(part.intercept))
