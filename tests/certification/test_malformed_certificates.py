@@ -75,7 +75,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "tolerance of a number": {"model": lambda: number_network(2), "tolerance": 0.25},
     "tolerance of a linear number": {"model": lambda: number_network(1), "tolerance": 0.25},
     "outcomes": {"model": small_network, "bands": (0.3, 0.6), "outcomes": 3},
-    "relaxed": {"model": small_network, "relax": {"age": 1}, "where": ("hours < 5",)},
     "trees": {"model": by_hand},
     "bands of trees": {"model": by_hand, "bands": (0.3, 0.6)},
 }
@@ -129,7 +128,7 @@ def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 
 def check(path: Path, kind: str) -> checker.CertificateCheck:
     asked = {name: KINDS[kind][name] for name in ("tolerance", "bands", "where") if name in KINDS[kind]}
-    question = AskedQuestion(relaxed=KINDS[kind].get("relax", {}), **asked)
+    question = AskedQuestion(**asked)
     return checker.check_certificate(path, model_of(kind), question, sample=2, seed=0)
 
 

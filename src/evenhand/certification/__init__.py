@@ -1,4 +1,4 @@
-"""Certification: for which share of everybody a network provably decides the same, whatever is protected."""
+"""Certify individual fairness of networks and trees over a population."""
 
 import lazy_loader
 

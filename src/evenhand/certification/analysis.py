@@ -1,4 +1,4 @@
-"""One certificate: bring the question to normal form, prove what can be proved, estimate the rest."""
+"""Certify a model: bring the question to normal form, prove shares, and estimate the rest."""
 
 from __future__ import annotations
 
@@ -60,37 +60,36 @@ def certify(
     compile_limit: float | None = None,
     **settings: Any,
 ) -> Certificate:
-    """Prove for which share of the population the label is the same under all values of the protected attributes.
+    """Prove for what share of the population the label is the same under all values of the protected attributes.
 
-    The answer is sound at any time, whatever stops the run: ``certified`` and ``falsified`` are lower bounds on the
-    true shares (up to rounding, see ``slack``), and whatever was not decided counts as undecided. An interrupt
-    (Ctrl-C) while proving ends the run with what was proved.
+    The shares ``certified`` and ``falsified`` are lower bounds on the true shares, whenever the run stops (up to
+    rounding, see ``slack``). The rest is undecided. An interrupt (Ctrl-C) ends the run early and keeps its proofs.
 
     Args:
-        network: the model, a white box: an additive network, or trees, for which ``method`` means nothing.
-        config: what is asked, where to stop, and how to compute.
-        population: what shares are measured by; by default uniform over the domain, and where the schema says who can
-            exist, over those people. By a ``MixturePopulation`` everybody is compared with their plausible
-            counterparts, by a ``ProductPopulation`` the protected attributes alone change.
-        certificate: file to write what is proved to, box by box, for ``evenhand.checker``.
-        drawn: of individuals drawn from this population before, how many are treated unfairly: they count in the
-            estimate. By plausible counterparts, of those who have one.
-        progress: called as work goes on.
-        workers: number of worker processes for linear bounds and trees; -1 uses all processors, or all workers of the
-            backend that ``joblib.parallel_config`` selects (Dask, Ray, Spark). The domain is then cut into parts, whose
-            number depends on the question and the limits alone: without a time limit the result is the same for any
-            number of workers, but not that of a run without ``workers``, which has one queue over the whole domain.
+        network: White-box model: an additive network, or trees, for which ``method`` has no effect.
+        config: Question, limits and computation.
+        population: Population that weighs the people. Default: uniform over the domain, or over the people who satisfy
+            the rules of the schema. A ``MixturePopulation`` compares people with their plausible counterparts, a
+            ``ProductPopulation`` changes the protected attributes alone.
+        certificate: File for the proofs of all boxes, which ``evenhand.checker`` checks.
+        drawn: Earlier draws from this population, with the model's answers, which count in the estimate. For plausible
+            counterparts, draws from the people who have one.
+        progress: Callback for the current step and the share of the work done.
+        workers: Number of worker processes for linear bounds and trees; -1 uses all processors, or all workers of the
+            backend that ``joblib.parallel_config`` selects (Dask, Ray, Spark). The domain is then divided into parts,
+            whose number depends only on the question and the limits: without a time limit the result is the same for
+            any number of workers, but not that of a run without ``workers``, which has one queue over the whole domain.
             Other proofs (enumeration, intervals, counterparts) run in this process.
-        compile_limit: processor seconds that compiling kernels, on the first use on a machine, may take. Default: half
-            the time limit, and infinity without one.
-        settings: fields of ``CertifyConfig`` by name, in place of those in ``config``.
+        compile_limit: Maximum processor seconds for compiling kernels, on the first use on a machine. Default: half the
+            time limit, or infinity without one.
+        settings: Fields of ``CertifyConfig`` that replace those of ``config``.
 
     Raises:
-        OptionError: an option makes no sense, or the question cannot be asked of this schema.
-        MissingExtraError: the device needs PyTorch, which is not installed.
-        SchemaError: an unknown attribute.
-        ModelError: the network's numbers are too large to bound their rounding.
-        LimitError: the kernels are not compiled, and compiling them takes longer than ``compile_limit``.
+        OptionError: An option is invalid, or does not fit the schema.
+        MissingExtraError: The device needs PyTorch, which is not installed.
+        SchemaError: An attribute is unknown.
+        ModelError: The network's numbers are too large to bound their rounding.
+        LimitError: The kernels are not compiled, and compiling them takes longer than ``compile_limit``.
     """
     config = CertifyConfig.of(config, settings)
     say = progress or ignore_progress
@@ -122,7 +121,7 @@ def certify(
     clock, efforts = Clock(), [0.0]
 
     def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
-        # Each number of outcomes is a question of its own. Those that remain divide what earlier ones left over.
+        # Each number of outcomes is a separate question. The remaining ones share the rest of the limits.
         questions = 3 + len(counts) - least
         share = _share_limits(config, questions, clock.now(), sum(efforts)) if counts else config
         proof = _prove(network, population, share, least, writer, (say, compilation), workers)
@@ -145,7 +144,7 @@ def certify(
 
 
 def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort: float) -> CertifyConfig:
-    """Divide what is left of the time limit and of the effort evenly among the remaining questions.
+    """Divide the rest of the time limit and of the effort evenly among the remaining questions.
 
     Args:
         config: Limits of all questions together.
@@ -162,16 +161,16 @@ def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort:
 
 
 def _stated(found: Certificate, network: AdditiveNetwork | TreeEnsemble, compilation: Compilation) -> dict[str, Any]:
-    """Return fields of a certificate about the model and the provers that were left out."""
+    """Collect the fields of a certificate about the model and the provers that were left out."""
     left_out = tuple(compilation.left_out)
     return {"not_compiled": left_out, "caution": network.caution, "time_limited": found.time_limited or bool(left_out)}
 
 
 def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
-    """Refuse what cannot be asked about plausible counterparts.
+    """Check that the options are supported for plausible counterparts.
 
     Raises:
-        OptionError: something of the kind is asked.
+        OptionError: An option is not supported.
     """
     if config.as_published:
         raise OptionError(
@@ -190,7 +189,7 @@ def _require_independent(config: CertifyConfig, certificate: Path | str | None) 
 
 
 def _outcome_counts(network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig) -> range:
-    """Return the numbers of different outcomes above two that are asked about, and that anybody could get."""
+    """List the requested numbers of different outcomes above two, up to the possible maximum."""
     labels = len(config.bands) + 1 if config.bands else len(network.classes)
     schema = network.schema
     names = schema.protected if config.protected is None else config.protected
@@ -298,7 +297,7 @@ def _may_enumerate_points(question: Question, config: CertifyConfig) -> bool:
         return can_enumerate(question, config.seconds)
     from evenhand.certification.bounds.trees.question import can_enumerate_cells
 
-    # That nothing changes at all is proved by the leaves that are reached; sums of leaves are rounded.
+    # A tolerance of zero is proved by the leaves, because sums of leaves are rounded.
     return config.tolerance != 0 and can_enumerate_cells(question, config.seconds)  # type: ignore[arg-type]
 
 

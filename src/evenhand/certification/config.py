@@ -17,11 +17,11 @@ COMPILE_SHARE = 0.5
 """Share of the time limit that compiling kernels may take, in addition to it."""
 
 MOST_BANDS = 62
-"""Sets of possible bands are bits of one machine word."""
+"""Maximum number of bands, whose sets are bits of one machine word."""
 
 
 class CertifyConfig(Config):
-    """Settings of a certificate: what is asked, where to stop, and how to compute.
+    """Settings of a certificate: question, limits and computation.
 
     The time limit covers everything except compiling the prover on its first use on a machine; a prover that takes
     longer to compile than half the time limit is not compiled. Without any limit the linear method stops after
@@ -30,15 +30,13 @@ class CertifyConfig(Config):
     """
 
     protected: tuple[str, ...] | None = setting(
-        None, "attributes to vary together; by default those that the schema protects"
+        None, "attributes to vary together; default: the protected attributes of the schema"
     )
     method: Literal["linear", "interval"] = setting(
         "linear", "linear bounds, best first; or the older symbolic intervals, also for more than two labels"
     )
-    as_published: bool = setting(False, "change the protected attributes alone, whatever rules the schema has")
-    where: tuple[str, ...] = setting(
-        (), "only people for whom this holds, like 'age >= 18'; all shares are then conditional on it"
-    )
+    as_published: bool = setting(False, "change the protected attributes alone and ignore the rules of the schema")
+    where: tuple[str, ...] = setting((), "condition on the population, such as 'age >= 18'")
     threshold: float | None = setting(
         None, "of two labels, give the second if its probability exceeds this, not a half"
     )
@@ -53,8 +51,8 @@ class CertifyConfig(Config):
     outcomes: int = setting(
         2, "of several labels or bands: prove too who can get 3 different ones, and so on up to this many", ge=2
     )
-    time_limit: float | None = setting(None, "stop after so many seconds", unit="seconds", gt=0)
-    max_boxes: int | None = setting(None, "stop after so many boxes", ge=1)
+    time_limit: float | None = setting(None, "time limit in seconds", unit="seconds", gt=0)
+    max_boxes: int | None = setting(None, "maximum number of boxes", ge=1)
     target_undecided: float | None = setting(None, "stop when no more than this share is undecided", ge=0, le=1)
     effort: float | None = setting(
         None,
@@ -71,9 +69,9 @@ class CertifyConfig(Config):
     )
     seed: int = setting(0, "same seed, same result", ge=0)
     confidence: float = setting(0.99, "confidence level of the estimate's interval", gt=0, lt=1)
-    samples: int = setting(20_000, "people drawn from what is undecided", ge=1)
+    samples: int = setting(20_000, "number of people drawn from undecided boxes", ge=1)
     counterexamples: int = setting(100, "counterexamples listed, at most", ge=0)
-    enumeration: bool = setting(True, "ask about everybody where the domain is small enough, instead of proving boxes")
+    enumeration: bool = setting(True, "enumerate small domains instead of proving boxes")
     jobs: int | None = setting(None, "threads; by default one per available processor", ge=1)
     device: str | None = setting(
         None, "compute on whole arrays: numpy, torch, cuda or cuda:1; by itself for wide networks"

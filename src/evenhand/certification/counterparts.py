@@ -1,4 +1,4 @@
-"""Certificates about plausible counterparts: a population of people who can exist, each compared with such people."""
+"""Certify people of a plausible population, each compared with their plausible counterparts."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def certify_counterparts(
     drawn: Draws,
     how: tuple[Progress, Compilation],
 ) -> Certificate:
-    """Return the certificate of a question about plausible counterparts.
+    """Certify a network by plausible counterparts.
 
     Raises:
-        OptionError: the model or the method cannot do it.
-        LimitError: the kernels are not compiled, and may not be.
+        OptionError: The model or the method does not support counterparts.
+        LimitError: The kernels are not compiled, and may not be.
     """
     say, compilation = how
     if not isinstance(network, AdditiveNetwork):
@@ -94,13 +94,13 @@ def certify_counterparts(
 
 
 class OrbitRun(ProofRun):
-    """A run in which everybody is compared with their plausible counterparts.
+    """Run in which people are compared with their plausible counterparts.
 
     Args:
-        question: what is asked.
-        config: settings.
-        clock: when everything began.
-        say: called as work goes on.
+        question: Question about counterparts.
+        config: Settings.
+        clock: Start of the run.
+        say: Callback for progress.
     """
 
     def __init__(self, question: OrbitQuestion, config: CertifyConfig, clock: RunClock, say: Progress) -> None:
@@ -109,14 +109,14 @@ class OrbitRun(ProofRun):
         self.orbits = question.orbits
 
     def prove_constant_orbits(self) -> None:
-        """Count everybody as treated fairly in whose orbit all joint values add the same to the model."""
+        """Count orbits as certified whose joint values have equal terms in the model."""
         for number, orbit in enumerate(self.orbits, 1):
             if orbit.query.constant:
                 self.proved_mass.add(number, orbit.mass, 0.0)
                 self.proved_mass.boxes += 1
 
     def prove_constant(self, method: str) -> ProofOutcome:
-        """Do so where all orbits are like that."""
+        """Count all orbits as certified, because their joint values have equal terms."""
         self.prove_constant_orbits()
         self.proved_mass.moment(last=True)
         return ProofOutcome(everybody(self.question)[:0], None, "done", method)

@@ -40,18 +40,18 @@ BOXES_DEALT = 256
 SPLITTING_SHARE = 0.1
 """Part of the boxes that may be bounded before the boxes are dealt out."""
 STOPS: tuple[Stop, ...] = ("interrupt", "time", "boxes", "progress", "target", "depth", "done")
-"""Reasons to stop; the first one that a part has is that of the run."""
+"""Reasons to stop, by priority. The run stops for the first reason of any part."""
 
 Frontier: TypeAlias = BoxFrontier | TreeFrontier
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the domain, as it is sent to a worker.
+    """Part of the domain for a worker.
 
     Attributes:
         query: Question.
-        device: Where linear bounds are computed. None: by compiled kernels.
+        device: Device of linear bounds. None: compiled kernels.
         boxes: Boxes of the part.
         proved_mass: Empty account of the part.
         limits: Limits of the part.
@@ -72,7 +72,7 @@ class Part:
 
 @dataclass(frozen=True)
 class PartResult:
-    """What is proved of a part.
+    """Result of refining a part.
 
     Attributes:
         proved_mass: Account of the part.
@@ -135,11 +135,11 @@ def refine_in_parts(
     """Refine the parts of the domain on workers.
 
     Args:
-        run: Question, limits, and account of what is proved.
+        run: Question, limits, and account of the proved mass.
         bounder: Bounds boxes of the question in this process.
         workers: Number of workers; see ``evenhand.core.parallel.run_parts``.
-        device: Where linear bounds are computed. None: by compiled kernels.
-        recorder: Takes every final box with what is proved of it.
+        device: Device of linear bounds. None: compiled kernels.
+        recorder: Recorder of the final boxes with their proved shares.
 
     Returns:
         The boxes that are not decided as a whole, mass proved fair and unfair in each, and why refinement ended.
@@ -218,7 +218,7 @@ def _part_limits(limits: SearchLimits, bounded: int, at: int, parts: int, share:
         bounded: Number of boxes bounded before.
         at: Number of the part.
         parts: Number of parts.
-        share: Share of the undecided mass that lies in the part.
+        share: Share of the undecided mass in the part.
     """
     boxes, target = limits.max_boxes, limits.target_undecided
     return replace(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble
 
 DEFAULT_BOXES = 1_000_000
-"""Where the linear method stops if nothing else says so: it would go on for ever."""
+"""Maximum number of boxes of the linear method without any other limit."""
 COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
 Prover: TypeAlias = Literal["linear", "arrays", "trees"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
@@ -42,12 +42,11 @@ COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20}
 MIN_BOXES = 64
 """Minimum number of boxes of any effort."""
 ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
-"""What the estimate gets of the time limit, and of any time limit at most; the rest is for proving."""
+"""Share of the time limit for the estimate, and its maximum in seconds. The rest is for proving."""
 
 
 BOX_SECONDS, BOX_OVERHEAD = 6e-9, 2000
-"""Time that bounding and proving a box takes for each assignment and weight, about, and the work that no weight causes
-in weights."""
+"""Approximate time for bounding and proving a box per assignment and weight, and the fixed work in weights."""
 
 
 def boxes_per_second(question: Question | OrbitQuestion) -> float:
@@ -64,7 +63,7 @@ def boxes_per_second(question: Question | OrbitQuestion) -> float:
 
 
 def may_enumerate(question: Question | OrbitQuestion, config: CertifyConfig) -> bool:
-    """Return whether enumeration is allowed and stays within the maximum number of boxes."""
+    """Check whether enumeration is allowed and stays within the maximum number of boxes."""
     return config.enumeration and (config.max_boxes is None or question.points <= config.max_boxes)
 
 
@@ -72,11 +71,11 @@ class ProofRun:
     """Proof of one question: proved mass, counterexamples, limits and clock.
 
     Args:
-        question: what is asked.
-        finder: keeps counterexamples.
-        config: settings.
-        clock: when everything began.
-        say: called as work goes on.
+        question: Question.
+        finder: Finder of counterexamples.
+        config: Settings.
+        clock: Start of the run.
+        say: Callback for progress.
     """
 
     def __init__(
@@ -137,10 +136,10 @@ class QueryRun(ProofRun):
     """Run in which all people are compared under the same protected assignments.
 
     Args:
-        query: what is asked.
-        config: settings.
-        clock: when everything began.
-        say: called as work goes on.
+        query: Question.
+        config: Settings.
+        clock: Start of the run.
+        say: Callback for progress.
     """
 
     def __init__(self, query: Question, config: CertifyConfig, clock: RunClock, say: Progress) -> None:
@@ -191,7 +190,7 @@ class QueryRun(ProofRun):
         undecided, unfair = with_status(UNDECIDED), with_status(UNFAIR)
         proved_mass.add_undecided(undecided)
         proved_mass.moment(last=True)
-        # Individuals without mass may be no inputs of trees.
+        # Individuals without mass may be invalid inputs of trees.
         unfair = (unfair if isinstance(query, Query) else unfair[unfair.mass > 0])[: 4 * self.finder.limit]
         if len(unfair):
             self.finder.unfair(query.entries(unfair.lo))
@@ -223,11 +222,11 @@ class Compilation:
     """Decide whether the kernels of a prover may be compiled in a run that has a time limit.
 
     Args:
-        limit: processor seconds that compiling may take; infinity allows any number.
-        say: called when a prover is prepared.
+        limit: Maximum processor seconds for compiling.
+        say: Callback for progress.
 
     Attributes:
-        left_out: provers that would have had to be compiled.
+        left_out: Provers that were not compiled.
     """
 
     def __init__(self, limit: float, say: Progress) -> None:
@@ -236,7 +235,7 @@ class Compilation:
         self._say = say
 
     def allows(self, prover: Prover) -> bool:
-        """Return whether the kernels of a prover are compiled, or may be. If not, the prover is left out."""
+        """Check whether the kernels of a prover are compiled, or may be. If not, the prover is left out."""
         if math.isinf(self._limit):
             return True
         refused = COMPILE_SECONDS[prover] > self._limit and not _has_kernels(prover)
@@ -260,10 +259,10 @@ class Compilation:
         self._say("preparing" if _has_kernels(prover) else COMPILING, 0.0)
 
     def device_for(self, query: Query, device: str | None) -> str | None:
-        """Return where to compute linear bounds: NumPy in place of compiled kernels that may not be compiled.
+        """Select the device of linear bounds: NumPy if the compiled kernels may not be compiled.
 
         Raises:
-            LimitError: neither is compiled, and the time limit is too short for that.
+            LimitError: Neither is compiled, and the time limit is too short for that.
         """
         from evenhand.certification.bounds.arrays import engine
 
@@ -275,7 +274,7 @@ class Compilation:
 
 
 def _has_kernels(prover: Prover) -> bool:
-    """Return whether the kernels of a prover are compiled, in this process or in the cache on disk."""
+    """Check whether the kernels of a prover are compiled, in this process or in the cache on disk."""
     if prover == "trees":
         from evenhand.certification.bounds.trees import forest, search
 
@@ -290,11 +289,11 @@ def _has_kernels(prover: Prover) -> bool:
 
 
 def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> bool:
-    """Return whether the kernels are compiled already, in this process or in the cache on disk.
+    """Check whether the kernels are compiled, in this process or in the cache on disk.
 
     Args:
-        model: what will be certified; by default a network.
-        device: where linear bounds are computed; None: by compiled kernels alone.
+        model: Model to certify. Default: a network.
+        device: Device of linear bounds. None: compiled kernels.
     """
     if model is not None and not isinstance(model, AdditiveNetwork):
         return _has_kernels("trees")

@@ -1,12 +1,12 @@
-"""Best-first refinement: the boxes with the most undecided mass are split, round by round, until a limit is reached.
+"""Best-first refinement: split the boxes with the most undecided mass, round by round, until a limit is reached.
 
-The one loop behind linear bounds (compiled and on whole arrays) and trees. How a box is bounded is a ``Bounder``'s
-business; the loop keeps the frontier, the threads, the limits and the account of what is proved. Symbolic intervals go
-depth first (``bounds.interval``) and share the limits and the account.
+Linear bounds (compiled and on whole arrays) and trees share this loop. A ``Bounder`` bounds boxes; the loop keeps the
+frontier, the threads, the limits and the account of the proved mass. Symbolic intervals go depth first
+(``bounds.interval``) and share the limits and the account.
 
-A priority queue would hand out one box at a time. A falling threshold stands in for it: a round splits every box with
-more undecided mass than the threshold, and their parts in turn, until none has more. Thousands of boxes then go to one
-compiled call, and none is split while another has more than ``factor`` times its undecided mass.
+A falling threshold replaces a priority queue, which would return one box at a time: a round splits every box with more
+undecided mass than the threshold, and their parts in turn, until none has more. Thousands of boxes then go to one
+compiled call, and no box is split while another has more than ``factor`` times its undecided mass.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.typing import Booleans, Floats
 
 CALL_SECONDS = 0.1
-"""Seconds that a call should take, if the clock is to be looked at: limits and interrupts wait for its end."""
+"""Target seconds of a call in a timed run, because limits and interrupts wait for its end."""
 CONCURRENT_CALLS = 8
-"""Calls between two checks of the limits, however many threads there are: the result must not depend on them."""
+"""Number of calls between two checks of the limits, fixed so that results do not depend on the number of threads."""
 MAX_BYTES = 400_000_000
-"""Memory for the boxes held, at most: 7 to 9 million. With proofs and what is sorted a run takes up to 1 GiB in all.
-More boxes bring little by then: AC-7 leaves 25.3 % undecided with twice as many, 26.0 % with these."""
+"""Maximum memory of the boxes: 7 to 9 million boxes. With proofs and sorting a run takes up to 1 GiB. More boxes gain
+little: AC-7 leaves 25.3 % undecided with twice the number, 26.0 % with these."""
 ROUNDING_MASS = 1e-13
-"""Undecided mass below which a box is not split any more: it is rounding."""
+"""Undecided mass of a box that is attributed to rounding."""
 
 
 class Frontier(Protocol):
@@ -45,41 +45,41 @@ class Frontier(Protocol):
 
     @property
     def region(self) -> NDArray[np.int16]:
-        """The coarse part of the domain that each lies in."""
+        """Coarse region of each box."""
 
     @property
     def divisible(self) -> Booleans:
-        """Which boxes it is known where to split."""
+        """Mask of the boxes with a planned split."""
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one box."""
+        """Number of bytes of one box."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, chosen: Booleans | NDArray[np.integer] | slice, /) -> Self: ...
 
     def divide(self, chosen: Booleans, /) -> tuple[Self, Self]:
-        """Return the chosen boxes and the others; the frontier is empty afterwards."""
+        """Split into the chosen boxes and the others. Empties the frontier."""
 
     @classmethod
     def join(cls, parts: list[Self], /) -> Self:
-        """Return all boxes of several frontiers, in order; they are empty afterwards."""
+        """Concatenate several frontiers. Empties them."""
 
     def boxes(self) -> Boxes:
-        """Return the same as ``Boxes``."""
+        """Convert to ``Boxes``."""
 
 
 F = TypeVar("F", bound=Frontier)
 
 
 class Bounder(Protocol[F]):
-    """Bounds boxes for one query; its calls may run side by side, on ``jobs`` threads."""
+    """Bounder of boxes for one query. Its calls may run concurrently, on ``jobs`` threads."""
 
     jobs: int
 
     def root(self) -> F:
-        """Return the domain as one box."""
+        """Build a box of the whole domain."""
 
     def expand(self, boxes: F, threshold: float, limit: float = ...) -> tuple[F, Floats]:
         """Split boxes of one region until no part has more undecided than the threshold, or ``limit`` are bounded.
@@ -90,7 +90,7 @@ class Bounder(Protocol[F]):
 
 
 class BoxRecorder(Protocol):
-    """Takes final boxes: cells (n, attributes) and proved shares (n,), fair and unfair."""
+    """Recorder of final boxes: cells (n, attributes) and proved fair and unfair shares (n,)."""
 
     def take(
         self,
@@ -99,16 +99,16 @@ class BoxRecorder(Protocol):
         fair: NDArray[np.generic],
         unfair: NDArray[np.generic],
     ) -> None:
-        """Keep them; together all boxes make up the domain."""
+        """Record boxes. All boxes together partition the domain."""
 
 
 class CallSize(NamedTuple):
-    """How much to hand to the bounder next.
+    """Size of the next calls of the bounder.
 
     Attributes:
-        calls: how many calls run side by side.
-        boxes: how many boxes each splits.
-        limit: how many it bounds at most.
+        calls: Number of concurrent calls.
+        boxes: Number of boxes that each splits.
+        limit: Maximum number of boxes that each bounds.
     """
 
     calls: int
@@ -118,16 +118,16 @@ class CallSize(NamedTuple):
 
 @dataclass
 class BestFirst(ABC, Generic[F]):
-    """One run of the loop: where it stands, and when it stops. A subclass for each kind of bounds says how to drive it.
+    """One run of the loop. A subclass for each kind of bounds controls it.
 
     Attributes:
-        bounder: bounds boxes of one query.
-        proved_mass: takes what is proved.
-        limits: when to stop.
-        pool: as many threads as the bounder has.
-        say: called with about the share of the work done.
-        interrupts: counts Ctrl-C.
-        first_threshold, factor: the largest threshold, and by what it falls from round to round.
+        bounder: Bounder of one query.
+        proved_mass: Account of the proved mass.
+        limits: Limits of the run.
+        pool: Pool with as many threads as the bounder has.
+        say: Callback for the approximate share of the work done.
+        interrupts: Counter of Ctrl-C.
+        first_threshold, factor: Largest threshold, and factor by which it falls from round to round.
     """
 
     bounder: Bounder[F]
@@ -142,39 +142,39 @@ class BestFirst(ABC, Generic[F]):
 
     @abstractmethod
     def stop_before_round(self, frontier: F) -> Stop | None:
-        """Return the limit that forbids another round, if any."""
+        """Return the limit that prevents another round, if any."""
 
     @abstractmethod
     def stop_within_round(self, undecided: float, held: int) -> Stop | None:
-        """Return the limit that is reached with so much undecided mass in so many boxes, if any."""
+        """Return the limit that is reached, if any, from the undecided mass and the number of boxes."""
 
     @abstractmethod
     def call_size(self, room: float) -> CallSize:
-        """Return what to hand over next, if ``room`` more boxes may be bounded."""
+        """Determine the next calls, if ``room`` more boxes may be bounded."""
 
     def reading(self) -> float:
-        """Return the clock's reading where the run is timed, else 0: its course then depends on no clock."""
+        """Read the clock of a timed run. Otherwise 0, because the run must not depend on a clock."""
         return self.limits.clock.now() if self.limits.timed else 0.0
 
     def expand(self, boxes: F, threshold: float, limit: float) -> tuple[F, Floats]:
-        """Have boxes split, on a thread of the pool."""
+        """Split boxes, on a thread of the pool."""
         return self.bounder.expand(boxes, threshold, limit)
 
     def _expand(self, boxes: F, threshold: float, limit: float) -> tuple[F, Floats]:
-        """Have boxes split; after an interrupt they stay as they are."""
+        """Split boxes. After an interrupt, return them unchanged."""
         return (boxes, np.zeros(3)) if self.interrupts.count else self.expand(boxes, threshold, limit)
 
     def collect(self, found: F) -> F:
-        """Return the boxes to be kept of those that came back, in an order that no thread can change."""
+        """Select the boxes to keep from the result of a call, in a deterministic order."""
         return found
 
     @abstractmethod
     def calls_done(self, undecided: float, seconds: float) -> None:
-        """Note that calls came back after some seconds (0 if not timed); what they decided is counted already."""
+        """Handle the end of calls, after their seconds (0 if not timed) and with their mass already counted."""
 
     @abstractmethod
     def round_done(self, frontier: F, stop: Stop | None, seconds: float) -> None:
-        """Note that a round of ``refine`` ended, and what is left."""
+        """Handle the end of a round, with the remaining boxes."""
 
     def refine(self, frontier: F) -> tuple[F, Stop]:
         """Split, round by round, until a limit is reached or nothing undecided can be split."""
@@ -198,14 +198,14 @@ class BestFirst(ABC, Generic[F]):
     def split_round(self, todo: F, rest: F, threshold: float) -> tuple[F, Stop | None]:
         """Split the boxes of ``todo``; return all there is then, ``rest`` first."""
         kept = [rest]
-        # The heaviest regions first would favour some: the order of the regions mixes them all.
+        # Starting with the heaviest regions would favour them, so regions are mixed.
         order = np.argsort(todo.region, kind="stable")
         region = todo.region[order]
         undecided, held = float(rest.open.sum() + todo.open.sum()), len(rest) + len(todo)
         at = 0
         stop: Stop | None = None
-        # Invariant: the boxes kept, those of todo from ``at`` on and what was counted make up the domain, disjoint; so
-        # the account is true wherever a limit ends the round.
+        # Invariant: the boxes in ``kept``, those of ``todo`` from ``at`` on and the counted mass partition the domain,
+        # so the account is correct whenever a limit ends the round.
         while at < len(todo) and stop is None:
             room = np.inf if self.limits.max_boxes is None else self.limits.max_boxes - self.proved_mass.boxes
             size = self.call_size(room)

@@ -14,22 +14,22 @@ from evenhand.core.typing import Booleans, Floats, Integers
 MAX_SPLITS = 4
 """Splits that are planned for a box."""
 NEGLIGIBLE_SHARE = 0.03
-"""Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
+"""Share of the undecided mass below which the total gain of proofs is negligible."""
 SIZES = 80
 """Powers of two that gains are sorted into."""
 
 
 @dataclass(frozen=True)
 class BoxFrontier(ArrayRows):
-    """Boxes, and what is known of each. Bounds are not kept: they take far more room than time.
+    """Boxes with their plans and masses. Bounds are recomputed, because they take much memory and little time.
 
     Attributes:
-        cells: first and last cell of each attribute, packed (see ``cell_record``).
-        plan: attributes of the next splits, shape (boxes, ``MAX_SPLITS``).
-        open: estimated undecided mass.
-        mass: mass.
-        region: the coarse part of the domain each lies in.
-        kind: 0 undecided, 1 fair, 2 unfair as a whole; the decided ones are kept only for a record.
+        cells: First and last cell of each attribute, packed (see ``cell_record``).
+        plan: Attributes of the next splits, shape (boxes, ``MAX_SPLITS``).
+        open: Estimated undecided mass.
+        mass: Mass.
+        region: Coarse region of the domain.
+        kind: 0 undecided, 1 fair, 2 unfair as a whole. Decided boxes are kept only for a record.
     """
 
     cells: NDArray[np.void]
@@ -100,7 +100,7 @@ def pack_cells(low: NDArray[Any], high: NDArray[Any], record: np.dtype[np.void])
 def frontier_of(
     cells: NDArray[np.void], mass: Floats, open_mass: Floats, *, plan: NDArray[np.int8] | None = None
 ) -> BoxFrontier:
-    """Return boxes that lie in no region yet; without a plan nothing says where to split them."""
+    """Build a frontier of boxes without a region. Without a plan they are not split."""
     n = len(cells)
     if plan is None:
         plan = np.full((n, MAX_SPLITS), -1, dtype=np.int8)

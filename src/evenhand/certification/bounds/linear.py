@@ -1,10 +1,10 @@
-"""Linear bounds, best first: boxes are counted by the half-spaces they hold, and proved once they are small enough.
+"""Refine boxes by linear bounds, best first, and prove the shares of small boxes.
 
-A box that the decision boundary crosses is not all undecided: where the lower function is positive under every
-assignment, the label is the same, whatever happens elsewhere in the box. Only the sliver between lower and upper
-function stays open, and it shrinks with the relaxation gap, not with the box. While boxes are refined, the decided
-share of each is estimated by a normal distribution, which costs little, has no luck in it and proves nothing; what
-counts in the end is proved (``compiled.shares``), box by box, for the boxes where there is something to gain.
+A box that the decision boundary crosses is only partly undecided: where the lower function is positive under every
+assignment, the label is constant. Only the sliver between the lower and the upper function stays open, and it shrinks
+with the relaxation gap, not with the box. During refinement, a normal approximation estimates the decided share of each
+box. It is cheap and deterministic, and proves nothing. Finally the boxes with something to gain are proved
+(``compiled.shares``).
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ if TYPE_CHECKING:
     from evenhand.certification.bounds.compiled.shares import AttributeAxes
 
 CALL_BOXES = 256
-"""Boxes taken up per call: a call takes a fraction of a second."""
+"""Number of boxes per call, so that a call takes a fraction of a second."""
 CALL_SHARE = 0.02
-"""Part of the time limit that a call may take."""
+"""Maximum share of the time limit for a call."""
 PROVED_BOXES, WATCHED_BOXES = 2048, 256
-"""Boxes proved per call, at most; where progress is watched even short rounds have work for all threads."""
+"""Maximum number of boxes proved per call. Watched runs use smaller calls, so that short rounds occupy all threads."""
 PROVED_BLOCK = 1 << 16
 """Boxes that are proved before any that promise less."""
 REPLANNED, PROVING_SHARE = 8, 0.85
-"""How often levels are chosen again while boxes are proved; the part of the time left that first proofs may take."""
+"""Number of times that levels are chosen again during proofs; share of the remaining time for the first proofs."""
 SPLIT_SECONDS = 1e-5
-"""Seconds that bounding a box takes, about."""
+"""Approximate seconds for bounding a box."""
 WORST_BOXES = 1 << 17
-"""Boxes of which those are split whose proofs leave the most open."""
+"""Number of boxes with the most open mass that are considered for splitting."""
 ESTIMATE_MARGIN = 1.25
-"""Proofs leave up to about so many times as much undecided as was estimated."""
+"""Approximate maximum ratio of the undecided mass of proofs to its estimate."""
 POLISH_MASS = 1e-3
-"""Estimated undecided mass below which splits go by what the proofs leave open: grids then lose more than bounds."""
+"""Estimated undecided mass below which proofs select the splits, because grids then lose more than bounds."""
 FINISHED_MASS = 1e-6
-"""Mass left open below which the run is done."""
+"""Open mass below which the run is done."""
 PROBE_GROWTH = 1.4
-"""Proofs are probed whenever the time spent on refinement has grown by this."""
+"""Growth factor of the refinement time between two probes of proofs."""
 ROUND_SECONDS = 0.25
-"""Seconds that a round of splits and proofs should take where progress is watched."""
+"""Target seconds of a round of splits and proofs in a watched run."""
 TIME_RESERVE = 0.03
-"""Part of the time that is held back, as proofs take as long as they take."""
+"""Share of the time that is reserved, because the time of proofs varies."""
 LANES = 16
-"""Boxes that are bounded side by side, the parts of one box as a rule."""
+"""Number of boxes that are bounded together, usually the parts of one box."""
 
 
 class LinearBounder(Bounder[BoxFrontier], Protocol):
     """Linear bounds for one query, and proofs from them: compiled kernels, or whole arrays.
 
     Attributes:
-        proofs_per_box: how many proofs the shares of a box take, at most.
-        plain: whether every bound is to be one linear function, as the checker of certificates makes them; else some
-            are the smaller of two.
+        proofs_per_box: Maximum number of proofs of a box.
+        plain: Whether every bound is a single linear function, as in the checker. Otherwise some are the minimum of
+            two.
     """
 
     proofs_per_box: int
@@ -83,34 +83,34 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
     def expand(
         self, boxes: BoxFrontier, threshold: float, limit: float = ..., *, recording: bool = ...
     ) -> tuple[BoxFrontier, Floats]:
-        """With ``recording`` the parts that are decided as a whole come out too."""
+        """Split boxes. With ``recording``, parts that are decided as a whole are returned too."""
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
-        """Return proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
 
 
 class ReusableBounder(LinearBounder, Protocol):
     """A bounder whose work helps with similar queries about the same network."""
 
     def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
-        """Return how people have these cells, who differ from those of the query in their masses alone."""
+        """Compute the weights of cells that differ from those of the query only in their masses."""
 
     def reweighted(self, axes: AttributeAxes) -> LinearBounder:
-        """Return the bounder of the same query about such people."""
+        """Build a bounder of the same query with these weights."""
 
     def beside(self, query: Query) -> ReusableBounder:
-        """Return the bounder of another query about the same cells; the two may not be used on more threads."""
+        """Build a bounder of another query about the same cells. Both share work arrays and threads."""
 
 
 @dataclass
 class LinearSearch(BestFirst[BoxFrontier]):
-    """One run: the loop over estimates, then the proofs of what is left.
+    """Run of the loop over estimates, followed by proofs of the remaining boxes.
 
     Attributes:
-        schedule: how precisely each box is proved, where there is a deadline.
-        cost: seconds that the proof of a box takes, all boxes counted, those that are not worth one too.
-        refined, probed: seconds spent on refinement, now and when proofs were tried last.
-        speed: boxes bounded in a second by one thread.
+        schedule: Precision of the proofs, if there is a deadline.
+        cost: Average seconds of a proof, including boxes that are not proved.
+        refined, probed: Seconds of refinement, now and at the last probe of proofs.
+        speed: Boxes bounded per second and thread.
     """
 
     bounder: LinearBounder
@@ -126,15 +126,15 @@ class LinearSearch(BestFirst[BoxFrontier]):
 
     @property
     def watched(self) -> bool:
-        """Whether the run ends where it decides too little: then boxes are proved as soon as they are there.
+        """Whether the run ends when it decides too little, so that boxes are proved immediately.
 
-        Bounds take a tenth of the time of proofs, and a box has up to sixteen parts, so that proving boxes that are
-        split later costs little; after equal work about as much is decided, and it is known at any moment.
+        Bounds take a tenth of the time of proofs, and a box has up to sixteen parts, so proving boxes that are split
+        later costs little. For equal work about equal mass is decided, and it is known at any time.
         """
         return self.limits.min_progress is not None
 
     def split_domain(self) -> BoxFrontier:
-        """Return the first grandchildren of the domain: the coarse regions of the certificate, unless it has some."""
+        """Split the domain into its first grandchildren, the coarse regions of the certificate by default."""
         most = np.inf if self.limits.max_boxes is None else self.limits.max_boxes
         root, found = self.bounder.root(), []
         for at in range(len(root)):
@@ -148,11 +148,11 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return children
 
     def expand(self, boxes: BoxFrontier, threshold: float, limit: float) -> tuple[BoxFrontier, Floats]:
-        """Have boxes split; for a record the decided parts come back as well."""
+        """Split boxes. For a record, decided parts are returned too."""
         return self.bounder.expand(boxes, threshold, limit, recording=self.recorder is not None)
 
     def collect(self, found: BoxFrontier) -> BoxFrontier:
-        """Hand the boxes that are decided as a whole over to the record; return the others."""
+        """Record the boxes that are decided as a whole, and return the others."""
         if self.recorder is None:
             return found
         whole = found.kind > 0
@@ -161,7 +161,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return rest
 
     def call_size(self, room: float) -> CallSize:
-        """With a deadline calls are short enough to look at the clock between them; a box has about fifty parts."""
+        """Determine the size of calls, short enough to check a deadline between them. A box has about fifty parts."""
         calls = int(max(1, min(CONCURRENT_CALLS, room // LANES))) if room < np.inf else CONCURRENT_CALLS
         if self.limits.deadline is None or self.speed == 0:
             return CallSize(calls, CALL_BOXES, np.inf)
@@ -169,16 +169,16 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return CallSize(min(calls, self.bounder.jobs), int(np.clip(work / 50, 1, CALL_BOXES)), max(LANES, 2 * work))
 
     def _call_seconds(self) -> float:
-        """Seconds that a call should take: the shorter the time limit, the fewer."""
+        """Compute the target seconds of a call from the time limit."""
         return min(CALL_SECONDS, CALL_SHARE * (self.limits.deadline or np.inf))
 
     def calls_done(self, undecided: float, seconds: float) -> None:
-        """Note where the run stands; while it is watched, that is done after the proofs."""
+        """Record the progress of the run. A watched run records it after the proofs."""
         if not self.watched:
             self.proved_mass.moment()
 
     def split_round(self, todo: BoxFrontier, rest: BoxFrontier, threshold: float) -> tuple[BoxFrontier, Stop | None]:
-        """Split boxes, and measure how fast that goes."""
+        """Split boxes, and measure the speed."""
         if self.limits.deadline is None:
             return super().split_round(todo, rest, threshold)
         started, bounded = self.reading(), self.proved_mass.boxes
@@ -188,7 +188,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return found
 
     def round_done(self, frontier: BoxFrontier, stop: Stop | None, seconds: float) -> None:
-        """Try now and then what proofs cost and lose."""
+        """Probe the cost and the loss of proofs from time to time."""
         self.refined += seconds
         if stop is None and self.scheduled and self.refined > PROBE_GROWTH * self.probed:
             self.probed = self.refined
@@ -197,11 +197,11 @@ class LinearSearch(BestFirst[BoxFrontier]):
 
     @property
     def scheduled(self) -> bool:
-        """Whether proofs are made once, at the end, and have to be done by a deadline."""
+        """Whether all proofs are made at the end, before a deadline."""
         return self.limits.deadline is not None and not self.watched
 
     def stop_before_round(self, frontier: BoxFrontier) -> Stop | None:
-        """Return the limit that is reached, or "done" where proofs would bring more than further splits."""
+        """Return the limit that is reached, or "done" if proofs gain more than further splits."""
         undecided = float(frontier.open.sum(dtype=np.float64))
         if self.scheduled:
             self.schedule.set_price(undecided, self.limits.deadline or 0.0)
@@ -212,11 +212,11 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return "done" if stop is None and undecided < POLISH_MASS else stop
 
     def stop_within_round(self, undecided: float, held: int) -> Stop | None:
-        """Return the limit that is reached; the estimates say too little in the midst of a round to end at a target."""
+        """Return the limit that is reached. Estimates within a round are too rough for a target."""
         return self._limit_reached(np.inf, held)
 
     def _limit_reached(self, undecided: float, boxes: float) -> Stop | None:
-        """Return the limit that is reached if so many boxes are still to be proved."""
+        """Return the limit that is reached, with ``boxes`` boxes still to prove."""
         seconds = boxes * self.cost / self.bounder.jobs / (1 - TIME_RESERVE)
         return (
             "interrupt"
@@ -225,12 +225,12 @@ class LinearSearch(BestFirst[BoxFrontier]):
         )
 
     def _seconds_left(self) -> float:
-        """Seconds left for proofs."""
+        """Compute the seconds left for proofs."""
         deadline = self.limits.deadline
         return np.inf if deadline is None else (1 - TIME_RESERVE) * (deadline - self.reading())
 
     def prove(self, frontier: BoxFrontier, *, until: float | None) -> Proofs:
-        """Prove the shares of the frontier's boxes, those with the most to gain first, until the clock says stop."""
+        """Prove the shares of the frontier's boxes in decreasing order of their gain, until the deadline."""
         proofs = Proofs(np.zeros((len(frontier), 2)), np.full(len(frontier), -1, dtype=np.int8))
         gain = frontier.gain
         if self.scheduled:
@@ -268,7 +268,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         level: NDArray[np.int8],
         until: float | None,
     ) -> bool:
-        """Prove chosen boxes at their levels, and keep the better of old and new; return whether there was time."""
+        """Prove chosen boxes at their levels, and keep the larger shares; return whether all were proved in time."""
         size, calls = WATCHED_BOXES if self.watched else PROVED_BOXES, CONCURRENT_CALLS
         if self.scheduled:
             mean = self.schedule.proof_seconds(level) / max(1, len(level))
@@ -295,7 +295,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return True
 
     def refine_and_prove(self, frontier: BoxFrontier) -> tuple[BoxFrontier, Proofs, Stop]:
-        """Refine while there is time, prove what is left, and refine where the proofs leave the most open."""
+        """Refine until the deadline, prove the remaining boxes, and refine those with the most open mass."""
         limits = self.limits
         while True:
             frontier, stop = self.refine(frontier)
@@ -320,7 +320,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return frontier, proofs, stop
 
     def refine_worst(self, frontier: BoxFrontier, proofs: Proofs) -> tuple[BoxFrontier, Proofs, Stop]:
-        """Refine by the proofs: of many boxes only the worst, as there is no time for more, nor to move the others."""
+        """Refine by the proofs. If there are many boxes, only the worst are refined."""
         few = len(frontier) <= WORST_BOXES if self.scheduled else 8 * len(frontier) * frontier.row_bytes < MAX_BYTES
         if few:
             return self.refine_proofs(frontier, proofs)
@@ -336,13 +336,13 @@ class LinearSearch(BestFirst[BoxFrontier]):
     def refine_proofs(
         self, frontier: BoxFrontier, proofs: Proofs, *, besides: float = 0.0, settled: Floats | float = 0.0
     ) -> tuple[BoxFrontier, Proofs, Stop]:
-        """Split the boxes whose proofs leave the most open, prove their parts, and so on while there is time.
+        """Split the boxes with the most open mass and prove their parts, repeatedly until a limit.
 
         Args:
-            frontier: these boxes.
-            proofs: what is proved of each.
-            besides: mass that is left open in other boxes.
-            settled: mass that is proved fair and unfair in them.
+            frontier: Boxes.
+            proofs: Proofs of each box.
+            besides: Open mass in other boxes.
+            settled: Proved fair and unfair mass in other boxes.
         """
         watch = self.limits.progress_watch()
         while True:
@@ -385,12 +385,12 @@ class LinearSearch(BestFirst[BoxFrontier]):
                 return frontier, proofs, stop
 
     def sharpen(self, frontier: BoxFrontier, proofs: Proofs, seconds: float) -> Booleans:
-        """Prove boxes once more where only precision is lacking; return those that are better split.
+        """Prove boxes with higher precision if that gains more than a split; return the mask of boxes to split.
 
         Args:
-            frontier: boxes.
-            proofs: what is proved of each; takes what is proved besides.
-            seconds: that all this may take, on one thread.
+            frontier: Boxes.
+            proofs: Proofs of each box, which are updated.
+            seconds: Maximum seconds, on one thread.
         """
         split, finer, cost = self.schedule.rates(frontier, proofs)
         better = np.maximum(split, finer)
@@ -407,7 +407,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return chosen & (split >= finer)
 
     def _affordable_boxes(self) -> int:
-        """Return how many boxes to split and prove next: half of what the time left allows, or one round of work."""
+        """Compute the number of boxes to split and prove next: a part of the remaining time, or one round of work."""
         if not self.limits.timed:
             round_boxes = ROUND_SECONDS * self.limits.boxes_per_second / LANES if self.watched else np.inf
             return max(1, int(min(round_boxes, 4 * CALL_BOXES)))
@@ -420,7 +420,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
 def split_boxes(
     bounder: LinearBounder, proved_mass: ProvedMass, limits: SearchLimits, recorder: BoxRecorder | None = None
 ) -> tuple[BoxFrontier, Stop]:
-    """Split the domain without proving anything; return the boxes that are not decided as a whole, and why it ended."""
+    """Split the domain without proofs; return the boxes that are not decided as a whole, and the reason of the end."""
     bounder.plain = recorder is not None
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = LinearSearch(bounder, proved_mass, limits, pool, lambda share: None, interrupts, recorder)
@@ -436,20 +436,21 @@ def refine_boxes(
     recorder: BoxRecorder | None = None,
     domain: BoxFrontier | None = None,
 ) -> tuple[BoxSet, Floats, Stop]:
-    """Refine by linear bounds, then prove the shares of what is left.
+    """Refine by linear bounds, then prove the shares of the remaining boxes.
 
     Args:
-        bounder: bounds boxes of one query.
-        proved_mass: takes what is proved.
-        limits: when to stop.
-        say: called with about the share of the work done.
-        recorder: takes every final box with what is proved of it.
-        domain: boxes to begin with. Default: the whole domain.
+        bounder: Bounder of one query.
+        proved_mass: Account of the proved mass.
+        limits: Limits.
+        say: Callback for the approximate share of the work done.
+        recorder: Recorder of the final boxes.
+        domain: Boxes to begin with. Default: the whole domain.
 
-    Ctrl-C ends it early, with what is proved by then and in ``GRACE_SECONDS`` more; a second one, at once.
+    Ctrl-C ends the run within ``GRACE_SECONDS`` and keeps its proofs; a second one ends it immediately.
 
     Returns:
-        The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
+        Boxes that are not decided as a whole, their proved fair and unfair mass, shape (boxes, 2), and the reason of
+        the end.
     """
     bounder.plain = recorder is not None
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:

@@ -1,8 +1,8 @@
-"""Linear bounds for all orbits of a population at once: one frontier, whose regions are the orbits.
+"""Linear bounds for all orbits of a population in one frontier, whose regions are the orbits.
 
-Bounds do not depend on masses, so all latent classes share the boxes. A box is refined where its orbit's people, all
-classes mixed, are undecided; a decided box counts with its mass in every class, w_oz m_z(B), and what is proved of
-another is proved by the masses of one class after the other:
+Bounds do not depend on masses, so all latent classes share the boxes. Refinement uses the mixture of all classes of an
+orbit. A decided box counts with its mass in every class, w_oz m_z(B), and other boxes are proved separately with the
+masses of each class:
 
     certified >= sum_o sum_z w_oz sum_B m_z(B) s_z(B),    s_z(B) the share of B that is proved in class z.
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from evenhand.certification.bounds.compiled.shares import AttributeAxes
 
 NEGLIGIBLE_CLASS = 0.05
-"""Nothing is proved for a class that has less than this share of what is undecided of a box anyway, as estimated."""
+"""Maximum share of the undecided mass of a box in a class that is not proved."""
 
 
 class OrbitBounder:
     """Bounds and proofs for all orbits that anything is open in; a ``LinearBounder``.
 
     Args:
-        question: what is asked.
-        first_bounder: makes the bounder of one query, its kernels compiled.
+        question: Question about counterparts.
+        first_bounder: Function that builds the bounder of one query, with compiled kernels.
     """
 
     def __init__(self, question: OrbitQuestion, first_bounder: Callable[[Query], ReusableBounder]) -> None:
@@ -50,7 +50,7 @@ class OrbitBounder:
         self.plain = False
 
     def root(self) -> BoxFrontier:
-        """Return the domain of each orbit that is open as one box."""
+        """Build a box of the domain of each open orbit."""
         roots = []
         for number, bounder in self._bounders.items():
             root = bounder.root()
@@ -62,7 +62,7 @@ class OrbitBounder:
     def expand(
         self, boxes: BoxFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
     ) -> tuple[BoxFrontier, Floats]:
-        """Split boxes of one orbit as its people, classes mixed, ask for it; masses are shares of all people."""
+        """Split boxes of one orbit by the mixture of its classes. Masses are shares of all people."""
         number = int(boxes.region[0]) - 1
         # Decided parts come back too, as the kernels count them by the mixed marginals, not by the classes.
         found, totals = self._bounders[number].expand(
@@ -76,7 +76,7 @@ class OrbitBounder:
         return found[(mass > 0) if recording else (mass > 0) & (found.kind == 0)], totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
-        """Return the proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
         shares = np.zeros((len(boxes), 2))
         for region in np.unique(boxes.region):
             here = np.flatnonzero(boxes.region == region)
@@ -84,7 +84,7 @@ class OrbitBounder:
         return shares
 
     def _prove_orbit(self, number: int, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
-        """Prove boxes of one orbit: the classes' shares, weighed by their masses."""
+        """Prove boxes of one orbit: mean of the classes' shares, weighted by their masses."""
         masses = self._orbits[number].masses.of(boxes.lo, boxes.hi)
         total = masses.sum(axis=1)
         proved = np.zeros((len(boxes), 2))

@@ -1,11 +1,11 @@
-"""The linear relaxation of ReLU, for NumPy and PyTorch alike: what proofs by arrays and certified training rest on.
+"""Linear relaxation of ReLU for NumPy and PyTorch, the basis of proofs by arrays.
 
 For a unit ``z`` between ``low`` and ``high``, with ``low < 0 < high``, ReLU lies below its chord and above every line
 through 0 whose slope is between 0 and 1 (the triangle relaxation: Ehlers, ATVA 2017)::
 
     a z  <=  relu(z)  <=  s z - s low,      s = high / (high - low),   0 <= a <= 1
 
-The chord meets ReLU at both ends. Of the lines below, the one of slope 1 cuts off less than the one of slope 0 where
+The chord meets ReLU at both ends. Of the lines below, slope 1 encloses less area than slope 0 if
 ``high > -low`` (CROWN: Zhang et al., NeurIPS 2018; DeepPoly: Singh et al., POPL 2019). A unit that is on (``low >= 0``)
 or off (``high <= 0``) is its own line: ``z`` or 0.
 
@@ -27,9 +27,9 @@ class ReluRelaxation:
     """Lines around the ReLUs of a layer; every array has the shape of the units' bounds.
 
     Attributes:
-        slope, shift: the line above, ``slope * z + shift``.
-        adaptive: slope of the line below, 1 or 0, whichever cuts off less.
-        flat: slope of the line below that is 0 wherever that is allowed.
+        slope, shift: Line above, ``slope * z + shift``.
+        adaptive: Slope of the line below, 1 or 0, with the smaller area between it and the chord.
+        flat: Slope of the line below that is 0 for every open unit.
     """
 
     slope: Array
@@ -39,7 +39,7 @@ class ReluRelaxation:
 
 
 def relax_relu(low: Array, high: Array, xp: Any) -> ReluRelaxation:
-    """Return the lines around ReLU for units between ``low`` and ``high``.
+    """Compute the lines around ReLU for units between ``low`` and ``high``.
 
     Args:
         low, high: bounds of the units before their ReLU, of any one shape.
@@ -59,7 +59,7 @@ def relax_relu(low: Array, high: Array, xp: Any) -> ReluRelaxation:
 
 
 def relax_weights(weights: Array, slope: Array, below: Array, *, up: bool, xp: Any) -> Array:
-    """Return the weights of ``z`` that replace weights of ``relu(z)``: through the chord, or the line below.
+    """Compute the weights of ``z`` that replace weights of ``relu(z)``, by the chord or the line below.
 
     Args:
         weights: of the units behind their ReLU, shape (..., units).
@@ -72,7 +72,7 @@ def relax_weights(weights: Array, slope: Array, below: Array, *, up: bool, xp: A
 
 
 def relax_constant(weights: Array, shift: Array, *, up: bool, xp: Any) -> Array:
-    """Return what the chords add to the bound that ``relax_weights`` carries on, shape (...).
+    """Compute the constants of the chords for the bound of ``relax_weights``, shape (...).
 
     Args:
         weights, up, xp: as for ``relax_weights``.

@@ -1,12 +1,12 @@
-"""Models of two labels without hidden layers: the distribution of everybody's score decides all orbits at once.
+"""Prove models of two labels without hidden layers from the distribution of the score.
 
 Such a model gives the second label where S + b_p > 0. The score S is a sum of one term per attribute, the same under
-all joint values p of the hub, which add b_p. So nothing has to be bounded, and no box to be split:
+all joint values p of the hub, which add b_p. So bounds and boxes are not needed:
 
     fair    S > r - min b  or  S < -r - max b,      unfair    r - max b < S < -r - min b
 
-with r for rounding. In a latent class the terms are independent, and S has the same distribution in every orbit: all
-shares are read from one table per class.
+with r for rounding. In a latent class the terms are independent, and S has the same distribution in every orbit, so one
+table per class gives all shares.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 LENGTH = 1 << 17
 """Length of a table."""
 STEPS = LENGTH - 2
-"""Steps of its grid: sums of terms rounded down to it stay inside."""
+"""Number of grid steps, so that sums of rounded terms stay inside the table."""
 MAX_CELLS = 2_000_000
-"""Cells of an attribute, at most."""
+"""Maximum number of cells of an attribute."""
 TRANSFORM_ERROR = 1e-10
-"""Bound on what one transform adds to the error of any sum of a table's entries.
+"""Bound on the error of any sum of a table's entries that one transform adds.
 
-In the 2-norm a transform of length N errs by at most log2(N) * 8 u of what it transforms (Higham, "Accuracy and
+In the 2-norm a transform of length N errs by at most log2(N) * 8 u of its input (Higham, "Accuracy and
 Stability of Numerical Algorithms", 2nd ed., theorem 24.2), here 2e-14. Masses of attributes have a norm of at most 1,
 and no entry of their transforms is above 1, so the errors of a product of them add up; a sum of N entries has at most
 sqrt(N) times the error of the norm, 7e-12.
@@ -44,24 +44,24 @@ UNIT_ROUNDOFF = 2.0**-53
 
 
 def needs_kernels(model: AdditiveNetwork | TreeEnsemble) -> bool:
-    """Return whether proofs about a model's decisions need compiled kernels; distributions of scores do not."""
+    """Check whether proofs about a model's decisions need compiled kernels; distributions of scores do not."""
     return not (isinstance(model, AdditiveNetwork) and not model.layers and len(model.classes) == 2)
 
 
 def has_one_score(query: Query) -> bool:
-    """Return whether one score decides, and people are compared under their protected assignments alone."""
+    """Check whether a single score decides the label."""
     few = int(query.counts.max(initial=1)) <= MAX_CELLS
     plain = query.least == 2 and query.demanded is None
     return not query.layers and len(query.pairs) == 1 and plain and few
 
 
 def prove_score(query: Query) -> tuple[float, float]:
-    """Return the mass proved fair and unfair."""
+    """Prove the fair and unfair mass."""
     return _prove_table(query, ScoreTable.of(query.cells))
 
 
 def prove_scores(question: OrbitQuestion) -> Floats:
-    """Return the mass proved fair and unfair in each orbit that is not constant, shape (orbits, 2)."""
+    """Prove the fair and unfair mass of each orbit that is not constant, shape (orbits, 2)."""
     tables: dict[int, ScoreTable] = {}
     proved = np.zeros((len(question.orbits), 2))
     for number, orbit in enumerate(question.orbits):
@@ -75,7 +75,7 @@ def prove_scores(question: OrbitQuestion) -> Floats:
 
 
 def _prove_table(query: Query, table: ScoreTable) -> tuple[float, float]:
-    """Return the mass proved fair and unfair where scores are distributed as in a table."""
+    """Prove the fair and unfair mass from a table of scores."""
     sizes = sum((cells.size() for cells in query.cells), np.zeros(1))
     # Distance of a margin from zero beyond which rounding cannot change its sign, anywhere in the domain.
     reach = float(query.slack.decision(query.slack.first(sizes))[0])
@@ -86,17 +86,18 @@ def _prove_table(query: Query, table: ScoreTable) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The distribution of a sum of independent terms, each of them rounded down to a grid.
+    """Distribution of a sum of independent terms, each rounded down to a grid.
 
-    With K the sum of the rounded terms, in steps h, every score lies between ``least + K h`` and that plus ``width h``.
+    With K the sum of the rounded terms, in steps h, every score is between ``least + K h`` and ``least + (K + width)
+    h``.
 
     Attributes:
-        least: the sum of the smallest terms.
-        steps: steps in a unit of the score, 1 / h.
-        width: by how many steps a score may exceed its place in the table.
-        before: mass of the sums before each, shape (LENGTH + 1,).
-        error: bound on the error of a difference of two of these.
-        size: of the numbers that are added up.
+        least: Sum of the smallest terms.
+        steps: Number of steps in a unit of the score, 1 / h.
+        width: Maximum number of steps by which a score exceeds its place in the table.
+        before: Mass of the sums before each, shape (LENGTH + 1,).
+        error: Bound on the error of a difference of two of these.
+        size: Size of the summed numbers.
     """
 
     least: float
@@ -108,12 +109,12 @@ class ScoreTable:
 
     @classmethod
     def of(cls, cells: Sequence[Cells]) -> ScoreTable:
-        """Return the distribution of what these attributes add, independently of each other."""
+        """Compute the distribution of the sum of the terms of independent attributes."""
         terms = [_terms_of(each) for each in cells]
         least = sum(float(low.min()) for low, _ in terms)
         span = sum(float(low.max() - low.min()) for low, _ in terms)
-        # A little longer than span / STEPS, so that rounding carries no sum beyond the table.
-        # Where all sums are the same, nothing is rounded to the grid, and its steps can be as small as float64 allows.
+        # A step is slightly longer than span / STEPS, so that rounding moves no sum beyond the table. If all sums are
+        # equal, nothing is rounded to the grid, and its steps can be as small as float64 allows.
         steps = STEPS / span * (1 - 1e-9) if span > 0 else 2.0**40
         spectrum = np.ones(LENGTH // 2 + 1, dtype=np.complex128)
         for each, (low, _) in zip(cells, terms, strict=True):
@@ -131,8 +132,8 @@ class ScoreTable:
         )
 
     def between(self, low: float, high: float) -> float:
-        """Return a lower bound on the chance that low < S < high."""
-        # Numbers of this size are added up and multiplied by ``steps``: what they round to, and much more.
+        """Compute a lower bound on the probability that low < S < high."""
+        # Bound on the rounding of sums of this size, multiplied by ``steps``, with a large margin.
         pad = 1e-3 + 64 * UNIT_ROUNDOFF * self.steps * (self.size + abs(self.least))
         first, last = 0, LENGTH - 1
         if low > -np.inf:
@@ -147,7 +148,7 @@ class ScoreTable:
 
 
 def _terms_of(cells: Cells) -> tuple[Floats, Floats]:
-    """Return the least and the greatest that each cell adds, each of shape (cells,)."""
+    """Compute the smallest and largest term of each cell, each of shape (cells,)."""
     every = np.arange(cells.count)
     if cells.scale is None:
         return cells.rows[:, 0], cells.rows[:, 0]

@@ -84,7 +84,7 @@ def attribute_breakdown(
     """
     if query.constant or any(cells.count > MAX_LISTED for cells in query.cells):
         return (), Draws()
-    # This sample is independent of the one that estimates the total.
+    # This sample is independent of the sample for the total.
     rng, confidence = np.random.default_rng([sampling.seed, 1]), sampling.confidence
     groups = [_group_cells(cells) for cells in query.cells]
     asked, unfair = _count_unfair(query, groups, finder, sampling, rng)

@@ -7,8 +7,7 @@ networks of few layers functions below and above all units go forward instead (`
 off in all the boxes are left out; those on in all of them are lines already.
 
 Rounding: sums of two products that replace one, as in ``_refine_second_layer`` and ``_continue_forward``, have terms of
-at most twice the size of what they form, which the pads allow for: they take a relaxed unit for twice as large as it
-is.
+at most twice the size of their result. The pads cover this, because they count a relaxed unit twice.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class LayerBounds:
     """A hidden layer over a batch of boxes.
 
     Attributes:
-        live: its units that may be on in some box; the first ``mixed`` of them are not on in all boxes.
-        mixed: how many.
-        low, high, error: bounds before ReLU and float32 error, shape (boxes, live).
-        lines: around the ReLU, for mixed units, shape (boxes, mixed).
+        live: Units that may be on in some box; the first ``mixed`` of them are not on in all boxes.
+        mixed: Number of these.
+        low, high, error: Bounds before ReLU and float32 error, shape (boxes, live).
+        lines: Lines around the ReLU of mixed units, shape (boxes, mixed).
     """
 
     live: Array
@@ -51,8 +50,8 @@ class BatchBounds:
 
     def __init__(self, network: ArrayNetwork, low: Integers, high: Integers) -> None:
         self.network, self.backend, self.xp = network, network.backend, network.backend.xp
-        # A line over its range as middle and radius, c * middle -/+ |c| * radius, so that one matrix product serves all
-        # boxes whatever the sign of c; of a table the extremes over the cells inside. Sums of both are exact.
+        # The range of a line is c * middle -/+ |c| * radius, so that one matrix product covers all boxes and signs of
+        # c. The range of a table is given by its extremes over the cells inside. Sums of both are exact.
         put = self.backend.put
         lo = low[:, network.lines].astype(np.float64)
         hi = high[:, network.lines] + network.reach
@@ -84,8 +83,8 @@ class BatchBounds:
         net, xp = self.network, self.xp
         self.bias = net.biases[run]
         self.layers, self.inner = [], []
-        # Invariant: low and high bound the units of layer k before ReLU in float64, error what the deployed float32
-        # unit may differ by; intersecting two sound intervals keeps that.
+        # Invariant: low and high bound the units of layer k before ReLU in float64, and error bounds the float32 error
+        # of the deployed unit. Intersections of sound intervals are sound.
         low, high = self.first_low + self.bias, self.first_high + self.bias
         # Assignments bounded together: a first unit differs by ``apart`` among them, whose extremes join the interval.
         if net.apart is not None:
@@ -125,7 +124,7 @@ class BatchBounds:
         )
 
     def scores(self) -> Array:
-        """Return how much of the relaxation gap each attribute's width accounts for, shape (boxes, attributes).
+        """Compute the share of the relaxation gap that each attribute's width causes, shape (boxes, attributes).
 
         A unit's gap is the height of its relaxation times how far the outputs can move with it (absolute weights
         through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
@@ -257,7 +256,7 @@ class BatchBounds:
     def _continue_forward(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
         """Return the same by functions below and above every unit, carried forward layer by layer."""
         net, xp, before = self.network, self.xp, self.layers[-1]
-        # Invariant: each unit of the layer lies between the functions ``below`` and ``above``, rows of coefficients of
+        # Invariant: each unit of the layer is between the functions ``below`` and ``above``, rows of coefficients of
         # the attributes' columns and then one constant per assignment. They grow with the columns, not with the depth.
         columns, lines, m = int(net.columns.shape[0]), len(net.lines), before.mixed
         if k == 1:
@@ -274,8 +273,8 @@ class BatchBounds:
         upper[:, columns:, :m] += before.lines.shift[:, None, :]
         n, rows, units = (int(size) for size in lower.shape)
         weights, sizes = net.weights[k - 1][before.live], net.sizes[k - 1][before.live]
-        # With lower <= relu(z) <= upper and w = w+ + w-, the next unit lies between (total - apart) / 2 and (total +
-        # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products in place of
+        # With lower <= relu(z) <= upper and w = w+ + w-, the next unit is between (total - apart) / 2 and (total +
+        # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products instead of
         # four.
         total = xp.reshape(xp.reshape(lower + upper, (n * rows, units)) @ weights, (n, rows, -1))
         apart = xp.reshape(xp.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))

@@ -1,4 +1,4 @@
-"""The linear method's engine on whole arrays: a ``LinearBounder`` like the compiled one, for wide networks and GPUs."""
+"""Bound boxes by linear functions on whole arrays, for wide networks and GPUs."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from evenhand.core.interrupts import GRACE_SECONDS, is_interrupted
 from evenhand.core.typing import Floats, Integers
 
 STEP, NODE = 2e8, 1e9
-"""Multiplications that one call may take, about, and that the parts of one box may: the clock is looked at after a few
-calls, so they end in a fraction of a second, whatever the network's width; only a costly box is split less often."""
+"""Approximate maximum number of multiplications of one call, and of the parts of one box. The clock is checked after a
+few calls, so each takes a fraction of a second for any width; costly boxes are split less often."""
 WIDE, WIDEST = 256, 4096
-"""Units from which on whole arrays are in use of themselves: in two neighbouring layers, or in any."""
+"""Minimum number of units in two neighbouring layers, or in any layer, for which arrays are the default."""
 CACHE_BYTES = 256 << 20
-"""Bytes of functions that are kept for the proofs of boxes not split again."""
+"""Maximum bytes of cached functions for proofs."""
 
 
 def device_for(query: Query, device: str | None) -> str | None:
     """Choose where to compute the bounds of a query: on the given device, or by default on ``numpy`` for wide networks.
 
-    None stands for the compiled kernels. They go unit by unit, which is fast up to about ``WIDE`` units in neighbouring
-    layers, hold all layers at the width of the widest, and look at the clock after thousands of boxes. They bound
+    None selects the compiled kernels. They work unit by unit, which is fast up to about ``WIDE`` units in neighbouring
+    layers, store all layers at the width of the widest, and check the clock after thousands of boxes. They bound
     changes of a number more tightly, and are the default for these at any width.
 
     """
@@ -56,11 +56,11 @@ def device_for(query: Query, device: str | None) -> str | None:
 
 
 def array_engine_for(query: Query, device: str, jobs: int) -> ArrayEngine:
-    """Return an engine for a query, its kernels compiled.
+    """Build an engine for a query, with compiled kernels.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
-        OptionError: no such device.
+        OptionError: The device is unknown.
     """
     engine = ArrayEngine(query, backend_of(device), jobs)
     engine.prove(engine.root(), COARSE)
@@ -71,10 +71,10 @@ class ArrayEngine:
     """Bounds on arrays for one query, proofs compiled; a ``LinearBounder``.
 
     Args:
-        query: what is asked.
-        backend: where to compute.
-        jobs: threads. With NumPy so many calls may run at once, and results do not depend on how many; with PyTorch,
-            which shares out each operation itself, one.
+        query: Question.
+        backend: Array library and device.
+        jobs: Number of threads. With NumPy, this is the number of concurrent calls, which does not affect results.
+            PyTorch parallelises each operation itself.
     """
 
     proofs_per_box = 1
@@ -92,26 +92,26 @@ class ArrayEngine:
         self.memory = FunctionCache(self.network)
 
     def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
-        """Return how people have these cells, who differ from those of the query in their masses alone."""
+        """Compute the weights of cells that differ from those of the query only in their masses."""
         axes = self.network.axes
         return _attribute_axes(cells, axes.start, axes.line, axes.reach)
 
     def reweighted(self, axes: AttributeAxes) -> ArrayEngine:
-        """Return the engine of the same query about such people."""
+        """Build an engine of the same query with these weights."""
         other = copy(self)
         other.network = replace(self.network, axes=axes)
         other.memory = FunctionCache(other.network, 0)
         return other
 
     def beside(self, query: Query) -> ArrayEngine:
-        """Return the engine of another query about the same network; neither keeps functions for the proofs."""
+        """Build an engine of another query about the same network. Neither caches functions."""
         self.memory = FunctionCache(self.network, 0)
         other = ArrayEngine(query, self.network.backend, max(self.jobs, self.threads))
         other.memory = FunctionCache(other.network, 0)
         return other
 
     def root(self) -> BoxFrontier:
-        """Return the domain as one box."""
+        """Build a box of the whole domain."""
         return root_frontier(self.counts)
 
     def expand(
@@ -119,7 +119,8 @@ class ArrayEngine:
     ) -> tuple[BoxFrontier, Floats]:
         """Split boxes until each part's estimated undecided mass is at most the threshold, or ``limit`` are bounded.
 
-        Boxes of costly networks may come back sooner, with their estimates: a call takes a fraction of a second.
+        Boxes of costly networks may be returned earlier, with their estimates, so that a call takes a fraction of a
+        second.
 
         Returns:
             The parts that are not decided as a whole (with ``recording`` all of them); mass found fair, mass found
@@ -135,12 +136,12 @@ class ArrayEngine:
                 parts = self._bound_parts(self._split(todo[:count], recording), totals, recording)
                 again = (parts.open > threshold) & (parts.plan[:, 0] >= 0)
                 done.append(parts[~again])
-                # Parts to be split again come first, so that few wait.
+                # Parts to be split again come first, so that the queue stays short.
                 todo = BoxFrontier.concatenate([parts[again], todo[count:]])
         return BoxFrontier.concatenate([*done, todo]), totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
-        """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
         shares = np.zeros((len(boxes), 2))
         found, known = self.memory.take(boxes)
         if len(known):
@@ -158,7 +159,7 @@ class ArrayEngine:
         return shares
 
     def _split(self, boxes: BoxFrontier, recording: bool) -> BoxFrontier:
-        """Return the grandchildren of boxes, by their plans; without ``recording`` only those where somebody lives."""
+        """Split boxes by their plans. Without ``recording``, parts without mass are left out."""
         parts, plan = boxes.boxes(), boxes.plan
         self.memory.forget(boxes)
         for r in range(self.splits):
@@ -167,7 +168,7 @@ class ArrayEngine:
             cut = (a >= 0) & (parts.lo[rows, a] < parts.hi[rows, a])
             if not cut.any():
                 continue
-            # Children stay where their parent was, so that neighbours are bounded together.
+            # Children keep the place of their parent, so that neighbours are bounded together.
             place = np.concatenate([rows[~cut], np.repeat(rows[cut], 2)])
             halves = Boxes.concatenate([parts[~cut], self.splitter.split_boxes(parts[cut], a[cut])])
             lived = np.arange(len(place)) if recording else np.flatnonzero(halves.mass > 0)
@@ -177,7 +178,7 @@ class ArrayEngine:
         return replace(frontier_of(cells, parts.mass, parts.mass, plan=plan), region=parts.region)
 
     def _bound_parts(self, parts: BoxFrontier, totals: Floats, recording: bool) -> BoxFrontier:
-        """Bound boxes, count the decided ones; the others come back with estimates and plans."""
+        """Bound boxes, count the decided ones, and return the others with estimates and plans."""
         kept = []
         for at in range(0, len(parts), self.batch):
             piece = parts[at : at + self.batch]
@@ -220,7 +221,7 @@ class ArrayEngine:
 
 
 class FunctionCache:
-    """Functions of boxes that wait for their proof, so that nothing is bounded twice; limited in bytes."""
+    """Cache of the functions of boxes, limited in bytes, so that boxes are not bounded again for their proofs."""
 
     def __init__(self, network: ArrayNetwork, limit: int = CACHE_BYTES) -> None:
         self._held: dict[bytes, tuple[Floats, Floats, Floats]] = {}
@@ -229,7 +230,7 @@ class FunctionCache:
         self._room = limit // each
 
     def keep(self, boxes: BoxFrontier, functions: MarginFunctions) -> None:
-        """Remember boxes that are not decided as a whole."""
+        """Store the functions of undecided boxes."""
         for t, name in enumerate(_box_keys(boxes)[: max(0, self._room - len(self._held))]):
             self._held[name] = (
                 functions.coefficients[t].copy(),
@@ -238,12 +239,12 @@ class FunctionCache:
             )
 
     def forget(self, boxes: BoxFrontier) -> None:
-        """Let go of boxes that are split."""
+        """Remove boxes that are split."""
         for name in _box_keys(boxes):
             self._held.pop(name, None)
 
     def take(self, boxes: BoxFrontier) -> tuple[MarginFunctions, Integers]:
-        """The functions of those that are remembered, and which they are; few boxes are proved twice, so they go."""
+        """Remove and return the functions of cached boxes, with their indices. Few boxes are proved twice."""
         named = enumerate(_box_keys(boxes))
         found = [(t, held) for t, name in named if (held := self._held.pop(name, None)) is not None]
         known = np.array([t for t, _ in found], dtype=np.int64)
@@ -261,7 +262,7 @@ def _box_keys(boxes: BoxFrontier) -> list[bytes]:
 
 
 def plan_splits(scores: Floats, widths: Integers) -> NDArray[np.int8]:
-    """Return the next splits of boxes: the best attribute, its score halved, again; the widest where no score tells."""
+    """Plan the next splits of boxes: repeatedly the attribute with the best score, which each split halves."""
     scores, widths = scores.copy(), widths.copy()
     rows = np.arange(len(scores))
     plan = np.full((len(scores), MAX_SPLITS), -1, dtype=np.int8)
@@ -278,7 +279,7 @@ def plan_splits(scores: Floats, widths: Integers) -> NDArray[np.int8]:
 
 
 def box_cost(network: ArrayNetwork) -> float:
-    """Multiplications that one box may take, if half of the units of inner layers are open."""
+    """Estimate the multiplications of one box, if half of the inner units are open."""
     widths = network.widths
     columns = len(network.order) + (network.roles.assignments if network.apart is not None else 1)
     products = [a * b for a, b in pairwise(widths)]
@@ -294,7 +295,7 @@ def box_cost(network: ArrayNetwork) -> float:
 
 
 def batch_size(network: ArrayNetwork) -> int:
-    """Boxes that are bounded side by side, by the bytes that their work arrays take."""
+    """Compute the number of boxes per batch from the size of their work arrays."""
     columns = len(network.order)
     each = 8 * (
         14 * sum(network.widths)

@@ -1,4 +1,4 @@
-"""From bounds to the want-positive functions of boxes: what is decided as a whole, what remains, where to split."""
+"""Compute the functions of boxes whose sign decides labels, and the scores of splits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from evenhand.core.typing import Floats, Integers
 
 @dataclass(frozen=True)
 class MarginFunctions(ArrayRows):
-    """The functions of boxes; what they say, ``FunctionRoles`` tells.
+    """Functions of boxes, with the meaning that ``FunctionRoles`` gives.
 
     Attributes:
-        coefficients: of the choice of slopes with the larger mean over deviation, shape (boxes, functions, columns), in
-            the layout of ``shares.AttributeAxes``.
-        constants: shape (boxes, functions).
-        zscore: mean over standard deviation, shape (boxes, functions).
-        kind: whether a box is decided as a whole, shape (boxes,).
+        coefficients: Coefficients for the slopes with the larger mean over deviation, shape (boxes, functions,
+            columns), in the layout of ``shares.AttributeAxes``.
+        constants: Constants, shape (boxes, functions).
+        zscore: Mean over standard deviation, shape (boxes, functions).
+        kind: Outcome of the whole box, shape (boxes,).
         open: Estimated undecided share, shape (boxes,).
     """
 

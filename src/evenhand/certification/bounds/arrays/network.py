@@ -25,15 +25,15 @@ from evenhand.core.typing import Floats, Integers
 from evenhand.errors import MissingExtraError, OptionError
 
 SEPARATE = 4
-"""Up to so many protected assignments are bounded one by one, which is tighter; more of them together."""
+"""Maximum number of protected assignments that are bounded one by one, which is tighter than together."""
 TOGETHER_DEPTH = 3
-"""From so many hidden layers on, they are always bounded together: the bounds of inner units cost most."""
+"""Minimum number of hidden layers from which assignments are always bounded together, because inner units cost most."""
 FORWARD_DEPTH = 3
-"""Up to so many hidden layers, inner units may be bounded forward. Measured against bounds going backward, the gap of
-the output grows to 1.3 times (3 layers of 256 units) or 2 (of 1,000), at 17 and 9 times as many boxes a second; with 10
-layers it would grow a hundredfold."""
+"""Maximum number of hidden layers for which inner units may be bounded forward. Compared with backward bounds, the gap
+of the output was 1.3 times (3 layers of 256 units) or twice (1,000 units) as large, at 17 and 9 times the boxes per
+second; with 10 layers it would be a hundred times as large."""
 FORWARD_GAIN = 8
-"""They are if it takes so many times fewer multiplications."""
+"""Minimum factor of saved multiplications for which inner units are bounded forward."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class TableColumns:
     """An attribute that adds one row per cell.
 
     Attributes:
-        attribute: which.
-        begin, end: its place among the cells of all tables.
-        lows, highs: least and greatest entry over runs of 1, 2, 4, ... cells, shape (sizes, cells, units).
+        attribute: Index of the attribute.
+        begin, end: Range of its cells among the cells of all tables.
+        lows, highs: Smallest and largest entry over runs of 1, 2, 4, ... cells, shape (sizes, cells, units).
     """
 
     attribute: int
@@ -53,7 +53,7 @@ class TableColumns:
     highs: Array
 
     def extremes(self, lo: Integers, hi: Integers, backend: ArrayBackend) -> tuple[Array, Array]:
-        """Return the least and greatest of what cells lo..hi add, shape (boxes, units): two runs cover any range."""
+        """Compute the smallest and largest terms of cells lo..hi, shape (boxes, units). Two runs cover any range."""
         level = np.frexp(hi - lo + 1)[1] - 1
         last = hi + 1 - (1 << level)
         size, a, b = (backend.put(x.astype(np.int64)) for x in (level, lo, last))
@@ -65,24 +65,24 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class ArrayNetwork:
-    """A query as arrays. Columns of linear functions are those of lines first, then the cells of tables.
+    """Query as arrays. Columns of linear functions are those of lines first, then the cells of tables.
 
     Attributes:
-        columns: (columns, first units).
-        lines: attributes that enter along a line.
-        reach: how many positions wide a cell of theirs is.
-        tables: the other attributes.
-        order: where each column stands in the layout of ``axes``.
-        biases: per run of the bounds (assignment, or all of them), of the first units.
-        apart: (assignments, first units), what each adds to the bias of a run for all; None if runs are separate.
-        weights, sizes: per later layer, shape (units, next units); and absolute values.
-        offsets, offset_sizes: biases of these layers; and absolute values.
-        pads, first_error, gammas: see ``RoundingError``.
-        roles: Meaning of the functions; their biases are not padded here.
-        forward: whether functions below and above inner units are carried forward, layer by layer, instead of going
-            back from every unit: looser, but costs less in wide networks.
-        axes: the unprotected attributes, as the proofs of shares read them.
-        slack: the rounding slack, for the decision at the end.
+        columns: Terms of the columns, shape (columns, first units).
+        lines: Attributes that enter along a line.
+        reach: Width of a cell of theirs in positions.
+        tables: Other attributes.
+        order: Index of each column in the layout of ``axes``.
+        biases: Biases of the first units, for each run of the bounds (one assignment, or all).
+        apart: Change of the biases under each assignment, (assignments, first units), if a run covers all. Else None.
+        weights, sizes: Weights of later layers, shape (units, next units), and their absolute values.
+        offsets, offset_sizes: Biases of these layers, and their absolute values.
+        pads, first_error, gammas: See ``RoundingError``.
+        roles: Meaning of the functions. Their biases are not padded here.
+        forward: Whether functions below and above inner units are propagated forward, layer by layer, instead of
+            backward from every unit, which is tighter but costs more in wide networks.
+        axes: Unprotected attributes in the layout of proofs.
+        slack: Rounding error.
     """
 
     backend: ArrayBackend
@@ -122,7 +122,7 @@ class ArrayNetwork:
 
 
 def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
-    """Put a query in arrays. It must have no ``problem.unsupported_reason``."""
+    """Convert a query to arrays. It must have no ``problem.unsupported_reason``."""
     columns, start, line, reach, moved = _term_columns(query.cells)
     lines = np.flatnonzero(line)
     ends = np.append(start[1:], len(columns))
@@ -163,7 +163,7 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
 
 
 def _bound_forward(widths: list[int], rows: int) -> bool:
-    """Return whether to bound inner units forward, from the layers' widths and the terms of a function."""
+    """Check whether to bound inner units forward, from the layer widths and the number of terms of a function."""
     if not 3 <= len(widths) <= FORWARD_DEPTH:
         return False
     products = [a * b for a, b in pairwise(widths)]
@@ -175,7 +175,7 @@ def _run_extremes(rows: Floats) -> tuple[Floats, Floats]:
     """Least and greatest over each run of 1, 2, 4, ... rows, by where it starts; shape (sizes, rows, units)."""
     lows, highs = [rows], [rows]
     size = 1
-    # Invariant: the last arrays are of runs of ``size`` rows; near the end, of what is left of them.
+    # Invariant: the last arrays cover runs of ``size`` rows, which are shorter near the end.
     while 2 * size <= len(rows):
         low, high = lows[-1].copy(), highs[-1].copy()
         low[:-size] = np.minimum(low[:-size], lows[-1][size:])
@@ -186,19 +186,15 @@ def _run_extremes(rows: Floats) -> tuple[Floats, Floats]:
     return np.stack(lows), np.stack(highs)
 
 
-# The array library in use. What is written over it runs on NumPy and on PyTorch, on a processor or on CUDA.
+# The array library in use: NumPy, or PyTorch on a processor or on CUDA.
 #
-# The code keeps to what the array API standard (https://data-apis.org/array-api) has in common with both libraries;
-# the
-# few calls that PyTorch spells in its own way are methods here. Everything is float64.
+# The code uses the part of the array API standard (https://data-apis.org/array-api) that both libraries share; the few
+# functions with another name in PyTorch are methods here. Everything is float64.
 #
-# Rounding. A sum of n products errs by at most ``gamma_n`` times the sum of their sizes in whatever order it is
-# formed,
-# with fused multiply-adds or without (Higham, chapter 3): BLAS, cuBLAS and any number of threads are covered by the
-# pads
-# of ``slack``. Reduced precision (TF32 and the like) applies to float32 alone and is never in use. Results of
-# different
-# libraries or numbers of threads may differ in the last digits; each of them is sound.
+# Rounding. A sum of n products errs by at most ``gamma_n`` times the sum of their sizes in any order, with or without
+# fused multiply-adds (Higham, chapter 3). So the pads of ``slack`` cover BLAS, cuBLAS and any number of threads.
+# Reduced precision (TF32 and similar) only applies to float32 and is never used. Results of different libraries or
+# numbers of threads may differ in the last digits; each of them is sound.
 
 Array = Any
 """An array of the library in use."""
@@ -212,9 +208,9 @@ class ArrayBackend:
     """An array library and a place to compute.
 
     Attributes:
-        xp: the namespace of its functions.
-        place: PyTorch's device, None for NumPy.
-        budget: bytes that the work arrays of one step may take, about: what fits caches, or keeps a GPU busy.
+        xp: Namespace of its functions.
+        place: PyTorch's device. None: NumPy.
+        budget: Approximate bytes of the work arrays of one step, to fit caches or to occupy a GPU.
     """
 
     xp: Any
@@ -222,26 +218,26 @@ class ArrayBackend:
     budget: int
 
     def put(self, host: NDArray[Any]) -> Array:
-        """Return an array of the library from NumPy's (without a copy where it can)."""
+        """Convert a NumPy array to the library, without a copy if possible."""
         host = np.require(host, requirements=["C", "W"])
         return host if self.place is None else self.xp.as_tensor(host, device=self.place)
 
     def host(self, array: Array) -> NDArray[Any]:
-        """NumPy's array from one of the library."""
+        """Convert an array of the library to NumPy."""
         return np.asarray(array if self.place is None else array.cpu().numpy())
 
     def nonzero(self, mask: Array) -> tuple[Array, ...]:
-        """Return the positions of what is true, one array per axis, the first axis slowest."""
+        """Find the true entries of a mask, with one array of indices per axis, the first axis slowest."""
         found = np.nonzero(mask) if self.place is None else self.xp.nonzero(mask, as_tuple=True)
         return tuple(found)
 
     def positive(self, array: Array) -> Array:
-        """Return the positive part."""
+        """Compute the positive part."""
         return self.xp.maximum(array, 0.0) if self.place is None else self.xp.clip(array, 0.0, None)
 
     @contextmanager
     def threads(self, jobs: int) -> Iterator[None]:
-        """Use so many threads inside each operation. For NumPy always one: there, whole batches go side by side."""
+        """Set the number of threads of each operation. NumPy always uses one, because batches run concurrently."""
         if self.place is None:
             with _SINGLE_THREAD:
                 yield
@@ -255,7 +251,7 @@ class ArrayBackend:
 
 
 class _SingleThread:
-    """Keeps BLAS to one thread while anybody is inside, and gives the others back when the last one leaves."""
+    """Reentrant context that limits BLAS to one thread."""
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
@@ -283,16 +279,16 @@ _SINGLE_THREAD = _SingleThread()
 
 
 def numpy_backend() -> ArrayBackend:
-    """NumPy."""
+    """Build the NumPy backend."""
     return ArrayBackend(np, None, PROCESSOR_BYTES)
 
 
 def backend_of(device: str) -> ArrayBackend:
-    """The array library that a device name stands for: ``numpy``, ``torch`` (its processor), ``cuda`` or ``cuda:1``.
+    """Select the array library of a device: ``numpy``, ``torch`` (processor), ``cuda`` or ``cuda:1``.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
-        OptionError: no such device.
+        OptionError: The device is unknown.
     """
     if device == "numpy":
         return numpy_backend()

@@ -1,4 +1,4 @@
-"""The linear method's engine of compiled kernels: boxes go in and out as arrays, a few hundred a call."""
+"""Bound boxes by compiled kernels, a few hundred per call."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Floats
 
 OUTPUT_BOXES = 1 << 14
-"""Boxes a call may put out before it hands them over."""
+"""Maximum number of boxes that a kernel returns per call."""
 STEP_BOXES = 64 * LANES
-"""Boxes that are bounded or proved between two looks at whether somebody interrupts: a wide network's take long."""
+"""Number of boxes that are bounded or proved between two checks for interrupts."""
 
 
 def compile_bounder(query: Query, jobs: int) -> CompiledBounder:
-    """Lay the query out and make sure that the kernels are compiled, which takes long on their first use."""
+    """Build the bounder of a query, and compile its kernels."""
     bounder = CompiledBounder(compiled_problem_of(query), jobs)
     root = bounder.root()
     bounder.expand(root, 2.0, LANES)
@@ -51,7 +51,7 @@ def compile_bounder(query: Query, jobs: int) -> CompiledBounder:
 
 
 class CompiledBounder:
-    """The compiled work for one query, on several threads; results do not depend on how many."""
+    """Compiled bounder for one query. Results do not depend on the number of threads."""
 
     proofs_per_box = 1
 
@@ -62,31 +62,31 @@ class CompiledBounder:
         self._own = threading.local()
 
     def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
-        """Return how people have these cells, who differ from those of the query in their masses alone."""
+        """Compute the weights of cells that differ from those of the query only in their masses."""
         axes = self.problem.axes
         return _attribute_axes(cells, axes.start, axes.line, axes.reach)
 
     def reweighted(self, axes: AttributeAxes) -> CompiledBounder:
-        """Return the bounder of the same query about such people; they share work arrays."""
+        """Build a bounder of the same query with these weights, which shares the work arrays."""
         other = CompiledBounder(self.problem._replace(axes=axes), self.jobs)
         other._own = self._own
         return other
 
     def beside(self, query: Query) -> CompiledBounder:
-        """Return the bounder of another query; they share work arrays where these fit."""
+        """Build a bounder of another query, which shares the work arrays if they fit."""
         other = CompiledBounder(compiled_problem_of(query), self.jobs)
         if _array_shapes(other.problem) == _array_shapes(self.problem):
             other._own = self._own
         return other
 
     def _work(self) -> Any:
-        """Work arrays of this thread."""
+        """Allocate or return the work arrays of this thread."""
         if not hasattr(self._own, "work"):
             self._own.work = kernel_workspace(self.problem)
         return self._own.work
 
     def root(self) -> BoxFrontier:
-        """Return the domain as one box."""
+        """Build a box of the whole domain."""
         return root_frontier(self.problem.counts)
 
     def expand(
@@ -120,14 +120,14 @@ class CompiledBounder:
         if size:
             low, high = stack.low[:size], stack.high[:size]
             mass = p.mass(low, high)
-            # Nothing is known of these yet but that they were worth splitting: half of each may be proved.
+            # These boxes are not bounded yet. Half of each is assumed to be open.
             parts.append(frontier_of(pack_cells(low, high, record), mass, 0.5 * mass, plan=stack.plan[:size].copy()))
         found = BoxFrontier.concatenate(parts) if parts else boxes[:0]
         found.region[:] = boxes.region[0]
         return found, totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
-        """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
+        """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
         shares = np.zeros((2, len(boxes)))
         for at in range(0, len(boxes), STEP_BOXES):
             if is_interrupted(GRACE_SECONDS):
@@ -140,7 +140,7 @@ class CompiledBounder:
 
 
 def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
-    """Return room for so many boxes."""
+    """Allocate arrays for ``rows`` boxes."""
     return new_arrays(
         BoxArrays,
         {
@@ -153,5 +153,5 @@ def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
 
 
 def _array_shapes(problem: CompiledProblem) -> list[tuple[int, ...]]:
-    """Return the shapes of all arrays of a problem: they say which work arrays it needs."""
+    """List the shapes of all arrays of a problem, which determine its work arrays."""
     return [np.shape(array) for part in (problem.network, problem.roles, problem.axes) for array in part]

@@ -1,4 +1,4 @@
-"""What the functions of a box decide as a whole, and which events are worth a proof (compiled)."""
+"""Decide boxes as a whole by their functions, and plan the events to prove (compiled)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-# Handing the work arrays to a function takes longer than what the shortest ones do (see ``shares``).
+# Passing the work arrays takes longer than the body of the shortest functions (see ``shares``).
 inlined = compile_kernel(
     internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
 )
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
-"""What is known of a box as a whole."""
+"""Outcome of a whole box."""
 
 
 @inlined
@@ -25,7 +25,7 @@ def normal_cdf(x):
 
 @inlined
 def decide_lane(roles, t, b):
-    """Return whether a lane's box is decided as a whole."""
+    """Decide a lane's box as a whole."""
     if roles.demanded >= 0:
         return decide_demanded(roles, t, b)
     # A function is the smaller of its two pieces. FAIR: one label beats every other, under every assignment, everywhere
@@ -64,7 +64,7 @@ def decide_lane(roles, t, b):
 
 @jit
 def decide_demanded(roles, t, b):
-    """Return whether a lane's box is decided as a whole where one label is demanded."""
+    """Decide a lane's box as a whole if one label is required."""
     # FAIR: the demanded label beats every other; UNFAIR: some other beats it, everywhere in the box.
     c = roles.demanded
     everywhere = True
@@ -80,7 +80,7 @@ def decide_demanded(roles, t, b):
 
 @jit
 def count_labels(roles, t, b):
-    """Return whether fewer than ``roles.least`` labels, or that many, occur among the assignments wherever in a box."""
+    """Decide a lane's box by bounds on the number of labels among the assignments."""
     # ``sure[c, p]``: everywhere in the box c wins under p. At least as many labels occur as win for sure somewhere. At
     # most as many as are not ruled out under every assignment; or one more than these for each other assignment.
     labels, assignments = roles.labels, roles.assignments
@@ -118,7 +118,7 @@ def is_positive(f, t, b):
 
 @inlined
 def collect_functions(net, roles, attributes, t, b):
-    """Collect the functions of a lane: first pieces by function, then the second pieces of those that have two."""
+    """Collect the functions of a lane: first pieces by function, then second pieces."""
     # A piece for every assignment where they are bounded apart; else one for all, as ``build_functions`` made them.
     passes = roles.biases.shape[0]
     functions = b.chosen.second.shape[0] // 2
@@ -148,7 +148,7 @@ def score_labels(roles, t, b):
 
 @inlined
 def plan_events(roles, b, events):
-    """The events worth a proof: one label under all assignments; another label under some. Gives their likely share."""
+    """Plan the events to prove: one label under all assignments, or different labels. Return their likely share."""
     if roles.demanded >= 0:
         return plan_demanded(roles, b, events)
     labels, assignments = roles.labels, roles.assignments
@@ -216,7 +216,7 @@ def plan_events(roles, b, events):
 
 @jit
 def plan_demanded(roles, b, events):
-    """The same where one label is demanded: it beats all others; the likeliest of them beats it, or its opposite."""
+    """Plan the events if one label is required: it wins; the likeliest label wins; or its opposite does."""
     # Labels 2k + 1 and 2k + 2 exclude each other (``FunctionRoles``), so their events are disjoint. That neither of the
     # two wins are conditions that pull against each other, as when a change is to be neither too large nor too small.
     c = roles.demanded
@@ -246,7 +246,7 @@ def plan_demanded(roles, b, events):
 
 @jit
 def plan_likely_labels(roles, share, b, events):
-    """Add the event that every assignment has its likeliest label to those of one label for all; no other counts."""
+    """Add the event that every assignment has its likeliest label."""
     # It is fair or unfair by how many labels that are, and excludes events of one label under all assignments.
     labels, assignments = roles.labels, roles.assignments
     count = labels

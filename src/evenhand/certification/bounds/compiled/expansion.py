@@ -39,8 +39,8 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     known_before, states = b.known.reshape(-1), b.states.reshape((-1, LANES))
     found = 0
     b.plain[0] = order.plain
-    # Invariant: the boxes on the stack, those put out and those counted in ``totals`` are disjoint and cover what was
-    # given, so fair, unfair and undecided mass always add up to it (FairQuant, Algorithms 1 and 4).
+    # Invariant: the boxes on the stack, in the output and in ``totals`` partition the initial boxes, so fair, unfair
+    # and undecided mass always add up (FairQuant, Algorithms 1 and 4).
     while size > 0 and found + LANES <= out.open.shape[0] and size + LANES <= stack.low.shape[0]:
         if totals[2] + LANES > limit:
             break
@@ -54,7 +54,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
             mass = b.mass[t]
             if mass <= 0 and not recording:
                 continue
-            # Where no one lives nothing needs deciding; a record wants the box all the same, to cover the domain.
+            # Boxes without mass need no decision, but a record contains them to cover the domain.
             known = decide_lane(roles, t, b) if mass > 0 else OPEN
             for i in range(attributes):
                 b.low[i] = int(b.lo[i, t])
@@ -65,7 +65,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
                 if not recording:
                     continue
             elif mass > 0:
-                # An estimate: what the disjoint events, fair and unfair, would decide if sums were normal.
+                # Estimated open share: that outside of the disjoint events if sums were normal.
                 score_labels(roles, t, b)
                 undecided = mass * max(0.0, 1 - plan_events(roles, b, events))
                 if undecided > threshold:
@@ -101,8 +101,7 @@ def prove_boxes(problem, work, d, cells, precision, plain, shares):
     b, s, events = work.lanes, work.relaxation, work.events
     low, high = cells
     grid, room = precision
-    # Each share is a lower bound: 1 where the bounds decide the whole box, else what the functions prove. The events
-    # are disjoint, so their shares add up.
+    # Each share is a lower bound: 1 if the bounds decide the whole box, else the proved shares of the disjoint events.
     attributes = axes.first.shape[0]
     at = 0
     size = low.shape[0]
@@ -110,7 +109,7 @@ def prove_boxes(problem, work, d, cells, precision, plain, shares):
     b.plain[0] = plain
     while at < size:
         count = min(LANES, size - at)
-        # Lanes without a box of their own repeat the last one, which widens no hull and costs nothing more.
+        # Unused lanes repeat the last box, which widens no hull and costs nothing.
         for t in range(LANES):
             for i in range(attributes):
                 b.lo[i, t] = low[at + min(t, count - 1), i]

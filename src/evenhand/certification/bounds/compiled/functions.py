@@ -1,4 +1,4 @@
-"""Additive functions of sixteen boxes that say, where they are positive, which label beats which (compiled)."""
+"""Compute additive functions of sixteen boxes, whose positive sign means that a label beats another (compiled)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from evenhand.certification.bounds.compiled.splits import split_scores
 from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-# Handing the work arrays to a function takes longer than what the shortest ones do (see ``shares``).
+# Passing the work arrays takes longer than the body of the shortest functions (see ``shares``).
 inlined = compile_kernel(
     internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
 )
 
 
 class FunctionIndex(NamedTuple):
-    """Which function of a box is meant: the lower (0) or upper (1) side of an output, which piece, and for whom."""
+    """Index of a function of a box: lower (0) or upper (1) side, piece, output and assignment."""
 
     side: int
     piece: int
@@ -58,8 +58,8 @@ def bound_lanes(net, roles, axes, count, scoring, b, s):
         for i in range(b.score.shape[0]):
             store_row(b.score, i, fill_vector(0.0))
     build_functions(net, roles, axes, count, scoring, b, s)
-    # A box of one person leaves nothing to bound but the assignment: running the network decides what bounds over all
-    # assignments at once may not. Without a joint pass the bounds of a single person are exact already.
+    # In a box of one person only the assignment varies. Evaluating the network is exact, unlike bounds over all
+    # assignments together. Without a joint pass the bounds of a single person are exact already.
     if roles.joint:
         for t in range(count):
             single = True
@@ -114,8 +114,9 @@ def set_held_ranges(roles, attributes, b, s):
 @jit
 def build_functions(net, roles, axes, count, scoring, b, s):
     """Compute the want-positive functions of every lane, each as two pieces: least values, means and spreads."""
-    # Two functions an output: below it, and minus the one above it. Each is the smaller of two pieces, in which the
-    # unit whose chord loses most is off and on; one function stands for both where no unit is undecided.
+    # Each output has two functions: one below it, and the negative of one above it. Each is the minimum of two pieces,
+    # in which the unit with the largest loss by its chord is off and on. Without an undecided unit both pieces are
+    # equal.
     depth = net.sizes.shape[0] - 1
     outputs = net.sizes[depth]
     passes = 1 if roles.joint else roles.assignments
@@ -177,7 +178,7 @@ def choose_lines_below(net, roles, axes, count, bending, index, b, s):
 
 @jit
 def store_function(net, roles, axes, count, index, b, s):
-    """Keep what ``substitute_backward`` found: the function of an output under one assignment, or under all of them."""
+    """Store the result of ``substitute_backward``: the function of an output under one assignment, or under all."""
     side, piece, o, p = index
     # G = sign * (const + sum_i c_i(x_i)) - 1.001 * error - pad: where G > 0 the deployed model's output has this sign,
     # for all that may round. Over the box G is at least base + sum_i min c_i. Its mean and variance add up over
@@ -217,9 +218,9 @@ def store_function(net, roles, axes, count, index, b, s):
                 add_table_moments(net.start[i], i, count, g, axes, b)
         low, mean, spread = load_row(b.work, 1), load_row(b.work, 2), load_row(b.work, 3)
     deviation = divide(fill_vector(1.0), square_root(spread))
-    # Few wide terms make tails that end: at the largest value, as far above the mean as the least is below it. For a
-    # half range of r standard deviations z sqrt(1 - 1.43 / r^2) / (1 - (z / r)^2)^(1/4) is close to what a normal
-    # distribution would have; exact in the middle for one even term, r^2 = 3.
+    # With few wide terms the tails end at the extremes. For a half range of r standard deviations, the score
+    # z sqrt(1 - 1.43 / r^2) / (1 - (z / r)^2)^(1/4) approximates an equivalent normal score. It is exact in the middle
+    # for one uniform term, where r^2 = 3 and sqrt(1 - 1.43 / 3) = sqrt(pi / 6).
     half = maximum(subtract(mean, low), fill_vector(1e-12))
     inside = divide(spread, multiply(half, half))
     flatter = square_root(maximum(subtract(fill_vector(1.0), multiply(fill_vector(1.43), inside)), fill_vector(0.1)))

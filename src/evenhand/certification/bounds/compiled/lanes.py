@@ -32,7 +32,7 @@ SIMD_VECTOR = SimdVector()
 
 @register_model(SimdVector)
 class SimdVectorModel(models.PrimitiveModel):
-    """How the compiler holds them: one vector register (or as many as it takes)."""
+    """Representation in the compiler: a vector register, or several."""
 
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, VECTOR)

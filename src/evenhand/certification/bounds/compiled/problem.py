@@ -25,25 +25,24 @@ from evenhand.core.kernels import new_arrays
 from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_CELLS = 2_000_000
-"""Cells of one attribute that prefix sums are kept for."""
+"""Maximum number of cells of one attribute, for the prefix sums."""
 MAX_COMPARISONS = 1024
-"""Pairs of labels, times protected assignments."""
+"""Maximum number of pairs of labels times protected assignments."""
 JOINT_DEPTH = 3
-"""From this many hidden layers on, the protected assignments are bounded together: measured, it pays there."""
+"""Minimum number of hidden layers from which protected assignments are bounded together, by measurement."""
 
 
 class FunctionRoles(NamedTuple):
-    """What the functions say. Function ``beats[a, b] * P + p``: label a beats label b under assignment p.
+    """Meaning of the functions. Function ``beats[a, b] * P + p``: label a beats label b under assignment p.
 
     Attributes:
-        assignments: P.
-        labels: how many there are.
-        beats: shape (labels, labels).
-        biases: of the first units; one row if the assignments are bounded together, else P.
-        joint: whether they are; then the assignment is the attribute of the network after the unprotected ones.
-        least: how many different labels make a person treated unfairly.
-        demanded: the label that alone is fair, there being one assignment; -1: any that stays the same. Of the other
-            labels 2k + 1 and 2k + 2 exclude each other.
+        assignments: Number P of assignments.
+        labels: Number of labels.
+        beats: Index of each pair of labels, shape (labels, labels).
+        biases: Biases of the first units; one row if the assignments are bounded together, else P.
+        joint: Whether they are. Then the assignment is the attribute of the network after the unprotected ones.
+        least: Minimum number of different labels that counts as unfair treatment.
+        demanded: Required label, with one assignment; -1: none. Labels 2k + 1 and 2k + 2 exclude each other.
     """
 
     assignments: int
@@ -56,13 +55,13 @@ class FunctionRoles(NamedTuple):
 
 
 class CompiledProblem(NamedTuple):
-    """What the compiled kernels of ``expansion`` need to know.
+    """Query in the arrays of the compiled kernels of ``expansion``.
 
     Attributes:
-        network: the network; after the unprotected attributes come those that are bounded over but not counted.
-        roles: what its outputs say about labels and assignments.
-        axes: the unprotected attributes.
-        counts: cells of each.
+        network: Network. Its last attributes, after the unprotected ones, are not counted.
+        roles: Meaning of its outputs.
+        axes: Unprotected attributes.
+        counts: Number of cells of each.
     """
 
     network: FlatNetwork
@@ -71,14 +70,14 @@ class CompiledProblem(NamedTuple):
     counts: Integers
 
     def mass(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
-        """Return the share of the population in each box, shape (boxes,)."""
+        """Compute the share of the population in each box, shape (boxes,)."""
         first, weight = self.axes.first, self.axes.weight
         inside = weight[first + high + 1] - weight[first + low]
         return np.asarray((inside / self.axes.total).prod(axis=1))
 
 
 def unsupported_reason(query: Query) -> str | None:
-    """Why the linear method cannot take a query, None if it can."""
+    """Describe why the linear method does not support a query. None if it does."""
     comparisons = len(query.pairs) * len(query.biases)
     if comparisons > MAX_COMPARISONS:
         return f"it makes up to {MAX_COMPARISONS} comparisons, and {comparisons} are asked for"
@@ -148,7 +147,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
 
 
 def function_roles_of(query: Query, biases: Floats, joint: bool) -> FunctionRoles:
-    """Return what the functions of a query say, from the biases of the first units: one row if it is ``joint``."""
+    """Build the meaning of the functions of a query from the biases of the first units, one row if ``joint``."""
     return FunctionRoles(
         assignments=len(query.biases),
         labels=len(query.classes),
@@ -161,7 +160,7 @@ def function_roles_of(query: Query, biases: Floats, joint: bool) -> FunctionRole
 
 
 def _capped_units(layers: Sequence[tuple[Floats, Floats]], width: int) -> Integers:
-    """Return for each unit h of the second layer the first unit u with ``z_h = a - relu(z_u)``, read by no other."""
+    """Find for each unit h of the second layer the first unit u with ``z_h = a - relu(z_u)`` and no other reader."""
     found = np.full(width, -1, dtype=np.int64)
     if len(layers) > 1:
         read = layers[0][0] != 0
@@ -188,14 +187,14 @@ def _pad_rows(rows: Floats, width: int) -> Floats:
 
 
 def _evenly_spaced(cells: Cells) -> bool:
-    """Return whether an attribute enters along a line on which its cells are evenly spaced."""
+    """Check whether an attribute enters along a line with evenly spaced cells."""
     return cells.scale is not None and cells.scale.keys is None and cells.scale.step > 0
 
 
 def _term_columns(
     cells: tuple[Cells, ...],
 ) -> tuple[Floats, Integers, Booleans, Floats, Floats | float]:
-    """Columns, first column, line or not, and reach of each attribute; and what lines add at their first cell."""
+    """Compute columns, first column, kind and reach of each attribute, and the terms of lines at their first cell."""
     blocks: list[Floats] = []
     line, reach = [], []
     moved: Floats | float = 0.0
@@ -285,7 +284,7 @@ class KernelWorkspace(NamedTuple):
 
 
 class BoxArrays(NamedTuple):
-    """Boxes one below the other, as a stack or as room for what comes out; see ``BoxFrontier``."""
+    """Boxes in rows, as a stack or as output; see ``BoxFrontier``."""
 
     low: NDArray[np.int32]
     high: NDArray[np.int32]
@@ -297,8 +296,8 @@ class BoxArrays(NamedTuple):
 
 
 class SplitOrder(NamedTuple):
-    """How far to split: to which undecided mass, into how many boxes at most; whether decided parts are kept; and
-    whether every function is one piece.
+    """Limits of a split: undecided mass and number of boxes; whether decided parts are kept; and whether every function
+    is one piece.
     """
 
     threshold: float
@@ -308,7 +307,7 @@ class SplitOrder(NamedTuple):
 
 
 def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, ScratchBuffers]:
-    """Return fresh work arrays for a problem; the second for its proofs."""
+    """Allocate the work arrays of a problem, and those of its proofs."""
     net, roles, axes = problem.network, problem.roles, problem.axes
     attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
     labels, outputs = len(roles.beats), int(net.sizes[-1])
@@ -340,6 +339,6 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
 
 
 def state_bytes(problem: CompiledProblem) -> int:
-    """Return how many units a box keeps the state of, for every pass: see ``LaneBuffers.known``."""
+    """Compute the number of unit states of a box: see ``LaneBuffers.known``."""
     depth, widest = len(problem.network.sizes) - 1, problem.network.weights.shape[1]
     return int(len(problem.roles.biases) * depth * widest)

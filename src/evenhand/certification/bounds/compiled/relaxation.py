@@ -37,7 +37,7 @@ jit = compile_kernel(
 )
 
 
-# Handing all the work arrays to a short function takes longer than what it does, so LLVM puts it where it is called.
+# Passing the work arrays takes longer than the body of a short function, so LLVM inlines it.
 inlined = compile_kernel(
     internal=True,
     nogil=True,
@@ -49,7 +49,7 @@ inlined = compile_kernel(
 )
 
 UNKNOWN, OFF, ON = 0, 1, 2
-"""What is known of a unit in a whole box, and so in all its parts."""
+"""State of a unit in a whole box, and so in all its parts."""
 UNBOUNDED = 1e100
 
 
@@ -122,7 +122,7 @@ class RelaxationBuffers(NamedTuple):
 
 
 def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
-    """Return fresh work arrays for a network."""
+    """Allocate the work arrays of a network."""
     k, m = len(net.sizes) - 1, net.weights.shape[1]
     room = new_arrays(
         RelaxationBuffers,
@@ -147,9 +147,9 @@ def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
 def bound_first_layer(net, lo, hi, s):
     """Compute the interval of every first unit without its bias: exact for the box, attribute by attribute."""
     n, units = lo.shape[0], net.sizes[0]
-    # z_h(x) = bias_h + sum_i c_ih(x_i) is a sum of tables and lines, one per attribute. Over a product of ranges each
-    # term takes its extreme whatever the others do, so the extremes of the sum are the sums of the extremes: nothing is
-    # relaxed here. What follows needs the interval for every assignment; only the bias differs, and is added later.
+    # z_h(x) = bias_h + sum_i c_ih(x_i) is a sum of tables and lines, one per attribute. Over a product of ranges the
+    # terms are independent, so the extremes of the sum are the sums of the extremes, without relaxation. The
+    # assignments differ only in the bias, which is added later.
     for i in range(n):
         # c * x over [m - r, m + r] is c * m - |c| * r to c * m + |c| * r: no branch on the sign of c.
         a = multiply(fill_vector(0.5), load_row(lo, i))
@@ -197,7 +197,7 @@ def relax_layer(k, net, s):
     mixed = 0
     always = 0
     for h in range(net.sizes[k]):
-        # The pad covers the rounding of these bounds; the error is what the deployed float32 unit may differ by.
+        # The pad covers the rounding of these bounds, the error that of the deployed float32 unit.
         pad = fill_vector(net.pads[k, h])
         low = subtract(load_row(zl, h), pad)
         high = add(load_row(zu, h), pad)
@@ -250,13 +250,13 @@ def draw_lines_below(flat, net, s):
 
 @inlined
 def relax_capped_unit(h, net, s):
-    """Draw the line below relu(a - relu(u)) by what it is of u: a less u cut off at 0 and a."""
-    # A line for each ReLU in turn loses most of what the clamp c(u) = a - relu(a - relu(u)) is. For l < 0 < a < L its
+    """Draw the line below relu(a - relu(u)) as a function of u: a minus u, clamped to [0, a]."""
+    # Separate lines for both ReLUs are far from the clamp c(u) = a - relu(a - relu(u)). For l < 0 < a < L its
     # concave envelope on [l, L] is the chord from (l, 0) to (a, a), then a: so c(u) <= a (u - l) / (a - l) = slope *
     # chord(u), where chord(u) = L (u - l) / (L - l) is the line above relu(u), and slope < 1. In terms of v = a -
     # relu(u) that is the line slope * v + (1 - slope) * a below relu(v). It is below only together with that chord; and
-    # where it is taken, relu(u) has the sign that asks for the chord, as nothing else reads u. Of this line and c(u) <=
-    # a, the one that encloses less area is taken.
+    # where it is taken, relu(u) has the sign that asks for the chord, as nothing else reads u. Between this line and c(u) <=
+    # a, the one with the smaller area is used.
     u = net.capped[h]
     a = net.offsets[0, h]
     for t in range(LANES):
@@ -306,7 +306,7 @@ def through_relu(k, net, s, up, bending, weights):
 def expand_to_attributes(net, bias, s, weights):
     """Write a combination of first units as an additive function of the individual, into ``coef`` and ``const``."""
     # sum_h w_h z_h(x) = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i): the terms of attribute i are its coefficient, one
-    # number for a line, one per cell of a table. Only cells that some lane's box has are looked at.
+    # number for a line, one per cell of a table. Only cells of some lane's box are needed.
     mixed, always = s.mixed[0], s.always[0]
     const = load_row(s.const, 0)
     for q in range(mixed + always):
@@ -338,7 +338,7 @@ def substitute_backward(k, j, up, bending, net, bias, s):
 
     In the first step, units that are on in every lane have one weight for all of them: their part is summed once.
     """
-    # Invariant: for everybody in the boxes unit j is at least (with ``up``: at most) const + sum_h weights_h *
+    # Invariant: everywhere in the boxes unit j is at least (with ``up``: at most) const + sum_h weights_h *
     # relu(z_h) over the units h of the layer reached. A step replaces each relu(z_h) by a line in z_h, and z_h by
     # offset_h + sum_r w_rh * relu(z_r) of the layer before; after the first layer the bound is additive in the
     # attributes (CROWN, Theorem 3.2).
@@ -397,7 +397,8 @@ def substitute_backward(k, j, up, bending, net, bias, s):
             r = s.live[m, q]
             x = axpy(net.weights[m - 1, h, r], load_row(s.wa, r), x)
         store_row(s.wb, h, x)
-    # From here on weights differ by lane. Each layer: lines in place of ReLUs, then the layer's own sums in place of z.
+    # From here on weights differ by lane. In each layer, lines replace ReLUs, then sums over the layer before replace
+    # z.
     here, there = s.wb, s.wa
     for layer in range(m - 1, -1, -1):
         through_relu(layer, net, s, up, bending, here)
@@ -461,7 +462,7 @@ def extremes_over_boxes(net, lo, hi, up, s):
 def bound_hidden_layers(net, bias, lo, hi, known, s):
     """Intervals and relaxations of every hidden unit, layer by layer; float32 errors, those of the outputs last.
 
-    ``known`` (K, m): units that are OFF or ON in boxes around all of these need no bounds of their own.
+    ``known`` (K, m): units that are OFF or ON in boxes around all of these need no bounds.
     """
     zero = fill_vector(0.0)
     depth = net.sizes.shape[0] - 1
@@ -475,8 +476,8 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
         rounding_errors(k, net, s)
         if k == depth:
             return
-        # Interval arithmetic first: relu(z_h) lies in [max(l_h, 0), max(u_h, 0)], a middle x and a half width y, so z_j
-        # in offset_j + sum_h w_hj x_h -/+ sum_h |w_hj| y_h.
+        # Interval arithmetic first: relu(z_h) is in [max(l_h, 0), max(u_h, 0)], with middle x and half width y, so z_j
+        # is in offset_j + sum_h w_hj x_h -/+ sum_h |w_hj| y_h.
         below, above = s.zl[k - 1], s.zu[k - 1]
         mixed, always = s.mixed[k - 1], s.always[k - 1]
         zl, zu = s.zl[k], s.zu[k]
@@ -565,14 +566,14 @@ def rounding_errors(k, net, s):
 
 @inlined
 def is_unstable(zl, zu, j):
-    """Return whether unit j may be on or off in some lane."""
-    # Where the sign of its input is known, ReLU is the identity or 0, and needs no relaxation.
+    """Check whether unit j may be on or off in some lane."""
+    # With a known sign of its input, ReLU is the identity or 0, and needs no relaxation.
     return largest(minimum(subtract(fill_vector(0.0), load_row(zl, j)), load_row(zu, j))) > 0
 
 
 @jit
 def straighten(piece, s):
-    """Put a line of its own in place of the ReLU of each lane's ``bend``: 0 or the identity; -1 takes that back."""
+    """Replace the ReLU of each lane's ``bend`` by a line: 0 or the identity; -1 restores it."""
     # A lower bound of the output has const + sum_h x_h relu(z_h) on its way back, and x_u < 0 for the unit u whose
     # chord it takes. There x_u relu(z_u) = min(0, x_u z_u): with either in its place all that follows bounds one piece,
     # so the output is positive wherever both bounds are: nothing of this unit is lost. Upper bounds are mirror images.

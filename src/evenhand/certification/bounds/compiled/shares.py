@@ -1,7 +1,7 @@
-"""Which share of a box is decided by linear bounds: proved, not sampled (compiled).
+"""Prove the share of a box that linear bounds decide (compiled).
 
-Functions wanted positive: each G says, where it is above zero, that one label beats another under one protected
-assignment. An event is a set of functions that are all positive; the events given are disjoint. Each G is a sum of
+A positive function G means that one label beats another under one protected assignment. An event is a set of functions
+that are all positive; events are disjoint. Each G is a sum of
 independent terms, one per attribute, so P(G > t) is a tail probability of a sum of discrete variables. It is bounded
 from below: some attributes are enumerated exactly, the terms of the others are rounded down to a grid and convolved.
 Several conditions become one through the ranges of their differences. A function that is the smaller of two pieces has
@@ -33,8 +33,8 @@ from evenhand.core.typing import Booleans, Floats, Integers
 
 # Nothing is allocated, so that views need no reference counts (see ``relaxation``).
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-# Passing the layout to a function takes longer than what the shortest ones do, so LLVM puts them where they are called.
-# If Numba does that (``inline="always"``), each call is typed and lowered again: a fifth longer to compile.
+# Passing the layout takes longer than the body of the shortest functions, so LLVM inlines them. Inlining by Numba
+# (``inline="always"``) types and lowers each call again, which takes a fifth longer to compile.
 inlined = compile_kernel(
     internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
 )
@@ -42,13 +42,13 @@ inlined = compile_kernel(
 MIN_ROUNDING = 1e-12
 """Minimum relative slack for rounding: that of 9,000 operations."""
 LEAD_WORTH = -2.0
-"""An event with its lead this many standard deviations away (2 % of the box) is not worth its proof."""
+"""Minimum score of the lead of an event that is proved (2 % of the box)."""
 APART_WORTH = 0.1
-"""An event is worth a proof when the two hardest of functions that are apart are this far above zero together."""
+"""Minimum sum of the two lowest scores of an event that is proved, if its functions are apart."""
 
 
 class AttributeAxes(NamedTuple):
-    """How unprotected attributes are laid out and weighed.
+    """Layout and weights of the unprotected attributes.
 
     ``start``, ``line``, ``reach`` as in ``relaxation.FlatNetwork``; the prefix sums of attribute i begin at
     ``first[i]``; ``weight`` (exact whole numbers), ``moment`` and ``square`` are sums of weight, weight * position,
@@ -66,15 +66,15 @@ class AttributeAxes(NamedTuple):
 
 
 class ProofEvents(NamedTuple):
-    """What is to be proved about a box: disjoint events, each a set of functions that must all be positive.
+    """Events to prove about a box: disjoint, each a set of functions that must all be positive.
 
     Attributes:
-        number: (1,), how many there are.
-        size: functions of each.
-        member: their indices, shape (events, most).
-        unfair: whether an event is about different labels.
-        apart: Whether its functions may conflict. Then each is proved by itself, and the chances to fail are added up
-            (Bonferroni); else one of them stands for all.
+        number: Number of events, shape (1,).
+        size: Number of functions of each.
+        member: Their indices, shape (events, most).
+        unfair: Whether an event means unfair treatment.
+        apart: Whether its functions may conflict. Then each is proved separately, and the probabilities to fail are
+            added up (Bonferroni). Otherwise one function leads.
     """
 
     number: Integers
@@ -85,7 +85,7 @@ class ProofEvents(NamedTuple):
 
 
 def proof_events(labels: int, assignments: int) -> ProofEvents:
-    """Return room for the events of a box."""
+    """Allocate the events of a box."""
     events, members = labels + 2, max(2, (labels - 1) * assignments)
     return new_arrays(ProofEvents, {"number": 1, "size unfair apart": events, "member": (events, members)})
 
@@ -107,15 +107,15 @@ class BoxFunctions(NamedTuple):
 
 
 def box_functions(functions: int, columns: int, kept: int) -> BoxFunctions:
-    """Return room for so many functions, of ``kept`` of which the coefficients are held; none has a second piece."""
+    """Allocate functions without second pieces, with coefficients for the first ``kept`` of them."""
     room = new_arrays(BoxFunctions, {"g": (kept, columns), "constant": kept, "zscore second": functions})
     room.second[:] = -1
     return room
 
 
 class ScratchBuffers(NamedTuple):
-    """Work arrays of one thread for proofs: attribute i is looked at in ``n[i]`` runs of ``step[i]`` neighbouring cells
-    each, and ``share`` (events,) takes what is proved.
+    """Work arrays of one thread for proofs: attribute i is divided into ``n[i]`` runs of ``step[i]`` neighbouring
+    cells, and ``share`` (events,) receives the proved shares.
     """
 
     share: Floats
@@ -146,7 +146,7 @@ class ScratchBuffers(NamedTuple):
 
 
 def scratch_buffers(functions: int, attributes: int, cells: int, events: int, most: int) -> ScratchBuffers:
-    """Fresh work arrays for functions of attributes with so many cells in all, and events of ``most`` functions."""
+    """Allocate work arrays for attributes with ``cells`` cells in total, and events of ``most`` functions."""
     work = new_arrays(
         ScratchBuffers,
         {
@@ -169,7 +169,7 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
 
 @inlined
 def cell_term(g, f, i, v, low, step, axes):
-    """Return what run v of cells of attribute i, ``step`` cells from ``low + v * step`` on, adds to G_f, at least."""
+    """Bound from below the term in G_f of run v of attribute i, ``step`` cells from ``low + v * step`` on."""
     # Within a run of width w the term is slope * (x + r) with 0 <= r <= w: at least slope * x + min(0, slope) * w.
     if axes.line[i]:
         slope = g[f, axes.start[i]]
@@ -231,7 +231,7 @@ def tail_bound(tables, f, grid, x, inverse):
     """Return a lower bound on P(sum - minimum > x) of function f."""
     if x < 0:
         return tables[f, 0]
-    # floor(x / h) + 1 steps are more than x, whatever was rounded.
+    # floor(x / h) + 1 steps exceed x in spite of rounding.
     j = x * inverse
     if j >= grid:
         return 0.0
@@ -243,13 +243,13 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     """Compute lower bounds on the shares of a box on which the events hold, into ``d.share``.
 
     Args:
-        events: what is to be proved.
-        low, high: the box, first and last cell of each attribute.
-        functions: those of the box; their constants are lowered here by their rounding.
-        axes: layout and weights of the attributes.
-        grid: steps of the tables.
-        room: joint values that may be enumerated exactly.
-        d: work arrays.
+        events: Events to prove.
+        low, high: First and last cell of each attribute.
+        functions: Functions of the box, whose constants are lowered here by their rounding.
+        axes: Layout and weights of the attributes.
+        grid: Number of steps of the tables.
+        room: Maximum number of enumerated joint values.
+        d: Work arrays.
     """
     # Given the box, attributes are independent: cell v of attribute i has chance weight_v / (weight of the range), and
     # each G is constant + sum of terms, one per attribute. The order of work: leave out what decides nothing, enumerate
@@ -261,7 +261,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     # share sums up at most ``room`` products of chances. By gamma_n = n u / (1 - n u), twice n u covers all of it.
     rounding = max(MIN_ROUNDING, 2.0 * (room + 4 * attributes + 16) * UNIT_ROUNDOFF)
     cells = 0
-    # Along a line more cells than the grid can tell apart are looked at in runs: a real number has tens of thousands.
+    # A line with more cells than the grid resolves is divided into runs: a real number has tens of thousands of cells.
     most = max(grid // 2, room)
     for i in range(attributes):
         width = high[i] - low[i] + 1
@@ -331,7 +331,7 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
 @jit
 def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
     """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
-    # The arrays are named before the loops: read out of a named tuple inside them, proofs take half as long again.
+    # Reading the arrays from the named tuple inside the loops would make proofs 1.5 times as slow.
     events, size, member, apart = all_events.number[0], all_events.size, all_events.member, all_events.apart
     g, constant, second = functions.g, functions.constant, functions.second
     n, step, at, chance, chosen, needed = d.n, d.step, d.at, d.chance, d.chosen, d.needed
@@ -420,9 +420,9 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
 def select_events(events, functions, d):
     """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
     zscore, second = functions.zscore, functions.second
-    # What is left out counts as undecided, so any rule is sound. An event goes through one function, the least likely
-    # to be positive, as the others mostly are where it is, and one of the second pieces; or, of two functions, through
-    # both. One whose functions are apart needs a table for each.
+    # Events that are left out count as undecided, so any rule is sound. An event goes through one function, the least
+    # likely to be positive, as the others mostly are where it is, and one of the second pieces; or, of two functions,
+    # through both. One whose functions are apart needs a table for each.
     some = False
     for e in range(events.number[0]):
         d.live[e] = False
@@ -480,7 +480,7 @@ def may_fail(functions, f, d):
 def event_differences(events, functions, low, axes, rounding, d):
     """Over the attributes in the tables, piece h of member k exceeds lead l by at least drop[e, k, h, l].
 
-    Of members that are apart, each is its own lead, with its second piece.
+    If members are apart, each is its own lead, together with its second piece.
     """
     # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less than the
     # sum of their minima: one table, the lead's, then says where every member is positive.
@@ -518,8 +518,9 @@ def choose_enumerated(events, functions, low, axes, room, d):
     Returns:
         How many there are; ``d.chosen`` names them.
     """
-    # What an attribute in the tables costs a proof: the range of its differences, which such events lose, and rounding,
-    # by the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio first.
+    # An attribute in the tables costs a proof the range of its differences, which such events lose, and rounding in
+    # proportion to the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio
+    # first.
     g, second = functions.g, functions.second
     attributes = low.shape[0]
     d.enumerated[:] = 0

@@ -1,4 +1,4 @@
-"""Where boxes are split: what each attribute's width costs the bounds, a plan of splits, and their cells (compiled)."""
+"""Score, plan and perform splits of boxes (compiled)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ inlined = compile_kernel(
 )
 
 PLANNED_SPLITS = 4
-"""A box is split this often at once: its up to sixteen grandchildren fill the lanes."""
+"""Number of splits of a box at once, so that its up to sixteen grandchildren fill the lanes."""
 
 
 @jit_contracted
@@ -35,7 +35,7 @@ def split_scores(net, lo, hi, s, score):
     A unit's gap is the height of its relaxation, -l * u / (u - l), times how far the outputs can move with it (absolute
     weights through the slopes); an attribute's part is its own share of the width of the unit's pre-activation.
     """
-    # How far the outputs move with unit h: weight_h, the products of |w| and slopes on a path to an output, summed over
+    # Sensitivity of the outputs to unit h: weight_h, the products of |w| and slopes on a path to an output, summed over
     # all paths. At zero the chord is slope * (-l) above ReLU, its farthest. ``gaps`` keeps weight * slope * (-l) / (u -
     # l), the gap per unit of width; first the weights go back, layer by layer.
     zero = fill_vector(0.0)
@@ -172,7 +172,7 @@ def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
 
 @inlined
 def plan_splits(t, b, plan):
-    """The next splits of a box: the best attribute, its score halved, again; the widest where no score tells."""
+    """Plan the next splits of a box: repeatedly the attribute with the best score, which each split halves."""
     attributes = b.low.shape[0]
     left, width = b.left, b.width
     for i in range(attributes):

@@ -1,4 +1,4 @@
-"""How likely a sum of independent terms is to exceed a threshold: tables of proved lower bounds (compiled).
+"""Tabulate proved lower bounds on the tails of a sum of independent terms (compiled).
 
 Each term, less its minimum, is rounded down to a grid of step h: with S = sum_i t_i, sum_i floor(t_i / h) <= S / h, so
 P(sum of floors >= j) <= P(S >= j h). Rounding down can only lose probability. Terms that take few values are enumerated
@@ -28,9 +28,9 @@ class TailBuffers(NamedTuple):
     """Work arrays of one thread.
 
     Attributes:
-        here, there: a distribution on the grid, and the next, with ``MARGIN`` zeros before them.
-        values, odds: joint values and their chances.
-        hits, jump, chance: shifts of a term: by position, then those that occur, and how likely they are.
+        here, there: Distribution on the grid, and the next one, after ``MARGIN`` zeros.
+        values, odds: Joint values and their probabilities.
+        hits, jump, chance: Probability of each shift of a term, by position; and different shifts with probabilities.
     """
 
     here: Floats
@@ -125,8 +125,8 @@ def fill_table(table, terms, grid, room, d):
             reach += most
         q += 1
     zero = fill_vector(0.0)
-    # Invariant: here[MARGIN + j] is a lower bound on the probability that the floors so far add up to j; nothing is
-    # above top.
+    # Invariant: here[MARGIN + j] is a lower bound on the probability that the floors of the terms before sum to j <=
+    # top.
     top = min(grid, int(reach * inverse) + 1)
     for j in range(MARGIN, MARGIN + top + 1, 16):
         store_at(here, j, zero)

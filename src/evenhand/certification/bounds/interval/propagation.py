@@ -95,7 +95,7 @@ class SymbolicBounder:
     def decide(
         self, low: NDArray[np.integer], high: NDArray[np.integer], final: Booleans
     ) -> tuple[NDArray[np.int8], NDArray[np.int32], Integers]:
-        """Decide boxes, and select the attribute to split for those that stay undecided.
+        """Decide boxes, and select the attribute to split for the undecided ones.
 
         Args:
             low, high: First and last cell of each attribute, shape (boxes, attributes).
@@ -118,7 +118,7 @@ class SymbolicBounder:
         unclear = np.zeros((len(low), len(query.pairs)), dtype=np.bool_)
         phases = []
         # A margin is the difference of two outputs. A label is possible unless the bounds of a margin exclude it. This
-        # is FairQuant's Algorithm 2 with sets of labels in place of the sign of a single output.
+        # is FairQuant's Algorithm 2 with sets of labels instead of the sign of a single output.
         for p, (least, most, distance, phase) in enumerate(self._bound_margins(ranges)):
             above, below = least > distance, most < -distance
             labels[p] = possible_labels(query, above, below)
@@ -162,7 +162,7 @@ class SymbolicBounder:
         farthest = replace(ranges, middle=np.abs(ranges.middle) + ranges.radius, radius=np.zeros_like(ranges.radius))
         sizes = farthest.extremes(np.abs(self._columns)[None])[1]
         for bias in query.biases:
-            # Invariant: over the box each unit lies between its lower function, ``lower`` plus ``constants[0]`` with
+            # Invariant: over the box each unit is between its lower function, ``lower`` plus ``constants[0]`` with
             # the range ``below``, and its upper function. The deployed model is off by ``error`` at most.
             lower = upper = self._columns[None]
             constants = np.stack([bias, bias])[:, None, :]

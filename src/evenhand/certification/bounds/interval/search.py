@@ -1,8 +1,8 @@
-"""The older method: symbolic intervals, box by box, depth first, as in FairQuant; in batches and at any time.
+"""Refine boxes by symbolic intervals, depth first, as in FairQuant.
 
 Kim, Wang and Wang, "FairQuant: Certifying and Quantifying Fairness of Deep Neural Networks" (ICSE 2025), Algorithms 1
-to 4. Two things differ. A counterexample found in a box is kept and the box is split all the same: finding one never
-stops the counting. And it is looked for in the middle of the box, never outside it.
+to 4, with two differences. A box with a counterexample is split all the same, so that counting continues. And
+counterexamples are searched in the middle of the box, never outside it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from evenhand.certification.query.question import Query
 from evenhand.core.interrupts import InterruptCounter
 
 MAX_DEPTH = 20
-"""Splits after which a box stays undecided."""
+"""Maximum number of splits of a box."""
 SAMPLE_DEPTH = 15
-"""Splits from which on counterexamples are looked for."""
+"""Minimum number of splits of a box in which counterexamples are searched."""
 CHUNK_BOXES = 8192
-"""Boxes per call, at most."""
+"""Maximum number of boxes per call."""
 CHUNK_OPERATIONS = 2.5e8
-"""About as many multiplications per call: a call should take a fraction of a second."""
+"""Approximate number of multiplications per call, so that a call takes a fraction of a second."""
 MAX_PROBES = 4096
-"""Questions to the model per call, at most."""
+"""Maximum number of queries to the model per call."""
 
 
 def refine_by_intervals(
@@ -46,19 +46,19 @@ def refine_by_intervals(
     say: Callable[[float], None],
     recorder: CertificateWriter | None = None,
 ) -> tuple[Boxes, Stop]:
-    """Split until all is decided, or too deep, or a limit is reached.
+    """Split boxes until all are decided or too deep, or a limit is reached.
 
     Args:
-        query: what is asked.
-        tally: takes what is proved.
-        finder: takes counterexamples.
-        limits: when to stop.
-        jobs: threads.
-        say: called with about the share of the work done.
-        recorder: takes every final box.
+        query: Question.
+        tally: Account of the proved mass.
+        finder: Finder of counterexamples.
+        limits: Limits.
+        jobs: Number of threads.
+        say: Callback for the approximate share of the work done.
+        recorder: Recorder of the final boxes.
 
     Returns:
-        The boxes that stay undecided, and why it ended.
+        The undecided boxes, and the reason of the end.
     """
     decide = _make_decider(query, jobs)
     splitter = BoxSplitter(query)
@@ -69,7 +69,7 @@ def refine_by_intervals(
     stop: Stop | None = None
     deep = False
     try:
-        # Noted, Ctrl-C leaves no step half done.
+        # Interrupts are counted, so that no step is left half done.
         with ThreadPoolExecutor(jobs) as pool, InterruptCounter() as interrupts, threadpool_limits(1):
             while stack:
                 stop = "interrupt" if interrupts.count else limits.limit_reached(tally.boxes, tally.undecided)
@@ -117,7 +117,7 @@ def refine_by_intervals(
 
 
 def _pop_boxes(stack: list[Boxes], room: int) -> Boxes:
-    """The boxes pushed last, at most ``room``: the deepest, so that the stack stays short."""
+    """Pop at most ``room`` boxes: the last ones are the deepest, so that the stack stays short."""
     taken: list[Boxes] = []
     while stack and room > 0:
         top = stack.pop()
@@ -130,14 +130,14 @@ def _pop_boxes(stack: list[Boxes], room: int) -> Boxes:
 
 
 def _shrink_dtype(boxes: Boxes) -> Boxes:
-    """The same boxes with cells in 16 bits where they fit: there can be millions of them."""
+    """Store the cells in 16 bits if they fit, because there can be millions of boxes."""
     if boxes.hi.size and boxes.hi.max() < 2**15:
         return Boxes(boxes.lo.astype(np.int16), boxes.hi.astype(np.int16), boxes.mass, boxes.depth, boxes.region)
     return boxes
 
 
 def _probe_centres(query: Query, finder: CounterexampleFinder, boxes: Boxes) -> None:
-    """Look for a counterexample in the middle of each box."""
+    """Search for a counterexample in the middle of each box."""
     boxes = boxes[: max(1, MAX_PROBES // len(query.assignments))]
     if len(boxes) and not finder.full:
         middle = (boxes.lo.astype(np.int64) + boxes.hi) // 2
@@ -145,7 +145,7 @@ def _probe_centres(query: Query, finder: CounterexampleFinder, boxes: Boxes) -> 
 
 
 def _chunk_size(query: Query) -> int:
-    """Boxes per call, by what one costs."""
+    """Compute the number of boxes per call from the cost of one."""
     widths = [query.biases.shape[1], *(len(layer.bias) for layer in query.layers)]
     work = sum(2 * a * b for a, b in itertools.pairwise(widths)) + widths[0]
     cost = work * (query.columns + 4) * len(query.assignments)
