@@ -161,13 +161,13 @@ def test_questions_that_end_early_leave_their_time_and_effort_to_the_others(monk
     labels = tuple(f"label {i}" for i in range(4))
     network = network_from_dense(schema, [(weights, np.array([1.0, 0.5, 3.0, 0.0]))], classes=labels)
     limits: list[tuple[float | None, float | None]] = []
-    prove_network = analysis._prove_network
+    prove_question = analysis._prove
 
     def record_limits(*arguments: Any) -> Any:
         limits.append((arguments[2].time_limit, arguments[2].effort))
-        return prove_network(*arguments)
+        return prove_question(*arguments)
 
-    monkeypatch.setattr(analysis, "_prove_network", record_limits)
+    monkeypatch.setattr(analysis, "_prove", record_limits)
     monkeypatch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: 0.0)
     result = certification.certify(network, outcomes=4, time_limit=60.0, effort=60.0, samples=1)
     assert [share.least for share in result.outcomes] == [2, 3, 4]

@@ -104,8 +104,8 @@ def certify(
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
         with limit.enforced():
-            found = certify_counterparts(network, population, config, drawn or Draws(), (say, compilation))
-        return found.model_copy(update=_stated(found, network, compilation))
+            result = certify_counterparts(network, population, config, drawn or Draws(), (say, compilation))
+        return result.model_copy(update=_stated(result, network, compilation))
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError(
             "a certificate file of trees holds labels or bands of a score, not changes of a number",
@@ -131,16 +131,16 @@ def certify(
 
     with writer or nullcontext(), limit.enforced():
         run, outcome = prove(2)
-        found = run.conclude(outcome, drawn or Draws())
-        shares = [OutcomeShare.of(2, found.certified, found.falsified)] if counts else []
+        result = run.conclude(outcome, drawn or Draws())
+        shares = [OutcomeShare.of(2, result.certified, result.falsified)] if counts else []
         for least in counts:
-            if found.stopped_by == "interrupt" and writer is None:
+            if result.stopped_by == "interrupt" and writer is None:
                 shares.append(OutcomeShare.of(least, 0.0, 0.0))
                 continue
             run, _ = prove(least)
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))
-    return found.model_copy(update={"outcomes": tuple(shares), **_stated(found, network, compilation)})
+    return result.model_copy(update={"outcomes": tuple(shares), **_stated(result, network, compilation)})
 
 
 def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort: float) -> CertifyConfig:
@@ -160,10 +160,16 @@ def _share_limits(config: CertifyConfig, questions: int, seconds: float, effort:
     return config.model_copy(update=limits)
 
 
-def _stated(found: Certificate, network: AdditiveNetwork | TreeEnsemble, compilation: Compilation) -> dict[str, Any]:
+def _stated(
+    certificate: Certificate, network: AdditiveNetwork | TreeEnsemble, compilation: Compilation
+) -> dict[str, Any]:
     """Collect the fields of a certificate about the model and the provers that were left out."""
     left_out = tuple(compilation.left_out)
-    return {"not_compiled": left_out, "caution": network.caution, "time_limited": found.time_limited or bool(left_out)}
+    return {
+        "not_compiled": left_out,
+        "caution": network.caution,
+        "time_limited": certificate.time_limited or bool(left_out),
+    }
 
 
 def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
@@ -184,8 +190,8 @@ def _require_independent(config: CertifyConfig, certificate: Path | str | None) 
             hint=f"leave it out, or {AS_PUBLISHED}",
         )
     if config.tolerance is not None or config.outcomes > 2:
-        what = "changes of a number" if config.tolerance is not None else "more than two outcomes"
-        raise OptionError(f"{what} cannot be proved for plausible counterparts yet", hint=AS_PUBLISHED)
+        subject = "changes of a number" if config.tolerance is not None else "more than two outcomes"
+        raise OptionError(f"{subject} cannot be proved for plausible counterparts yet", hint=AS_PUBLISHED)
 
 
 def _outcome_counts(network: AdditiveNetwork | TreeEnsemble, config: CertifyConfig) -> range:

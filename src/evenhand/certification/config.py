@@ -93,17 +93,17 @@ class CertifyConfig(Config):
     def _check_method(self) -> Self:
         if self.device is not None and self.method == "interval":
             raise OptionError("symbolic intervals have no device to choose", hint="method linear, or leave device out")
-        asked = [
+        conflicts = [
             name
-            for name, given in (
+            for name, is_set in (
                 ("a threshold", self.threshold is not None),
                 ("bands", bool(self.bands)),
                 ("several outcomes", self.outcomes > 2),
             )
-            if given
+            if is_set
         ]
-        if self.tolerance is not None and asked:
-            raise OptionError(f"a tolerance compares numbers, and {asked[0]} labels", hint="leave one of them out")
+        if self.tolerance is not None and conflicts:
+            raise OptionError(f"a tolerance compares numbers, and {conflicts[0]} labels", hint="leave one of them out")
         narrow = "a tolerance" if self.tolerance is not None else "several outcomes" if self.outcomes > 2 else None
         if narrow is not None and self.method == "interval":
             raise OptionError(f"symbolic intervals cannot prove {narrow}", hint="leave `method=` out")

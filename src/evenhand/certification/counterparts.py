@@ -130,8 +130,8 @@ class OrbitRun(ProofRun):
         unsettled = np.flatnonzero([not orbit.query.constant for orbit in self.orbits])
         for orbit in unsettled:
             fair, unfair = proved[orbit].tolist()
-            rest = max(0.0, float(everyone.mass[orbit]) - fair - unfair)
-            self.proved_mass.add(int(orbit) + 1, fair, unfair, rest=rest)
+            open_mass = max(0.0, float(everyone.mass[orbit]) - fair - unfair)
+            self.proved_mass.add(int(orbit) + 1, fair, unfair, rest=open_mass)
             self.proved_mass.boxes += 1
         self.proved_mass.moment(last=True)
         stop: Stop = "interrupt" if interrupts.count else "done"
@@ -144,9 +144,9 @@ class OrbitRun(ProofRun):
             try:
                 status = enumerate_domain(orbit.query).status
             except KeyboardInterrupt:
-                rest = everybody(self.question)[np.arange(number - 1, len(self.orbits))]
-                proved_mass.add_undecided(rest)
-                return ProofOutcome(Boxes.concatenate([*undecided, rest]), None, "interrupt", "enumeration")
+                remaining = everybody(self.question)[np.arange(number - 1, len(self.orbits))]
+                proved_mass.add_undecided(remaining)
+                return ProofOutcome(Boxes.concatenate([*undecided, remaining]), None, "interrupt", "enumeration")
             masses = sum(w * point_masses(query) for w, query in zip(orbit.weights, orbit.classes, strict=True))
             points = boxes_of(orbit.query, np.arange(orbit.query.points), np.asarray(masses))
             points.region[:] = number
@@ -155,9 +155,9 @@ class OrbitRun(ProofRun):
             proved_mass.add_undecided(points[status == UNDECIDED])
             undecided.append(points[status == UNDECIDED])
             proved_mass.boxes += len(points)
-            shown = points[(status == UNFAIR) & (points.mass > 0)][: 4 * self.finder.limit]
-            if len(shown):
-                entries = orbit.query.entries(shown.lo)
-                self.finder.unfair(np.column_stack([entries, np.full(len(shown), number - 1.0)]))
+            examples = points[(status == UNFAIR) & (points.mass > 0)][: 4 * self.finder.limit]
+            if len(examples):
+                entries = orbit.query.entries(examples.lo)
+                self.finder.unfair(np.column_stack([entries, np.full(len(examples), number - 1.0)]))
         proved_mass.moment(last=True)
         return ProofOutcome(Boxes.concatenate(undecided), None, "done", "enumeration")

@@ -148,10 +148,10 @@ def refine_in_parts(
     limits, proved_mass = run.limits(DEFAULT_BOXES), run.proved_mass
     side_by_side = count_workers(workers)
     number = count_parts(limits)
-    first = BOXES_DEALT * number
+    split_boxes_count = BOXES_DEALT * number
     if limits.max_boxes is not None:
-        first = min(first, int(SPLITTING_SHARE * limits.max_boxes))
-    splitting = replace(limits, deadline=None, max_boxes=first, target_undecided=None, min_progress=None)
+        split_boxes_count = min(split_boxes_count, int(SPLITTING_SHARE * limits.max_boxes))
+    splitting = replace(limits, deadline=None, max_boxes=split_boxes_count, target_undecided=None, min_progress=None)
     boxes: Frontier
     if isinstance(bounder, TreeEngine):
         boxes, stop = split_tree_boxes(bounder, proved_mass, splitting, recorder)
@@ -172,38 +172,38 @@ def refine_in_parts(
         )
         for at, part in enumerate(deal_boxes(boxes, number))
     ]
-    found = _run_all(parts, workers, run, interrupted=stop == "interrupt")
-    for result in found:
+    results = _run_all(parts, workers, run, interrupted=stop == "interrupt")
+    for result in results:
         proved_mass.merge(result.proved_mass)
         if recorder is not None:
             for record in result.records:
                 recorder.take(*record)
     proved_mass.moment(last=True)
-    undecided = type(found[0].undecided).concatenate([result.undecided for result in found])  # type: ignore[attr-defined]
-    stop = next(reason for reason in STOPS if any(result.stop == reason for result in found))
-    return undecided, np.concatenate([result.shares for result in found]), stop
+    undecided = type(results[0].undecided).concatenate([result.undecided for result in results])  # type: ignore[attr-defined]
+    stop = next(reason for reason in STOPS if any(result.stop == reason for result in results))
+    return undecided, np.concatenate([result.shares for result in results]), stop
 
 
 def _run_all(parts: list[Part], workers: int, run: QueryRun, *, interrupted: bool) -> list[PartResult]:
     """Return the results of the parts, in order."""
-    done: dict[int, PartResult] = {}
+    results: dict[int, PartResult] = {}
     try:
         if interrupted:
             raise KeyboardInterrupt
         for at, result in run_parts(refine_part, parts, workers):
-            done[at] = result
-            run.proved_mass.note_parts([part.proved_mass for part in done.values()])
-            run.report_progress(len(done) / len(parts))
+            results[at] = result
+            run.proved_mass.note_parts([part.proved_mass for part in results.values()])
+            run.report_progress(len(results) / len(parts))
             if result.stop == "interrupt":  # a worker of this process group was interrupted, or this process itself
                 raise KeyboardInterrupt
     except KeyboardInterrupt:
         with InterruptCounter():
             for at, part in enumerate(parts):
-                if at not in done:
+                if at not in results:
                     nothing_more = replace(part.limits, max_boxes=0, deadline=None, target_undecided=None)
                     result = refine_part(replace(part, limits=nothing_more, ends=None))
-                    done[at] = replace(result, stop="interrupt")
-    return [done[at] for at in range(len(parts))]
+                    results[at] = replace(result, stop="interrupt")
+    return [results[at] for at in range(len(parts))]
 
 
 def _open_mass(boxes: Frontier) -> float:

@@ -126,10 +126,10 @@ class ProofRun:
             deadline = now if deadline is None else min(deadline, now)
         sampling = SamplingPlan(config.samples, config.confidence, config.seed, deadline, timer, drawn)
         with InterruptCounter() as interrupts:
-            found = build_certificate(
+            certificate = build_certificate(
                 self.question, self.proved_mass, self.finder, outcome, sampling, self.clock, self.say
             )
-        return found.model_copy(update={"stopped_by": "interrupt"}) if interrupts.count else found
+        return certificate.model_copy(update={"stopped_by": "interrupt"}) if interrupts.count else certificate
 
 
 class QueryRun(ProofRun):

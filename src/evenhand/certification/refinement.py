@@ -195,13 +195,13 @@ class BestFirst(ABC, Generic[F]):
                 return frontier, stop
             threshold /= self.factor
 
-    def split_round(self, todo: F, rest: F, threshold: float) -> tuple[F, Stop | None]:
+    def split_round(self, todo: F, others: F, threshold: float) -> tuple[F, Stop | None]:
         """Split the boxes of ``todo``; return all there is then, ``rest`` first."""
-        kept = [rest]
+        pieces_kept = [others]
         # Starting with the heaviest regions would favour them, so regions are mixed.
         order = np.argsort(todo.region, kind="stable")
         region = todo.region[order]
-        undecided, held = float(rest.open.sum() + todo.open.sum()), len(rest) + len(todo)
+        undecided, count = float(others.open.sum() + todo.open.sum()), len(others) + len(todo)
         at = 0
         stop: Stop | None = None
         # Invariant: the boxes in ``kept``, those of ``todo`` from ``at`` on and the counted mass partition the domain,
@@ -218,14 +218,14 @@ class BestFirst(ABC, Generic[F]):
             started = self.reading()
             results = list(self.pool.map(lambda piece, limit=limit: self._expand(piece, threshold, limit), pieces))
             seconds = self.reading() - started
-            for piece, (found, totals) in zip(pieces, results, strict=True):
-                kept.append(self.collect(found))
-                held += len(kept[-1]) - len(piece)
-                undecided += float(kept[-1].open.sum() - piece.open.sum())
+            for piece, (parts, totals) in zip(pieces, results, strict=True):
+                pieces_kept.append(self.collect(parts))
+                count += len(pieces_kept[-1]) - len(piece)
+                undecided += float(pieces_kept[-1].open.sum() - piece.open.sum())
                 self.proved_mass.add(int(piece.region[0]), totals[0], totals[1])
                 self.proved_mass.boxes += int(totals[2])
             self.calls_done(undecided, seconds)
-            stop = self.stop_within_round(undecided, held)
-            if stop is None and held * todo.row_bytes > MAX_BYTES:
+            stop = self.stop_within_round(undecided, count)
+            if stop is None and count * todo.row_bytes > MAX_BYTES:
                 stop = "boxes"
-        return type(rest).join([*kept, todo[order[at:]]]), stop
+        return type(others).join([*pieces_kept, todo[order[at:]]]), stop

@@ -108,23 +108,24 @@ def check_certificate(
     claimed = _claimed_masses(recorded, boxes)
     counts = _draw_sample(claimed, None if sample is None else sample * len(parts), seed)
     chosen = np.flatnonzero(counts)
-    held = CheckState.open(None if state is None else Path(state), statement.digest, len(boxes.low))
-    found = verify_boxes(provers, boxes, owner, chosen, held, say)
-    failures = int(counts[list(found.failed)].sum())
+    checked_boxes = CheckState.open(None if state is None else Path(state), statement.digest, len(boxes.low))
+    verification = verify_boxes(provers, boxes, owner, chosen, checked_boxes, say)
+    failures = int(counts[list(verification.failed)].sum())
     unconfirmed = [
-        _describe_failure(recorded, boxes.of(np.intp(k)), found.failed[k]) for k in sorted(found.failed)[:MAX_LISTED]
+        _describe_failure(recorded, boxes.of(np.intp(k)), verification.failed[k])
+        for k in sorted(verification.failed)[:MAX_LISTED]
     ]
-    checked = int(held.done[chosen].sum()) + len(found.failed)
+    checked = int(checked_boxes.done[chosen].sum()) + len(verification.failed)
     draws = int(counts.sum())
     doubt = 0.0
-    if sample is not None and draws and not found.interrupted:
+    if sample is not None and draws and not verification.interrupted:
         doubt = float(
             zero_count_upper(draws, CONFIDENCE) if not failures else clopper_pearson(failures, draws, CONFIDENCE)[1]
         )
     elif claimed.sum() > 0:
-        doubt = float(claimed[~held.done].sum() / claimed.sum())
+        doubt = float(claimed[~checked_boxes.done].sum() / claimed.sum())
     verdict: Verdict = "restricted" if recorded.restricted else "confirmed"
-    if failures or found.interrupted:
+    if failures or verification.interrupted:
         verdict = "not confirmed" if failures else "unfinished"
     shares = [[max(Fraction(0), share - recorded.distance) for share in both] for both in totals]
     certified, falsified = shares[0]
@@ -150,7 +151,7 @@ def check_certificate(
         boxes=sum(len(part.low) for part in statement.partitions),
         checked=checked,
         exact=isinstance(box, TreeEnsemble),
-        interrupted=found.interrupted,
+        interrupted=verification.interrupted,
         draws=None if sample is None else draws,
         unconfirmed=tuple(unconfirmed),
         failures=failures,
@@ -163,7 +164,7 @@ def check_certificate(
 
 @reject_malformed("the certificate")
 def _rebuild_question(
-    statement: CertificateClaim, model: AdditiveNetwork | TreeEnsemble, asked: AskedQuestion | None
+    statement: CertificateClaim, model: AdditiveNetwork | TreeEnsemble, question: AskedQuestion | None
 ) -> tuple[RecordedDomain, list[Prover]]:
     """Rebuild the domain of the certificate, and build a prover for each of its questions.
 
@@ -171,12 +172,12 @@ def _rebuild_question(
         CertificateError: The certificate is about another model or domain, or compares nothing.
     """
     if isinstance(model, AdditiveNetwork):
-        recorded = recorded_question_of(statement, model, asked)
+        recorded = recorded_question_of(statement, model, question)
         return recorded, [BoxProver(recorded, part.least) for part in statement.partitions]
     from evenhand.checker.trees.proofs import TreeProver
     from evenhand.checker.trees.question import recorded_trees_of
 
-    trees = recorded_trees_of(statement, model, asked)
+    trees = recorded_trees_of(statement, model, question)
     return trees, [TreeProver(trees, part.least) for part in statement.partitions]
 
 
@@ -244,8 +245,8 @@ def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.i
     if running[-1] <= 0:
         return np.zeros(len(claimed), dtype=np.int64)
     tickets = np.random.default_rng(seed).random(sample) * running[-1]
-    drawn = np.minimum(np.searchsorted(running, tickets, side="right"), len(claimed) - 1)
-    return np.bincount(drawn, minlength=len(claimed)).astype(np.int64)
+    draws = np.minimum(np.searchsorted(running, tickets, side="right"), len(claimed) - 1)
+    return np.bincount(draws, minlength=len(claimed)).astype(np.int64)
 
 
 def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proof: BoxProof) -> UnconfirmedBox:

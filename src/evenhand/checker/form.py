@@ -131,8 +131,8 @@ def _difference_form(question: RecordedQuestion, tolerance: float) -> LayeredFor
         rows = (base,)
         axes = tuple(_reading_units(axis, owners, len(owners)) for axis in question.axes)
         layers, changes = _later_changes(network.layers, owners, changes)
-        last = network.layers[-1].weights
-        columns = [(changes[p] - changes[q]) @ last for p, q in pairs]
+        final_weights = network.layers[-1].weights
+        columns = [(changes[p] - changes[q]) @ final_weights for p, q in pairs]
         matrix = np.concatenate(columns, axis=1)
         layers.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
         margins = [(m, -1) if single else (2 * m + 1, 2 * m) for m in range(len(pairs))]
@@ -192,7 +192,7 @@ def _later_changes(
 
     Each row of a change has one entry, 1 or -1, at most: products with the model's weights are exact.
     """
-    found: list[AffineLayer] = []
+    rewritten: list[AffineLayer] = []
     width = changes[0].shape[1]
     own = np.zeros((len(owners), width))
     if len(layers) > 1:
@@ -202,29 +202,29 @@ def _later_changes(
         width = len(layer.bias)
         z, moved = own @ layer.weights, [change @ layer.weights for change in changes[1:]]
         # z+, z-, then d+ and d- of each joint value but the first.
-        found.append(
+        rewritten.append(
             AffineLayer(
                 np.concatenate([z, -z, *(sign * d for d in moved for sign in (1, -1))], axis=1),
                 np.concatenate([layer.bias, -layer.bias, np.zeros(2 * number * width)]),
             )
         )
         # (d+ - z-)+, (d- - z+)+ and d- of each, then z+.
-        one = np.eye(width)
+        identity = np.eye(width)
         mixing = np.zeros((2 + 2 * number, 3 * number + 1, width, width))
         for k in range(number):
-            mixing[2 + 2 * k, 3 * k], mixing[1, 3 * k] = one, -one
-            mixing[3 + 2 * k, 3 * k + 1], mixing[0, 3 * k + 1] = one, -one
-            mixing[3 + 2 * k, 3 * k + 2] = one
-        mixing[0, 3 * number] = one
+            mixing[2 + 2 * k, 3 * k], mixing[1, 3 * k] = identity, -identity
+            mixing[3 + 2 * k, 3 * k + 1], mixing[0, 3 * k + 1] = identity, -identity
+            mixing[3 + 2 * k, 3 * k + 2] = identity
+        mixing[0, 3 * number] = identity
         matrix = mixing.transpose(0, 2, 1, 3).reshape((2 + 2 * number) * width, -1)
-        found.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
+        rewritten.append(AffineLayer(matrix, np.zeros(matrix.shape[1])))
         own = np.zeros((matrix.shape[1], width))
-        own[3 * number * width :] = one
+        own[3 * number * width :] = identity
         changes = [np.zeros((matrix.shape[1], width)) for _ in range(number + 1)]
         for k, change in enumerate(changes[1:]):
             for part, sign in ((3 * k, 1.0), (3 * k + 1, 1.0), (3 * k + 2, -1.0)):
-                change[part * width : (part + 1) * width] = sign * one
-    return found, changes
+                change[part * width : (part + 1) * width] = sign * identity
+    return rewritten, changes
 
 
 def _reading_units(axis: CellAxis, owners: list[int] | None, units: int) -> CellAxis:

@@ -104,8 +104,8 @@ def recorded_question_of(
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
     """Require the network of the certificate, and settings that fit it."""
     curved = [
-        one.name
-        for one, part in zip(network.schema.attributes, network.parts, strict=True)
+        attribute.name
+        for attribute, part in zip(network.schema.attributes, network.parts, strict=True)
         if isinstance(part, CurveTerm)
     ]
     if curved:
@@ -141,10 +141,10 @@ def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells)
         if cells.starts is None:
             raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
         ends = cells.starts if cells.ends is None else cells.ends
-        last = np.full(cells.count, False)
-        last[-1] = True
+        is_last = np.full(cells.count, False)
+        is_last[-1] = True
         # A cell of a real attribute excludes its end, unless it is the last cell or a single point.
-        closed = last | (ends == cells.starts) | (attribute.size is not None)
+        closed = is_last | (ends == cells.starts) | (attribute.size is not None)
         first_bin = np.searchsorted(part.cuts, cells.starts, side="right")
         last_bin = np.where(
             closed, np.searchsorted(part.cuts, ends, side="right"), np.searchsorted(part.cuts, ends, side="left")
@@ -173,11 +173,11 @@ def _add_terms(
     rows: dict[tuple[Fraction, ...], NDArray[np.float64]],
     added: Sequence[tuple[tuple[Fraction, ...], NDArray[np.float64]]],
 ) -> dict[tuple[Fraction, ...], NDArray[np.float64]]:
-    found: dict[tuple[Fraction, ...], NDArray[np.float64]] = {}
+    sums: dict[tuple[Fraction, ...], NDArray[np.float64]] = {}
     for (row, size), (terms, more) in itertools.product(rows.items(), added):
         key = tuple(a + b for a, b in zip(row, terms, strict=True))
-        found[key] = np.maximum(found.get(key, np.zeros(len(more))), size + more)
-    return found
+        sums[key] = np.maximum(sums.get(key, np.zeros(len(more))), size + more)
+    return sums
 
 
 def exact_line(part: AttributeTerm, entry: Fraction) -> tuple[Fraction, ...]:

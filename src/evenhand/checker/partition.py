@@ -29,17 +29,17 @@ def is_partition(low: NDArray[np.integer], high: NDArray[np.integer], counts: Se
         counts: Number of cells of each attribute.
     """
     rng = np.random.default_rng(secrets.randbits(128))
-    products, whole = np.ones((ROUNDS, len(low)), dtype=np.int64), np.ones(ROUNDS, dtype=np.int64)
+    products, domain = np.ones((ROUNDS, len(low)), dtype=np.int64), np.ones(ROUNDS, dtype=np.int64)
     for i, count in enumerate(counts):
         begins, ends = low[:, i].astype(np.int64), high[:, i].astype(np.int64) + 1
         # The sum of the weights between two neighbouring borders is uniform as well, so one weight is drawn for it.
         borders = np.unique(np.concatenate([begins, ends, [0, count]]))
         weights = rng.integers(0, PRIME, (ROUNDS, len(borders) - 1))
-        before = np.concatenate([np.zeros((ROUNDS, 1), dtype=np.int64), np.cumsum(weights, axis=1)], axis=1)
-        inside = before[:, np.searchsorted(borders, ends)] - before[:, np.searchsorted(borders, begins)]
+        cumulative = np.concatenate([np.zeros((ROUNDS, 1), dtype=np.int64), np.cumsum(weights, axis=1)], axis=1)
+        inside = cumulative[:, np.searchsorted(borders, ends)] - cumulative[:, np.searchsorted(borders, begins)]
         products = products * (inside % PRIME) % PRIME
-        whole = whole * (before[:, -1] % PRIME) % PRIME
-    return bool((products.sum(axis=1) % PRIME == whole).all())
+        domain = domain * (cumulative[:, -1] % PRIME) % PRIME
+    return bool((products.sum(axis=1) % PRIME == domain).all())
 
 
 def count_cells(low: NDArray[np.integer], high: NDArray[np.integer], counts: Sequence[int]) -> int:

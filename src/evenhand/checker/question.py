@@ -57,17 +57,17 @@ class DomainAxis:
         weights = self.cells.weights
         if weights is None:
             return None
-        held = weights if self.kept is None else weights[self.kept]
-        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held)])
+        masses = weights if self.kept is None else weights[self.kept]
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(masses)])
 
     def before(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
         """Compute the mass of all cells before each given cell."""
         if self._cumulative is not None:
             return np.asarray(self._cumulative[cells])
-        whole: NDArray[np.int64] = cells.astype(np.int64)
+        numbers: NDArray[np.int64] = cells.astype(np.int64)
         if self.cells.form != "runs":
-            return whole
-        return np.asarray(np.minimum(whole * self.cells.values, int(self.cells.last) - int(self.cells.first) + 1))
+            return numbers
+        return np.asarray(np.minimum(numbers * self.cells.values, int(self.cells.last) - int(self.cells.first) + 1))
 
     @cached_property
     def _first_kept(self) -> NDArray[np.int64]:
@@ -91,8 +91,8 @@ class DomainAxis:
         if form.starts is not None:
             return form.starts[cells], form.starts[cells] if form.ends is None else form.ends[cells]
         if form.form == "runs":
-            first = form.first + cells.astype(np.float64) * form.values
-            return first, np.minimum(first + (form.values - 1), form.last)
+            begins = form.first + cells.astype(np.float64) * form.values
+            return begins, np.minimum(begins + (form.values - 1), form.last)
         width = form.last - form.first
         return form.first + width * (cells / form.count), form.first + width * ((cells + 1) / form.count)
 
@@ -103,9 +103,9 @@ class DomainAxis:
             more = ", ..." if high > low + 20 else ""
             return ", ".join(self.attribute.text(entry) for entry in np.sort(starts)) + more
         starts, ends = self.entries(np.array([low, high]))
-        first, last = float(starts.min()), float(ends.max())
+        begin, end = float(starts.min()), float(ends.max())
         text = self.attribute.text
-        return text(first) if first == last else f"{text(first)} to {text(last)}"
+        return text(begin) if begin == end else f"{text(begin)} to {text(end)}"
 
 
 PopulationLoader = Callable[[Schema], ProductPopulation]
@@ -178,7 +178,7 @@ def recorded_domain_of(
     population = asked.population
     if population is not None and not isinstance(population, ProductPopulation):
         population = population(schema)
-    wanted = _AskedPart.of(schema, asked.where)
+    requested = _AskedPart.of(schema, asked.where)
     stated = _AskedPart.of(schema, statement.where, fault="the conditions that the certificate states make no sense")
     restricted = _other_settings(statement, asked, schema)
     axes = []
@@ -189,23 +189,23 @@ def recorded_domain_of(
             entries = statement.protected[attribute.name]
             if attribute.size is None:
                 raise CertificateError(f"the protected attribute {attribute.name!r} is a real number")
-            held = _runs_of(np.array(sorted(entries)))
-            if held != stated.runs(attribute):
+            entry_runs = _runs_of(np.array(sorted(entries)))
+            if entry_runs != stated.runs(attribute):
                 raise CertificateError(f"the values of {attribute.name!r} are not those of the stated conditions")
-            if held != wanted.runs(attribute):
+            if entry_runs != requested.runs(attribute):
                 restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
             continue
         cells = by_name[attribute.name]
         low, high = _cell_extent(attribute, cells)
         check_cells(attribute, i, cells)
-        kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
-        axis = DomainAxis(attribute, i, cells, kept)
+        with_mass = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
+        axis = DomainAxis(attribute, i, cells, with_mass)
         axes.append(axis)
         marginal = None if population is None else population.marginals[i]
         distance += _population_distance(axis, low, high, marginal)
         # Values that no one has may be left out of a population; of a uniform one there are none.
         runs = ((low, high),) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
-        for part_of, fault in ((stated, True), (wanted, False)):
+        for part_of, fault in ((stated, True), (requested, False)):
             missing, more = _compare_runs(attribute, part_of.runs(attribute), runs)
             if more or (missing and (fault is False or cells.weights is None) and _has_mass(marginal, missing)):
                 if fault:
@@ -228,7 +228,7 @@ def recorded_domain_of(
     )
 
 
-def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> None:
+def require_fingerprint(statement: CertificateClaim, kind: str, digest: str) -> None:
     """Require a certificate of the model with this kind and digest.
 
     Raises:
@@ -236,32 +236,32 @@ def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> N
     """
     if statement.kind != kind:
         raise CertificateError(f"the certificate is about {statement.kind}, and this model is {kind}")
-    if found != statement.fingerprint:
+    if digest != statement.fingerprint:
         raise CertificateError(
             f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
-            f"this model's {found[:16]}...",
+            f"this model's {digest[:16]}...",
             hint="give the very file that was certified",
         )
 
 
 def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: Schema) -> dict[str, str]:
     """Describe the settings of a certificate that differ from the question."""
-    found = {}
+    differences = {}
     if not asked.domain_given:
-        found["domain"] = "as the certificate states it, compared with no schema"
+        differences["domain"] = "as the certificate states it, compared with no schema"
     names = tuple(schema.protected) if asked.protected is None else asked.protected
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise OptionError(f"there is no attribute {unknown[0]!r}", location="protected")
     if set(names) != set(statement.protected):
-        found["protected"] = f"{', '.join(statement.protected)} (asked about: {', '.join(names) or 'nothing'})"
+        differences["protected"] = f"{', '.join(statement.protected)} (asked about: {', '.join(names) or 'nothing'})"
     if (statement.threshold or 0.5) != (asked.threshold or 0.5):
-        found["threshold"] = f"{statement.threshold or 0.5:g}"
+        differences["threshold"] = f"{statement.threshold or 0.5:g}"
     if statement.tolerance != asked.tolerance:
-        found["tolerance"] = "labels, no numbers" if statement.tolerance is None else f"{statement.tolerance:g}"
+        differences["tolerance"] = "labels, no numbers" if statement.tolerance is None else f"{statement.tolerance:g}"
     if statement.bands != tuple(asked.bands):
-        found["bands"] = ", ".join(f"{edge:g}" for edge in statement.bands) or "labels, no bands"
-    return found
+        differences["bands"] = ", ".join(f"{edge:g}" for edge in statement.bands) or "labels, no bands"
+    return differences
 
 
 class _AskedPart(NamedTuple):
@@ -287,18 +287,18 @@ class _AskedPart(NamedTuple):
 def _runs_of(entries: NDArray[np.float64]) -> Runs:
     """Convert sorted integers to ranges."""
     cuts = np.flatnonzero(np.diff(entries) != 1)
-    first, last = np.concatenate([[0], cuts + 1]), np.concatenate([cuts, [len(entries) - 1]])
-    return tuple((float(entries[a]), float(entries[b])) for a, b in zip(first, last, strict=True))
+    begins, ends = np.concatenate([[0], cuts + 1]), np.concatenate([cuts, [len(entries) - 1]])
+    return tuple((float(entries[a]), float(entries[b])) for a, b in zip(begins, ends, strict=True))
 
 
-def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, bool]:
+def _compare_runs(attribute: Attribute, requested: Runs, present: Runs) -> tuple[Runs, bool]:
     """Compute the requested entries that are missing, as ranges, and whether there are unrequested entries."""
     step = 0.0 if attribute.size is None else 1.0
     missing: list[tuple[float, float]] = []
     # Invariant: every entry of this range before ``at`` is held or in ``missing``.
-    for low, high in asked:
+    for low, high in requested:
         at = low
-        for a, b in held:
+        for a, b in present:
             if b < at or a > high:
                 continue
             if a > at:
@@ -306,7 +306,7 @@ def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, 
             at = max(at, b + step)
         if at < high or (step and at == high):
             missing.append((at, high))
-    inside = all(any(low <= a and b <= high for low, high in asked) for a, b in held)
+    inside = all(any(low <= a and b <= high for low, high in requested) for a, b in present)
     return tuple(missing), not inside
 
 
@@ -319,8 +319,8 @@ def _has_mass(marginal: Marginal | UniformMarginal | None, runs: Runs) -> bool:
         listed = np.asarray(marginal.listed)
         return any(bool(marginal.masses[(listed >= low) & (listed <= high)].any()) for low, high in runs)
     if attribute.size is not None:
-        first = int(attribute.first)
-        return any(bool(marginal.masses[int(low) - first : int(high) - first + 1].any()) for low, high in runs)
+        offset = int(attribute.first)
+        return any(bool(marginal.masses[int(low) - offset : int(high) - offset + 1].any()) for low, high in runs)
     edges = np.asarray(marginal.edges)
     return any(bool(marginal.masses[(edges[:-1] < high) & (edges[1:] > low)].any()) for low, high in runs)
 
@@ -373,26 +373,26 @@ def _population_distance(
                 f"the population lists {len(masses)} masses for the {attribute.size} values of {axis.attribute.name!r}"
             )
         running = [Fraction(0), *itertools.accumulate(masses)]
-        first, listed = int(attribute.first), None if marginal.listed is None else marginal.listed.tolist()
+        offset, listed = int(attribute.first), None if marginal.listed is None else marginal.listed.tolist()
 
         def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
             if listed is not None:
                 return running[bisect.bisect_right(listed, end)] - running[bisect.bisect_left(listed, start)]
-            return running[int(end) - first + 1] - running[int(start) - first]
+            return running[int(end) - offset + 1] - running[int(start) - offset]
     elif attribute.size is not None:
 
         def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
             return Fraction(int(end) - int(start) + 1)
     else:
         edges = [low, high] if marginal is None else list(map(float, marginal.edges))
-        held = [Fraction(1)] if marginal is None else [Fraction(float(each)) for each in marginal.masses]
-        running = [Fraction(0), *itertools.accumulate(held)]
+        bin_masses = [Fraction(1)] if marginal is None else [Fraction(float(each)) for each in marginal.masses]
+        running = [Fraction(0), *itertools.accumulate(bin_masses)]
 
         def below(entry: Fraction) -> Fraction:
-            place = min(max(bisect.bisect_right(edges, float(entry)) - 1, 0), len(held) - 1)
+            place = min(max(bisect.bisect_right(edges, float(entry)) - 1, 0), len(bin_masses) - 1)
             width = Fraction(edges[place + 1]) - Fraction(edges[place])
             inside = (entry - Fraction(edges[place])) / width if width else Fraction(int(entry > edges[place]))
-            return running[place] + held[place] * min(max(inside, Fraction(0)), Fraction(1))
+            return running[place] + bin_masses[place] * min(max(inside, Fraction(0)), Fraction(1))
 
         def mass(start: float | Fraction, end: float | Fraction) -> Fraction:
             return below(Fraction(end)) - below(Fraction(start))
@@ -408,20 +408,20 @@ def _population_distance(
         each = [mass(start, end) for start, end in zip(starts, ends, strict=True)]
     # In integer multiples of 2**-128, each rounded by less than one: exact sums of all fractions would take minutes.
     parts = [int(part * SCALE) for part in each]
-    whole = sum(parts)
-    if whole <= 0:
+    part_sum = sum(parts)
+    if part_sum <= 0:
         raise CertificateError(
             f"no one in the population has a value of {attribute.name!r} that the certificate is about"
         )
     if weights is None:
         weights = np.diff(axis.before(np.arange(cells.count + 1))).tolist()
     # Twice the distance. A bound on the rounding is added at the end.
-    apart = sum(
-        abs(weight * SCALE // total - part * SCALE // whole) for weight, part in zip(weights, parts, strict=True)
+    difference = sum(
+        abs(weight * SCALE // total - part * SCALE // part_sum) for weight, part in zip(weights, parts, strict=True)
     )
-    return Fraction(apart + 8 * (len(parts) + 1) ** 2, 2 * SCALE)
+    return Fraction(difference + 8 * (len(parts) + 1) ** 2, 2 * SCALE)
 
 
 def _all_entries(axis: DomainAxis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    whole = DomainAxis(axis.attribute, axis.position, axis.cells, None)
-    return whole.entries(np.arange(axis.cells.count))
+    full_axis = DomainAxis(axis.attribute, axis.position, axis.cells, None)
+    return full_axis.entries(np.arange(axis.cells.count))

@@ -199,7 +199,7 @@ class _SectionReader:
         Raises:
             CertificateError: the file ends, or a checksum is wrong.
         """
-        before = self._digest.digest()
+        digest = self._digest.digest()
         head = self._read_exactly(12)
         size = int.from_bytes(head[4:], "little")
         if size > MAX_SECTION:
@@ -209,7 +209,7 @@ class _SectionReader:
         if hashlib.sha256(head + payload).digest() != checksum:
             raise CertificateError(f"the checksum of section {head[:4]!r} is wrong: the file was damaged or changed")
         if head[:4] == b"DONE":
-            if payload != before:
+            if payload != digest:
                 raise CertificateError("the checksum of the whole file is wrong: it was damaged or changed")
             if self._file.read(1):
                 raise CertificateError("something follows the end of the certificate")
@@ -224,9 +224,9 @@ class _SectionReader:
 
     def expect_section(self, tag: bytes) -> bytes:
         """Return the payload of the next section, which must be of this kind."""
-        found, payload = self.next()
-        if found != tag:
-            raise CertificateError(f"expected section {tag!r}, got {found!r}")
+        received, payload = self.next()
+        if received != tag:
+            raise CertificateError(f"expected section {tag!r}, got {received!r}")
         return payload
 
 
@@ -237,9 +237,9 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         raise CertificateError(f"the header has other fields than a certificate: {sorted(set(head) ^ FIELDS)}")
     _check_assumptions(head)
     cells = tuple(_read_cells(described, sections) for described in head["attributes"])
-    asked = [int(least) for least in head["outcomes"]]
-    tolerance, bands = _read_comparison(head, asked)
-    partitions = tuple(_read_partition(cells, sections, least) for least in asked)
+    outcomes = [int(least) for least in head["outcomes"]]
+    tolerance, bands = _read_comparison(head, outcomes)
+    partitions = tuple(_read_partition(cells, sections, least) for least in outcomes)
     digest = sections.expect_section(b"DONE")
     try:
         schema = Schema.parse(head["schema"])
@@ -248,8 +248,8 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
     if head["whole"] != WHOLE:
         raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
     protected = {str(name): tuple(map(float, entries)) for name, entries in head["protected"].items()}
-    known = [attribute.name for attribute in schema.attributes]
-    if sorted([*protected, *(each.name for each in cells)]) != sorted(known):
+    names = [attribute.name for attribute in schema.attributes]
+    if sorted([*protected, *(each.name for each in cells)]) != sorted(names):
         raise CertificateError("the certificate's attributes are not those of its schema")
     for name, entries in protected.items():
         inside = schema[name].contains(np.array(entries, dtype=np.float64))
@@ -285,7 +285,7 @@ def _check_assumptions(head: dict[str, Any]) -> None:
         raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
 
 
-def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | None, tuple[float, ...]]:
+def _read_comparison(head: dict[str, Any], outcomes: list[int]) -> tuple[float | None, tuple[float, ...]]:
     """Read the tolerance and the edges of bands, and check them against the numbers of outcomes."""
     tolerance = None if head["tolerance"] is None else float(head["tolerance"])
     bands = tuple(map(float, head["bands"]))
@@ -297,8 +297,8 @@ def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | No
         raise CertificateError("the edges of the bands do not increase")
     if sum((tolerance is not None, bool(bands), head["threshold"] is not None)) > 1:
         raise CertificateError("a tolerance, bands and a threshold exclude each other")
-    if not asked or asked != list(range(2, 2 + len(asked))) or (tolerance is not None and len(asked) > 1):
-        raise CertificateError(f"the numbers of different outcomes that are counted, {asked}, make no sense")
+    if not outcomes or outcomes != list(range(2, 2 + len(outcomes))) or (tolerance is not None and len(outcomes) > 1):
+        raise CertificateError(f"the numbers of different outcomes that are counted, {outcomes}, make no sense")
     return tolerance, bands
 
 
@@ -319,14 +319,14 @@ def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, 
     )
 
 
-def _decompress(data: bytes, most: int) -> bytes:
+def _decompress(data: bytes, limit: int) -> bytes:
     """Decompress data to at most ``most`` bytes."""
     machine = zlib.decompressobj()
     try:
-        unpacked = machine.decompress(data, most + 1)
+        unpacked = machine.decompress(data, limit + 1)
     except zlib.error as error:
         raise CertificateError(f"packed data cannot be read: {error}") from None
-    if len(unpacked) > most or not machine.eof or machine.unused_data:
+    if len(unpacked) > limit or not machine.eof or machine.unused_data:
         raise CertificateError("packed data has the wrong length")
     return unpacked
 
@@ -359,15 +359,15 @@ def _read_cells(described: dict[str, Any], sections: _SectionReader) -> Recorded
             raise CertificateError(f"an entry of {name!r} is not a number")
     if weights is not None and (weights.min() < 0 or not 0 < sum(int(weight) for weight in weights) < 2**62):
         raise CertificateError(f"the masses of {name!r} make no sense")
-    first, last = float(described.get("first", 0.0)), float(described.get("last", 0.0))
-    if not (math.isfinite(first) and math.isfinite(last)):
-        raise CertificateError(f"the range of {name!r} must be finite, got {first:g} to {last:g}")
+    lower, upper = float(described.get("first", 0.0)), float(described.get("last", 0.0))
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise CertificateError(f"the range of {name!r} must be finite, got {lower:g} to {upper:g}")
     return RecordedCells(
         name=name,
         count=count,
         form=form,
-        first=first,
-        last=last,
+        first=lower,
+        last=upper,
         values=int(described.get("values", 1)),
         starts=starts,
         ends=ends,
@@ -380,7 +380,7 @@ def _read_blocks(
 ) -> tuple[list[tuple[NDArray[Any], ...]], dict[str, Any]]:
     kinds = ["<u1" if each.count <= 2**8 else "<u2" if each.count <= 2**16 else "<u4" for each in cells]
     widths = [np.dtype(kind).itemsize for kind in kinds]
-    held = np.dtype(max(kinds, default="<u1", key=lambda kind: np.dtype(kind).itemsize))
+    dtype = np.dtype(max(kinds, default="<u1", key=lambda kind: np.dtype(kind).itemsize))
     blocks: list[tuple[NDArray[Any], ...]] = []
     while True:
         tag, payload = sections.next()
@@ -393,7 +393,7 @@ def _read_blocks(
         if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
             raise CertificateError("a block of boxes has the wrong length")
         columns = _unpack_columns(raw, n, [*kinds, *kinds, "<u4", "<u4"])
-        low, extent = np.empty((n, len(cells)), dtype=held), np.empty((n, len(cells)), dtype=held)
+        low, extent = np.empty((n, len(cells)), dtype=dtype), np.empty((n, len(cells)), dtype=dtype)
         for i in range(len(cells)):
             low[:, i] = next(columns)
         for i, each in enumerate(cells):

@@ -87,7 +87,7 @@ class RefutationCheck(Result):
                 brand="Evenhand check",
                 made=self.provenance,
             )
-        said = (
+        claim = (
             "reaches the floor"
             if self.bound is None
             else f"reaches the floor with a gap below {math.floor(self.bound * 10**6) / 10**6:.6f}"
@@ -101,7 +101,7 @@ class RefutationCheck(Result):
         )
         return Document(
             "Refutation confirmed",
-            f"Among {self.people:,} people {family} {said}, in exact arithmetic.",
+            f"Among {self.people:,} people {family} {claim}, in exact arithmetic.",
             (
                 Facts(
                     (
@@ -144,22 +144,22 @@ def check_refutation(
         EvenhandError: The people cannot be read.
     """
     started = time.perf_counter()
-    held = _read(Path(path))
+    content = _read(Path(path))
     claim: _Claim | None = None
     bound: Fraction | None = None
     try:
-        claim = _understand(held)
+        claim = _understand(content)
         if people is not None:
-            _count_again(claim, held, people(held))
+            _count_again(claim, content, people(content))
         bound = _prove(claim)
         _check_claim(claim, bound)
-        _check_witness(claim, held)
-        _check_any_bound(claim, held)
+        _check_witness(claim, content)
+        _check_any_bound(claim, content)
     except CertificateError as fault:
         return RefutationCheck(
             verdict="rejected",
             fault=fault.message,
-            family=str(held.get("family")),
+            family=str(content.get("family")),
             seed=0,
             seconds=time.perf_counter() - started,
         )
@@ -169,9 +169,9 @@ def check_refutation(
         depth=claim.depth,
         accuracy=claim.accuracy,
         need=claim.need + claim.base,
-        features={str(name): str(text) for name, text in held["features"].items()},
-        groups={str(name): str(text) for name, text in held["groups"].items()},
-        decided=f"{held.get('target')}, favourable: {held.get('favourable')}",
+        features={str(name): str(text) for name, text in content["features"].items()},
+        groups={str(name): str(text) for name, text in content["groups"].items()},
+        decided=f"{content.get('target')}, favourable: {content.get('favourable')}",
         bound=None if bound is None or bound > 1 else float_below(bound),
         claimed=claim.bound,
         people=claim.people,
@@ -221,45 +221,45 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MOST_FILE:
             raise DataError("the file is too large for a refutation", location=str(path))
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"the file cannot be read: {error.strerror or error}", location=str(path)) from None
     except (ValueError, RecursionError):
         raise DataError("this is not JSON", location=str(path)) from None
-    if not isinstance(found, dict) or found.get("kind") != "refutation":
+    if not isinstance(content, dict) or content.get("kind") != "refutation":
         raise DataError(
             "this holds no refutation",
             location=str(path),
             hint="give the JSON of a refutation",
         )
-    return found
+    return content
 
 
 @reject_malformed("the refutation")
-def _understand(held: Mapping[str, Any]) -> _Claim:
+def _understand(content: Mapping[str, Any]) -> _Claim:
     """Parse the claims of a file, and add up its counts.
 
     Raises:
         CertificateError: The file is inconsistent.
     """
-    family, depth = str(held["family"]), held["depth"]
+    family, depth = str(content["family"]), content["depth"]
     texts = [
-        held["target"],
-        held["favourable"],
-        *held["protected"],
-        *held["features"].values(),
-        *held["groups"].values(),
+        content["target"],
+        content["favourable"],
+        *content["protected"],
+        *content["features"].values(),
+        *content["groups"].values(),
     ]
     if not all(isinstance(text, str) for text in texts):
         raise CertificateError("target, favourable label, protected attributes and conditions must be texts")
-    width, groups = len(held["features"]), len(held["groups"])
-    features = tuple(tuple(map(int, cell["features"])) for cell in held["cells"])
-    counts = tuple(tuple((index(no), index(yes)) for no, yes in cell["counts"]) for cell in held["cells"])
-    accuracy, people, need = float(held["accuracy"]), index(held["people"]), index(held["need"])
-    bound = None if held["bound"] is None else float(held["bound"])
+    width, groups = len(content["features"]), len(content["groups"])
+    features = tuple(tuple(map(int, cell["features"])) for cell in content["cells"])
+    counts = tuple(tuple((index(no), index(yes)) for no, yes in cell["counts"]) for cell in content["cells"])
+    accuracy, people, need = float(content["accuracy"]), index(content["people"]), index(content["need"])
+    bound = None if content["bound"] is None else float(content["bound"])
     if bound is not None and not math.isfinite(bound):
         raise CertificateError(f"a bound must be finite, got {bound:g}")
-    cuts, parts = list(held["proof"]["cuts"]), tuple(map(str, held["proof"]["parts"]))
+    cuts, parts = list(content["proof"]["cuts"]), tuple(map(str, content["proof"]["parts"]))
     if family not in FAMILIES or (family == "tree" and depth not in (1, 2, 3)):
         raise CertificateError(f"there are no rules of family {family!r} and depth {depth!r}")
     if len(set(features)) < len(features) or any(len(row) != width or set(row) - {0, 1} for row in features):
@@ -271,8 +271,8 @@ def _understand(held: Mapping[str, Any]) -> _Claim:
         raise CertificateError(f"the cells hold {sum(sizes):,} people, and the file says {people:,}")
     if not 0 < accuracy <= 1 or need != _count_needed(accuracy, people):
         raise CertificateError(f"an accuracy of {accuracy!r} is not that of {need:,} correct decisions of {people:,}")
-    whole = math.lcm(*sizes)
-    shares = [[sum(cell[group]) * (whole // sizes[group]) for cell in counts] for group in range(groups)]
+    denominator = math.lcm(*sizes)
+    shares = [[sum(cell[group]) * (denominator // sizes[group]) for cell in counts] for group in range(groups)]
     return _Claim(
         family=family,
         depth=None if depth is None else int(depth),
@@ -289,7 +289,7 @@ def _understand(held: Mapping[str, Any]) -> _Claim:
             for two in range(groups)
             if one != two
         ],
-        whole=whole,
+        whole=denominator,
         cuts=tuple(_read_cut(one, features) for one in cuts),
         parts=parts,
     )
@@ -313,7 +313,7 @@ def _read_cut(text: str, features: Sequence[tuple[int, ...]]) -> _Cut:
         raise CertificateError(f"the factors of the cut {text!r} do not cancel")
     limit = positive - min(abs(factor) for _, factor in terms)
     width = range(len(features[0]))
-    difference = tuple(sum(factor * features[cell][one] for cell, factor in terms) for one in width)
+    difference = tuple(sum(factor * features[cell][column] for cell, factor in terms) for column in width)
     return _Cut(tuple(terms), limit, difference)
 
 
@@ -342,20 +342,20 @@ def _prove(claim: _Claim) -> Fraction | None:
         return None if claim.bound is None else Fraction(claim.bound)  # _check_claim enumerates the trees
     width = len(claim.features[0])
     waiting = [_Place((-1,) * width, (1,) * width, {})]
-    least: Fraction | None = None
+    lowest: Fraction | None = None
     for text in claim.parts:
         if not waiting:
             raise CertificateError("the proof continues after its last part")
         place = waiting.pop()
         try:
-            kind, _, rest = text.partition(" ")
+            kind, _, arguments = text.partition(" ")
             if kind == "bound":
-                bound = _add_up(claim, place, rest)
-                least = bound if least is None else min(least, bound)
+                bound = _add_up(claim, place, arguments)
+                lowest = bound if lowest is None else min(lowest, bound)
             elif kind == "weight" and claim.family == "linear":
-                waiting += reversed(list(_split_weight(place, *map(int, rest.split()))))
+                waiting += reversed(list(_split_weight(place, *map(int, arguments.split()))))
             elif kind == "cell" and claim.family == "linear":
-                cell = int(rest)
+                cell = int(arguments)
                 if not 0 <= cell < len(claim.features) or cell in place.fixed:
                     raise CertificateError(f"a part is split along cell {cell}, which is settled or not there")
                 waiting += [place._replace(fixed={**place.fixed, cell: end}) for end in (1, 0)]
@@ -365,9 +365,9 @@ def _prove(claim: _Claim) -> Fraction | None:
             if isinstance(error, CertificateError):
                 raise
             raise CertificateError(f"the part {text[:40]!r} of the proof cannot be read") from None
-    if waiting or least is None:
+    if waiting or lowest is None:
         raise CertificateError("the proof leaves parts open")
-    return least
+    return lowest
 
 
 def _split_weight(place: _Place, weight: int, at: int) -> Iterator[_Place]:
@@ -404,11 +404,11 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
         if value < 0 or not 0 <= number < len(claim.cuts):
             raise CertificateError("the multiplier of a cut is below 0, or of no cut that there is")
         cut = claim.cuts[number]
-        most = sum(
+        highest = sum(
             one * (high if one > 0 else low)
             for one, low, high in zip(cut.difference, place.low, place.high, strict=True)
         )
-        if claim.family != "linear" or most > 0:
+        if claim.family != "linear" or highest > 0:
             raise CertificateError(f"cut {number} is not kept by all rules where the proof uses it")
         total -= value * cut.limit * claim.whole
         for cell, factor in cut.terms:
@@ -442,13 +442,13 @@ def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
 
 
 @reject_malformed("the witness")
-def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
+def _check_witness(claim: _Claim, content: Mapping[str, Any]) -> None:
     """Count the witness again.
 
     Raises:
         CertificateError: The witness differs from the file, or from its weights or its tree.
     """
-    witness = held.get("witness")
+    witness = content.get("witness")
     if witness is None:
         return
     decisions = [Fraction(float(one)) for one in witness["decisions"]]
@@ -460,8 +460,8 @@ def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
         sum((difference * one for difference, one in zip(row, decisions, strict=True)), Fraction(0))
         for row in claim.differences
     )
-    slack, least = ROUNDING * claim.people, Fraction(claim.need + claim.base)
-    if right < least - slack or abs(right - Fraction(float(witness["right"]))) > slack:
+    slack, required = ROUNDING * claim.people, Fraction(claim.need + claim.base)
+    if right < required - slack or abs(right - Fraction(float(witness["right"]))) > slack:
         raise CertificateError(f"the witness decides {float(right):,.1f} people rightly, not as many as it should")
     if abs(gap / claim.whole - Fraction(float(witness["gap"]))) > ROUNDING:
         raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")
@@ -483,30 +483,30 @@ def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
     text = text.strip()
     if text in ("accept", "refuse"):
         return text == "accept"
-    feature, _, rest = text.partition(" ? (")
+    feature, _, branches = text.partition(" ? (")
     open_, at = 1, 0
     while open_:
-        open_ += {"(": 1, ")": -1}.get(rest[at], 0)
+        open_ += {"(": 1, ")": -1}.get(branches[at], 0)
         at += 1
-    if depth < 1 or rest[at : at + 4] != " : (" or not rest.endswith(")"):
+    if depth < 1 or branches[at : at + 4] != " : (" or not branches.endswith(")"):
         raise CertificateError("the tree of the witness cannot be read, or is too deep")
-    return _ask_tree(rest[: at - 1] if row[int(feature)] else rest[at + 4 : -1], row, depth - 1)
+    return _ask_tree(branches[: at - 1] if row[int(feature)] else branches[at + 4 : -1], row, depth - 1)
 
 
 @reject_malformed("the bound of any decisions")
-def _check_any_bound(claim: _Claim, held: Mapping[str, Any]) -> None:
+def _check_any_bound(claim: _Claim, content: Mapping[str, Any]) -> None:
     """Check the bound for arbitrary decisions.
 
     Raises:
         CertificateError: The claim exceeds the proof.
     """
-    if held.get("any_bound") is None:
+    if content.get("any_bound") is None:
         return
     anywhere = _Place((-1,) * len(claim.features[0]), (1,) * len(claim.features[0]), {})
-    proof = str(held["proof"]["anything"]).removeprefix("bound ")
+    proof = str(content["proof"]["anything"]).removeprefix("bound ")
     bound = _add_up(claim._replace(family="any", cuts=()), anywhere, proof)
-    if Fraction(float(held["any_bound"])) > max(bound, Fraction(0)):
-        raise CertificateError(f"a bound of {held['any_bound']} of any decisions is not proved")
+    if Fraction(float(content["any_bound"])) > max(bound, Fraction(0)):
+        raise CertificateError(f"a bound of {content['any_bound']} of any decisions is not proved")
 
 
 # Trees are enumerated completely.
@@ -525,7 +525,7 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
     for outcome in _outcomes(features, steps, everybody, 0):
         if _is_better(outcome, claim.need, limit):
             return True
-    fits = max(abs(int(one)) for one in steps.ravel()) * len(features) < 2**62
+    fits = max(abs(int(outcome_row)) for outcome_row in steps.ravel()) * len(features) < 2**62
     # The outcome of a tree is the sum of those of its two branches. Those of one branch are sorted by right decisions,
     # so that the ones which reach the floor with an outcome of the other come first.
     for feature in range(features.shape[1]):
@@ -537,8 +537,8 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
             for members in (~has, has)
         )
         holding = holding[np.argsort(holding[:, 0], kind="stable")[::-1]]
-        for one in without[without[:, 0] + holding[0, 0] >= claim.need]:
-            sums = holding[: np.searchsorted(-holding[:, 0], one[0] - claim.need, side="right")] + one
+        for outcome_row in without[without[:, 0] + holding[0, 0] >= claim.need]:
+            sums = holding[: np.searchsorted(-holding[:, 0], outcome_row[0] - claim.need, side="right")] + outcome_row
             if limit is None or bool(np.asarray(sums[:, 1:].max(axis=1) < limit, dtype=np.bool_).any()):
                 return True
     return False
@@ -551,26 +551,26 @@ def _is_better(outcome: tuple[int, ...], need: int, limit: int | None) -> bool:
 def _outcomes(features: Any, steps: Any, members: Any, depth: int) -> set[tuple[int, ...]]:
     """Enumerate the outcomes of branches of at most the given depth, for the people of some cells."""
     accepted = tuple(int(one) for one in steps[members].sum(axis=0)) if members.any() else (0,) * steps.shape[1]
-    found = {accepted, (0,) * steps.shape[1]}
+    outcomes = {accepted, (0,) * steps.shape[1]}
     if depth > 0:
         for feature in range(features.shape[1]):
             has = features[:, feature] == 1
             parts = [_outcomes(features, steps, members & side, depth - 1) for side in (~has, has)]
-            found |= {tuple(a + b for a, b in zip(one, two, strict=True)) for one, two in itertools.product(*parts)}
-    return found
+            outcomes |= {tuple(a + b for a, b in zip(one, two, strict=True)) for one, two in itertools.product(*parts)}
+    return outcomes
 
 
 # The people, counted again.
 
 
-def _count_again(claim: _Claim, held: Mapping[str, Any], people: People) -> None:
+def _count_again(claim: _Claim, content: Mapping[str, Any], people: People) -> None:
     """Count people by cell, group and true label.
 
     Raises:
         CertificateError: the file has other counts.
     """
     rows, schema = people.individuals, people.schema
-    if str(schema.target.favourable) != str(held.get("favourable")) or schema.target.name != held.get("target"):
+    if str(schema.target.favourable) != str(content.get("favourable")) or schema.target.name != content.get("target"):
         raise CertificateError("the data decides something else, or something else is favourable there")
 
     def column(text: str) -> Any:
@@ -580,13 +580,13 @@ def _count_again(claim: _Claim, held: Mapping[str, Any], people: People) -> None
             raise CertificateError(f"the condition {text!r} cannot be read: {error.message}") from None
         return condition.holds(rows) & ~np.isnan(rows[:, condition.columns]).any(axis=1)
 
-    bits = np.stack([column(text) for text in held["features"].values()], axis=1).astype(int)
-    member = np.stack([column(text) for text in held["groups"].values()], axis=1).astype(int)
+    bits = np.stack([column(text) for text in content["features"].values()], axis=1).astype(int)
+    member = np.stack([column(text) for text in content["groups"].values()], axis=1).astype(int)
     if len(rows) != claim.people or (member.sum(axis=1) != 1).any():
         raise CertificateError(f"the data has {len(rows):,} people, and not each is in one of the file's groups")
     counted: dict[tuple[int, ...], list[list[int]]] = {}
     for row, group, label in zip(bits.tolist(), member.argmax(axis=1), people.favourable, strict=True):
-        counted.setdefault(tuple(row), [[0, 0] for _ in held["groups"]])[group][int(label)] += 1
+        counted.setdefault(tuple(row), [[0, 0] for _ in content["groups"]])[group][int(label)] += 1
     stated = {row: [list(pair) for pair in cell] for row, cell in zip(claim.features, claim.counts, strict=True)}
     if counted != stated:
         wrong = next(row for row in {**counted, **stated} if counted.get(row) != stated.get(row))

@@ -89,13 +89,13 @@ class BoxProver:
         claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))
         some = (fair > 0) | (unfair > 0)
         confirmed, refuted = ~some, np.zeros(n, dtype=np.bool_)
-        for question, most in passes:
+        for question, max_parts in passes:
             again = np.flatnonzero(some & ~confirmed & ~refuted)
             todo = BoxClaims(*(np.ascontiguousarray(column[again]) for column in claims))
             box = low[again].astype(np.int64), high[again].astype(np.int64)
-            prove_claims(self._network, question, *box, todo, most)
-            for column, done in zip(claims, todo, strict=True):
-                column[again] = done
+            prove_claims(self._network, question, *box, todo, max_parts)
+            for column, proved in zip(claims, todo, strict=True):
+                column[again] = proved
             confirmed = (claims.proved_fair >= claims.fair) & (claims.proved_unfair >= claims.unfair)
             refuted = claims.proved_fair > 1 - claims.unfair + ROUNDING
             refuted |= claims.proved_unfair > 1 - claims.fair + ROUNDING

@@ -124,9 +124,9 @@ class CertificateCheck(Result):
             blocks: tuple[Block, ...] = (Note(f"rejected: {self.fault}", "caution"),)
             return Document("Certificate rejected", "", blocks, brand="Evenhand check", made=self.provenance)
         name = " x ".join(self.protected)
-        said = "confirmed, but of a restricted question" if self.verdict == "restricted" else self.verdict
+        headline = "confirmed, but of a restricted question" if self.verdict == "restricted" else self.verdict
         return Document(
-            f"{said}: {name} of {self.model}",
+            f"{headline}: {name} of {self.model}",
             self._proved_again(),
             (
                 *self._restrictions(),
@@ -167,8 +167,8 @@ class CertificateCheck(Result):
     def _restrictions(self) -> Iterator[Note]:
         """Yield the differences from the user's question."""
         if self.restricted:
-            told = "; ".join(f"{name}: {words}" for name, words in self.restricted.items())
-            yield Note(f"This is not the question that was asked. The certificate is about {told}.", "caution")
+            differences = "; ".join(f"{name}: {words}" for name, words in self.restricted.items())
+            yield Note(f"This is not the question that was asked. The certificate is about {differences}.", "caution")
 
     def _totals(self, name: str) -> Iterator[Metric]:
         for question, share in (

@@ -70,9 +70,9 @@ class CheckState:
         Raises:
             OptionError: The file belongs to another certificate or cannot be read.
         """
-        found = cls(digest, np.zeros(boxes, dtype=np.bool_), path)
+        state = cls(digest, np.zeros(boxes, dtype=np.bool_), path)
         if path is None or not path.exists():
-            return found
+            return state
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -84,8 +84,8 @@ class CheckState:
             raise OptionError(
                 "this is the state of checking another certificate", location=str(path), hint="name another file"
             )
-        found.done = np.unpackbits(np.frombuffer(data, np.uint8, offset=at + 32), count=boxes).astype(np.bool_)
-        return found
+        state.done = np.unpackbits(np.frombuffer(data, np.uint8, offset=at + 32), count=boxes).astype(np.bool_)
+        return state
 
     def save(self, *, now: bool = False) -> None:
         """Write the file if it was last written ``SAVING_SECONDS`` ago, or if ``now`` is set.
@@ -135,7 +135,7 @@ def verify_boxes(
         state: Boxes confirmed in earlier runs. Newly confirmed boxes are added.
         say: Callback for the share of verified boxes.
     """
-    found = Verification(state)
+    verification = Verification(state)
     todo = chosen[~state.done[chosen]]
     doubtful: list[tuple[int, BoxProof]] = []
     looked = len(chosen) - len(todo)
@@ -147,10 +147,10 @@ def verify_boxes(
                 say("compiling the checker, once on this machine (up to a minute of processor time)", 0.0)
             pieces = [mine[at : at + QUICK_BATCH] for at in range(0, len(mine), QUICK_BATCH)]
             # Groups are small, because interrupts are handled and the state is saved between two groups.
-            for first in range(0, len(pieces), 2 * _processors()):
+            for begin in range(0, len(pieces), 2 * _processors()):
                 if interrupts.count:
                     break
-                group = pieces[first : first + 2 * _processors()]
+                group = pieces[begin : begin + 2 * _processors()]
                 for piece, proofs in zip(
                     group, pool.map(lambda piece, by=prover: by.prove_quickly(boxes.of(piece)), group), strict=True
                 ):
@@ -158,7 +158,7 @@ def verify_boxes(
                         if proof.confirmed:
                             state.done[k] = True
                         elif proof.refuted:
-                            found.failed[k] = proof
+                            verification.failed[k] = proof
                         else:
                             doubtful.append((k, proof))
                     looked += len(piece)
@@ -171,20 +171,20 @@ def verify_boxes(
             if interrupts.count:
                 break
             if slow >= SLOW_FAILURES:
-                found.failed[k] = proof
+                verification.failed[k] = proof
             else:
                 again = provers[owner[k]].prove(boxes.of(np.array([k])))[0]
                 if again.confirmed:
                     state.done[k] = True
                 else:
-                    found.failed[k] = again
+                    verification.failed[k] = again
                     slow += 1
             looked += 1
             say("proving boxes again that are in doubt", looked / max(1, len(chosen)))
             state.save()
-        found.interrupted = bool(interrupts.count)
+        verification.interrupted = bool(interrupts.count)
     state.save(now=True)
-    return found
+    return verification
 
 
 def _processors() -> int:

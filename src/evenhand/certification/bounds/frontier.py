@@ -54,10 +54,10 @@ class BoxFrontier(ArrayRows):
 
     def _unpack(self, end: str) -> NDArray[np.int32]:
         names = [name for name in self.cells.dtype.names or () if name.startswith(end)]
-        found = np.empty((len(self), len(names)), dtype=np.int32)
+        unpacked = np.empty((len(self), len(names)), dtype=np.int32)
         for i, name in enumerate(names):
-            found[:, i] = self.cells[name]
-        return found
+            unpacked[:, i] = self.cells[name]
+        return unpacked
 
     @property
     def divisible(self) -> Booleans:
@@ -75,8 +75,8 @@ class BoxFrontier(ArrayRows):
         able = np.maximum(gain, 1e-300)
         size = np.clip(np.log2(able).astype(np.int64) + SIZES, 0, SIZES)
         below = np.cumsum(np.bincount(size, weights=np.maximum(gain, 0.0), minlength=SIZES + 1))
-        least = int(np.searchsorted(below, NEGLIGIBLE_SHARE * self.open.sum(dtype=np.float64), side="right"))
-        return np.flatnonzero((size >= least) & (gain > 0))
+        min_size = int(np.searchsorted(below, NEGLIGIBLE_SHARE * self.open.sum(dtype=np.float64), side="right"))
+        return np.flatnonzero((size >= min_size) & (gain > 0))
 
     def boxes(self) -> Boxes:
         """The same as ``Boxes``."""
@@ -111,8 +111,8 @@ def frontier_of(
 
 def root_frontier(counts: Integers) -> BoxFrontier:
     """Return the domain as one box, to be split along its widest attributes; ``counts`` are the cells of each."""
-    last = (counts - 1)[None, :]
+    high = (counts - 1)[None, :]
     plan = np.full((1, MAX_SPLITS), -1, dtype=np.int8)
     widest = np.argsort(-counts, kind="stable")[:MAX_SPLITS]
     plan[0, : len(widest)] = widest
-    return frontier_of(pack_cells(0 * last, last, cell_record(counts)), np.ones(1), np.ones(1), plan=plan)
+    return frontier_of(pack_cells(0 * high, high, cell_record(counts)), np.ones(1), np.ones(1), plan=plan)

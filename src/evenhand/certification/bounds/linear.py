@@ -135,14 +135,14 @@ class LinearSearch(BestFirst[BoxFrontier]):
 
     def split_domain(self) -> BoxFrontier:
         """Split the domain into its first grandchildren, the coarse regions of the certificate by default."""
-        most = np.inf if self.limits.max_boxes is None else self.limits.max_boxes
-        root, found = self.bounder.root(), []
+        max_boxes = np.inf if self.limits.max_boxes is None else self.limits.max_boxes
+        root, children_of_boxes = self.bounder.root(), []
         for at in range(len(root)):
-            parts, totals = self.expand(root[at : at + 1], 2.0, most)
+            parts, totals = self.expand(root[at : at + 1], 2.0, max_boxes)
             self.proved_mass.add(int(root.region[at]), totals[0], totals[1])
             self.proved_mass.boxes += int(totals[2])
-            found.append(self.collect(parts))
-        children = BoxFrontier.concatenate(found)
+            children_of_boxes.append(self.collect(parts))
+        children = BoxFrontier.concatenate(children_of_boxes)
         named = self.proved_mass.assign_regions(children.boxes(), np.ones(len(children), dtype=np.bool_))
         children.region[:] = named.region
         return children
@@ -151,14 +151,14 @@ class LinearSearch(BestFirst[BoxFrontier]):
         """Split boxes. For a record, decided parts are returned too."""
         return self.bounder.expand(boxes, threshold, limit, recording=self.recorder is not None)
 
-    def collect(self, found: BoxFrontier) -> BoxFrontier:
+    def collect(self, boxes: BoxFrontier) -> BoxFrontier:
         """Record the boxes that are decided as a whole, and return the others."""
         if self.recorder is None:
-            return found
-        whole = found.kind > 0
-        decided, rest = found.divide(whole)
+            return boxes
+        is_decided = boxes.kind > 0
+        decided, undecided = boxes.divide(is_decided)
         self.recorder.take(decided.lo, decided.hi, decided.kind == 1, decided.kind == 2)
-        return rest
+        return undecided
 
     def call_size(self, room: float) -> CallSize:
         """Determine the size of calls, short enough to check a deadline between them. A box has about fifty parts."""
@@ -182,10 +182,10 @@ class LinearSearch(BestFirst[BoxFrontier]):
         if self.limits.deadline is None:
             return super().split_round(todo, rest, threshold)
         started, bounded = self.reading(), self.proved_mass.boxes
-        found = super().split_round(todo, rest, threshold)
+        result = super().split_round(todo, rest, threshold)
         seconds = max(self.reading() - started, 1e-6)
         self.speed = (self.proved_mass.boxes - bounded) / seconds / self.bounder.jobs
-        return found
+        return result
 
     def round_done(self, frontier: BoxFrontier, stop: Stop | None, seconds: float) -> None:
         """Probe the cost and the loss of proofs from time to time."""
@@ -255,9 +255,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
             if self.scheduled and until is not None:
                 now = self.reading()
                 self.schedule.correct_costs(level[block], (now - started) * self.bounder.jobs)
-                rest = order[at + size :]
-                self.schedule.fit_price(gain[rest], (until - now) * self.bounder.jobs)
-                level[rest] = np.maximum(self.schedule.choose(gain[rest]), 0)
+                later = order[at + size :]
+                self.schedule.fit_price(gain[later], (until - now) * self.bounder.jobs)
+                level[later] = np.maximum(self.schedule.choose(gain[later]), 0)
         return proofs
 
     def prove_boxes(
@@ -280,11 +280,11 @@ class LinearSearch(BestFirst[BoxFrontier]):
             if is_interrupted(GRACE_SECONDS):
                 return False
             for number in np.unique(level[at : at + size]):
-                these = chosen[at : at + size][level[at : at + size] == number]
-                found = self.bounder.prove(frontier[these], LEVELS[number])
+                rows = chosen[at : at + size][level[at : at + size] == number]
+                shares = self.bounder.prove(frontier[rows], LEVELS[number])
                 # Both are lower bounds of the same shares: the larger one holds.
-                proofs.share[these] = np.maximum(proofs.share[these], found)
-                proofs.level[these] = number
+                proofs.share[rows] = np.maximum(proofs.share[rows], shares)
+                proofs.level[rows] = number
             return True
 
         for at in range(0, len(chosen), calls * size):
@@ -307,8 +307,8 @@ class LinearSearch(BestFirst[BoxFrontier]):
                 self.schedule.fit_price(frontier.gain, seconds * self.bounder.jobs)
                 until = self.reading() + seconds
             proofs = self.prove(frontier, until=until)
-            rest = float(proofs.left_open(frontier).sum())
-            missed = stop == "target" and limits.target_undecided is not None and rest > limits.target_undecided
+            open_mass = float(proofs.left_open(frontier).sum())
+            missed = stop == "target" and limits.target_undecided is not None and open_mass > limits.target_undecided
             estimated = float(frontier.open.sum(dtype=np.float64))
             if not missed or estimated < POLISH_MASS or self.scheduled:
                 break
@@ -329,9 +329,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
         worst = np.zeros(len(frontier), dtype=np.bool_)
         worst[np.argpartition(promising, -min(WORST_BOXES, len(worst)))[-WORST_BOXES:]] = True
         besides, settled = float(loss[~worst].sum()), frontier.mass[~worst] @ proofs.share[~worst]
-        (chosen, many), (found, others) = frontier.divide(worst), proofs.divide(worst)
-        parts, found, stop = self.refine_proofs(chosen, found, besides=besides, settled=settled)
-        return BoxFrontier.join([many, parts]), Proofs.join([others, found]), stop
+        (chosen, many), (worst_proofs, other_proofs) = frontier.divide(worst), proofs.divide(worst)
+        parts, worst_proofs, stop = self.refine_proofs(chosen, worst_proofs, besides=besides, settled=settled)
+        return BoxFrontier.join([many, parts]), Proofs.join([other_proofs, worst_proofs]), stop
 
     def refine_proofs(
         self, frontier: BoxFrontier, proofs: Proofs, *, besides: float = 0.0, settled: Floats | float = 0.0
@@ -349,14 +349,14 @@ class LinearSearch(BestFirst[BoxFrontier]):
             loss = proofs.left_open(frontier)
             able = frontier.divisible
             number = min(self._affordable_boxes(), int(able.sum()))
-            rest = besides + float(loss.sum())
+            open_mass = besides + float(loss.sum())
             stop = self._limit_reached(np.inf, LANES * number)
-            if stop is None and self.limits.target_undecided is not None and rest <= self.limits.target_undecided:
+            if stop is None and self.limits.target_undecided is not None and open_mass <= self.limits.target_undecided:
                 stop = "target"
             full = len(frontier) * frontier.row_bytes > MAX_BYTES
             if stop is None and (loss[able].sum() < FINISHED_MASS or full):
                 stop = "boxes" if full else "done"
-            if stop is None and watch.stalled(rest, self.proved_mass.boxes):
+            if stop is None and watch.stalled(open_mass, self.proved_mass.boxes):
                 stop = "progress"
             if stop is not None:
                 return frontier, proofs, stop
@@ -394,9 +394,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
         """
         split, finer, cost = self.schedule.rates(frontier, proofs)
         better = np.maximum(split, finer)
-        taken = np.where(split >= finer, LANES * (cost + SPLIT_SECONDS), cost)
+        cumulative_seconds = np.where(split >= finer, LANES * (cost + SPLIT_SECONDS), cost)
         order = np.argsort(-better, kind="stable")
-        order = order[: max(1, int(np.searchsorted(np.cumsum(taken[order]), seconds)))]
+        order = order[: max(1, int(np.searchsorted(np.cumsum(cumulative_seconds[order]), seconds)))]
         order = order[better[order] > 0]
         if len(order):
             self.schedule.price = float(better[order[-1]])
@@ -464,8 +464,8 @@ def refine_boxes(
     shares = proofs.share
     if recorder is not None:
         for at in range(0, len(frontier), PROVED_BLOCK):
-            boxes, found = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
-            recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1])
+            boxes, block_shares = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
+            recorder.take(boxes.lo, boxes.hi, block_shares[:, 0], block_shares[:, 1])
     partly = shares.max(axis=1, initial=0.0) < 1
     shares *= frontier.mass[:, None]
     for region in np.unique(frontier.region):

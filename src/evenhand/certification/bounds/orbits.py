@@ -65,22 +65,22 @@ class OrbitBounder:
         """Split boxes of one orbit by the mixture of its classes. Masses are shares of all people."""
         number = int(boxes.region[0]) - 1
         # Decided parts come back too, as the kernels count them by the mixed marginals, not by the classes.
-        found, totals = self._bounders[number].expand(
+        parts, totals = self._bounders[number].expand(
             boxes, threshold / self._orbits[number].mass, limit, recording=True
         )
-        mass = self._orbits[number].masses.of(found.lo, found.hi).sum(axis=1)
-        share = np.divide(found.open, found.mass, out=np.zeros(len(found)), where=found.mass > 0)
-        region = np.full(len(found), number + 1, dtype=np.int16)
-        found = replace(found, mass=mass, open=(mass * np.minimum(share, 1.0)).astype(np.float32), region=region)
-        totals[:2] = [mass[found.kind == kind].sum() for kind in (1, 2)]
-        return found[(mass > 0) if recording else (mass > 0) & (found.kind == 0)], totals
+        mass = self._orbits[number].masses.of(parts.lo, parts.hi).sum(axis=1)
+        share = np.divide(parts.open, parts.mass, out=np.zeros(len(parts)), where=parts.mass > 0)
+        region = np.full(len(parts), number + 1, dtype=np.int16)
+        parts = replace(parts, mass=mass, open=(mass * np.minimum(share, 1.0)).astype(np.float32), region=region)
+        totals[:2] = [mass[parts.kind == kind].sum() for kind in (1, 2)]
+        return parts[(mass > 0) if recording else (mass > 0) & (parts.kind == 0)], totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
         shares = np.zeros((len(boxes), 2))
         for region in np.unique(boxes.region):
-            here = np.flatnonzero(boxes.region == region)
-            shares[here] = self._prove_orbit(int(region) - 1, boxes[here], precision)
+            rows = np.flatnonzero(boxes.region == region)
+            shares[rows] = self._prove_orbit(int(region) - 1, boxes[rows], precision)
         return shares
 
     def _prove_orbit(self, number: int, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
@@ -90,10 +90,10 @@ class OrbitBounder:
         proved = np.zeros((len(boxes), 2))
         bounder = self._bounders[number]
         for z, (name, query) in enumerate(zip(self._orbits[number].numbers, self._orbits[number].classes, strict=True)):
-            worth = np.flatnonzero(masses[:, z] > NEGLIGIBLE_CLASS * np.minimum(boxes.open, total))
-            if len(worth):
+            rows = np.flatnonzero(masses[:, z] > NEGLIGIBLE_CLASS * np.minimum(boxes.open, total))
+            if len(rows):
                 if name not in self._axes:
                     self._axes[name] = bounder.weigh(query.cells)
                 of_class = bounder.reweighted(self._axes[name])
-                proved[worth] += masses[worth, z, None] * of_class.prove(boxes[worth], precision)
+                proved[rows] += masses[rows, z, None] * of_class.prove(boxes[rows], precision)
         return np.asarray(proved / np.where(total > 0, total, 1.0)[:, None])

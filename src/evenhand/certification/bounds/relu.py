@@ -46,15 +46,15 @@ def relax_relu(low: Array, high: Array, xp: Any) -> ReluRelaxation:
         xp: ``numpy`` or ``torch``; with PyTorch the lines are differentiable in the bounds.
     """
     on, off = low >= 0, high <= 0
-    one, zero = xp.ones_like(low), xp.zeros_like(low)
+    ones, zeros = xp.ones_like(low), xp.zeros_like(low)
     # Nothing is divided by 0 where the unit is not open, or the gradient there would not be a number.
-    chord = high / xp.where(on | off, one, high - low)
-    slope = xp.where(on, one, xp.where(off, zero, chord))
+    chord = high / xp.where(on | off, ones, high - low)
+    slope = xp.where(on, ones, xp.where(off, zeros, chord))
     return ReluRelaxation(
         slope=slope,
-        shift=xp.where(on, zero, -slope * low),
-        adaptive=xp.where(on | (~off & (high > -low)), one, zero),
-        flat=xp.where(on, one, zero),
+        shift=xp.where(on, zeros, -slope * low),
+        adaptive=xp.where(on | (~off & (high > -low)), ones, zeros),
+        flat=xp.where(on, ones, zeros),
     )
 
 

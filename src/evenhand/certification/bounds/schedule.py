@@ -95,19 +95,19 @@ class ProofSchedule:
         low, high = PRICE_FLOOR * self.worth, max(self.worth, 1e-12) * 1e4
         for _ in range(20):
             self.price = float(np.sqrt(low * high))
-            taken = step * self.proof_seconds(self.choose(gain))
-            low, high = (self.price, high) if taken > seconds else (low, self.price)
+            proof_time = step * self.proof_seconds(self.choose(gain))
+            low, high = (self.price, high) if proof_time > seconds else (low, self.price)
         self.price = high
 
     def choose(self, gain: Floats) -> NDArray[np.int8]:
         """Select the level of the proof of each box by its gain, -1 for no proof."""
         level = np.full(len(gain), -1, dtype=np.int8)
         for at in range(0, len(gain), BLOCK):
-            here = slice(at, at + BLOCK)
-            best = np.zeros(len(level[here]))
+            block = slice(at, at + BLOCK)
+            best = np.zeros(len(level[block]))
             for number, (loss, cost) in enumerate(zip(self.losses, self.price * self.costs, strict=True)):
-                more = (1 - loss) * gain[here] - cost
-                level[here][more > best] = number
+                more = (1 - loss) * gain[block] - cost
+                level[block][more > best] = number
                 np.maximum(best, more, out=best)
         return level
 
@@ -127,16 +127,16 @@ class ProofSchedule:
 
     def rates(self, frontier: BoxFrontier, proofs: Proofs) -> tuple[Floats, Floats, Floats]:
         """Estimate the mass per second that a split and a finer proof of each box decide, and the proof's cost."""
-        last = len(LEVELS) - 1
+        finest = len(LEVELS) - 1
         level, loss = proofs.level, proofs.left_open(frontier)
-        cost = self.costs[np.minimum(level + 1, last)]
+        cost = self.costs[np.minimum(level + 1, finest)]
         # Open mass beyond the estimate is partly lost to precision, of which the next level loses less.
         lost = np.maximum(loss - frontier.open, 0.0)
-        losses = np.maximum(self.losses - min(0.0, float(self.losses[last])) + 1e-4, 1e-4)
+        losses = np.maximum(self.losses - min(0.0, float(self.losses[finest])) + 1e-4, 1e-4)
         finer = np.where(level < 0, lost, lost * (1 - np.append(losses[1:] / losses[:-1], 1.0)[level])) / cost
-        coarse = lost * (1 - losses[last] / losses)[np.maximum(level, 0)]
+        coarse = lost * (1 - losses[finest] / losses)[np.maximum(level, 0)]
         split = np.where(frontier.divisible, SPLIT_GAIN * (loss - coarse), 0.0)
-        return split / (SPLIT_PARTS * cost), np.where(level < last, finer, 0.0), cost
+        return split / (SPLIT_PARTS * cost), np.where(level < finest, finer, 0.0), cost
 
     def probe(
         self,
@@ -162,28 +162,28 @@ class ProofSchedule:
         places = np.searchsorted(running, (np.arange(PROBES) + 0.5) / PROBES * running[-1])
         begins = np.minimum(places, len(able) - NEIGHBOURS)
         sample = frontier[able[(begins[:, None] + np.arange(NEIGHBOURS)).ravel()]]
-        before = self.losses.copy()
+        previous_losses = self.losses.copy()
         mass, hoped = sample.mass.reshape(PROBES, -1), sample.gain.reshape(PROBES, -1).sum(axis=1)
-        least = hoped
+        previous_gain = hoped
         for number, precision in enumerate(LEVELS):
             if self.costs[number] * len(sample) > PROBE_SHARE * (PROBING_SHARE * left - self.spent):
                 break
             started = reading()
-            found = prove(sample, precision).sum(axis=1)
+            proved = prove(sample, precision).sum(axis=1)
             seconds = reading() - started
             self.spent += seconds
             # Costs of finer levels are extrapolated from this one until they are measured. Differences of losses are
             # measured on the same boxes, so they hardly depend on the quality of the estimates.
             scale = max(seconds / len(sample), 1e-9) / self.costs[number]
             self.costs[number:] *= np.sqrt(scale) if self.measured[number] else scale
-            decided = (mass * found.reshape(PROBES, -1)).sum(axis=1)
-            lost = float(((least - decided) / hoped).mean())
-            least = decided
+            decided = (mass * proved.reshape(PROBES, -1)).sum(axis=1)
+            lost = float(((previous_gain - decided) / hoped).mean())
+            previous_gain = decided
             if number == 0:
-                self.losses[0] = 0.5 * (lost + before[0]) if self.measured[0] else lost
+                self.losses[0] = 0.5 * (lost + previous_losses[0]) if self.measured[0] else lost
             else:
-                known = before[number] - before[number - 1]
-                step = min(0.0, 0.5 * (lost + known) if self.measured[number] else lost)
+                previous_step = previous_losses[number] - previous_losses[number - 1]
+                step = min(0.0, 0.5 * (lost + previous_step) if self.measured[number] else lost)
                 self.losses[number] = self.losses[number - 1] + step
             self.measured[number] = True
         for number in range(1, len(LEVELS)):

@@ -51,8 +51,8 @@ def needs_kernels(model: AdditiveNetwork | TreeEnsemble) -> bool:
 def has_one_score(query: Query) -> bool:
     """Check whether a single score decides the label."""
     few = int(query.counts.max(initial=1)) <= MAX_CELLS
-    plain = query.least == 2 and query.demanded is None
-    return not query.layers and len(query.pairs) == 1 and plain and few
+    supported = query.least == 2 and query.demanded is None
+    return not query.layers and len(query.pairs) == 1 and supported and few
 
 
 def prove_score(query: Query) -> tuple[float, float]:
@@ -79,9 +79,9 @@ def _prove_table(query: Query, table: ScoreTable) -> tuple[float, float]:
     sizes = sum((cells.size() for cells in query.cells), np.zeros(1))
     # Distance of a margin from zero beyond which rounding cannot change its sign, anywhere in the domain.
     reach = float(query.slack.decision(query.slack.first(sizes))[0])
-    least, most = float(query.biases.min()), float(query.biases.max())
-    fair = table.between(reach - least, np.inf) + table.between(-np.inf, -reach - most)
-    return min(1.0, fair), table.between(reach - most, -reach - least)
+    lowest, highest = float(query.biases.min()), float(query.biases.max())
+    fair = table.between(reach - lowest, np.inf) + table.between(-np.inf, -reach - highest)
+    return min(1.0, fair), table.between(reach - highest, -reach - lowest)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ScoreTable:
     def of(cls, cells: Sequence[Cells]) -> ScoreTable:
         """Compute the distribution of the sum of the terms of independent attributes."""
         terms = [_terms_of(each) for each in cells]
-        least = sum(float(low.min()) for low, _ in terms)
+        lowest = sum(float(low.min()) for low, _ in terms)
         span = sum(float(low.max() - low.min()) for low, _ in terms)
         # A step is slightly longer than span / STEPS, so that rounding moves no sum beyond the table. If all sums are
         # equal, nothing is rounded to the grid, and its steps can be as small as float64 allows.
@@ -123,7 +123,7 @@ class ScoreTable:
             spectrum *= np.fft.rfft(np.bincount(place, weights=weight), LENGTH)
         masses = np.fft.irfft(spectrum, LENGTH)
         return cls(
-            least=least,
+            least=lowest,
             steps=steps,
             width=len(terms) + steps * sum(float((high - low).max()) for low, high in terms),
             before=np.concatenate([[0.0], np.cumsum(masses)]),
@@ -135,16 +135,16 @@ class ScoreTable:
         """Compute a lower bound on the probability that low < S < high."""
         # Bound on the rounding of sums of this size, multiplied by ``steps``, with a large margin.
         pad = 1e-3 + 64 * UNIT_ROUNDOFF * self.steps * (self.size + abs(self.least))
-        first, last = 0, LENGTH - 1
+        begin, end = 0, LENGTH - 1
         if low > -np.inf:
             place = (low - self.least) * self.steps + pad + 64 * UNIT_ROUNDOFF * self.steps * abs(low)
-            first = int(np.clip(np.floor(place) + 1, 0, LENGTH))
+            begin = int(np.clip(np.floor(place) + 1, 0, LENGTH))
         if high < np.inf:
             place = (high - self.least) * self.steps - self.width - pad - 64 * UNIT_ROUNDOFF * self.steps * abs(high)
-            last = int(np.clip(np.ceil(place) - 1, -1, LENGTH - 1))
-        if first == 0 and last == LENGTH - 1:
+            end = int(np.clip(np.ceil(place) - 1, -1, LENGTH - 1))
+        if begin == 0 and end == LENGTH - 1:
             return 1.0
-        return max(0.0, float(self.before[last + 1] - self.before[first]) - self.error) if first <= last else 0.0
+        return max(0.0, float(self.before[end + 1] - self.before[begin]) - self.error) if begin <= end else 0.0
 
 
 def _terms_of(cells: Cells) -> tuple[Floats, Floats]:

@@ -87,22 +87,22 @@ def attribute_breakdown(
     # This sample is independent of the sample for the total.
     rng, confidence = np.random.default_rng([sampling.seed, 1]), sampling.confidence
     groups = [_group_cells(cells) for cells in query.cells]
-    asked, unfair = _count_unfair(query, groups, finder, sampling, rng)
+    sampled, unfair = _count_unfair(query, groups, finder, sampling, rng)
     rows, weights = _draw_boxes(open_mass, rng)
-    drawn = boxes[rows]
-    lo, hi = drawn.lo, drawn.hi
-    found = []
+    rows_drawn = boxes[rows]
+    lo, hi = rows_drawn.lo, rows_drawn.hi
+    slices = []
     for i, cells in enumerate(query.cells):
         mass = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
         left = undecided * _undecided_by_group(cells, groups[i], lo[:, i], hi[:, i], weights)
-        low, high = clopper_pearson(unfair[i], asked[i], confidence)
+        low, high = clopper_pearson(unfair[i], sampled[i], confidence)
         for g in range(int(groups[i].max()) + 1):
             inside = float(mass[groups[i] == g].sum())
             if inside <= 0:
                 continue
-            n = int(asked[i][g])
+            n = int(sampled[i][g])
             share = int(unfair[i][g]) / n if n else 0.0
-            found.append(
+            slices.append(
                 AttributeSlice(
                     attribute=cells.attribute.name,
                     values=_describe_group(cells, groups[i], g),
@@ -111,7 +111,7 @@ def attribute_breakdown(
                     undecided=min(1.0, float(left[g]) / inside),
                 )
             )
-    return tuple(found), Draws(int(unfair[0].sum()), int(asked[0].sum())) if asked else Draws()
+    return tuple(slices), Draws(int(unfair[0].sum()), int(sampled[0].sum())) if sampled else Draws()
 
 
 def _group_cells(cells: Cells) -> NDArray[np.int16]:
@@ -141,13 +141,13 @@ def _cell_order(cells: Cells) -> Integers:
 def _describe_group(cells: Cells, group: NDArray[np.int16], g: int) -> str:
     """Describe a group by the values of the data."""
     inside = np.flatnonzero(group == g)
-    first, last = int(inside[0]), int(inside[-1])
+    begin, end = int(inside[0]), int(inside[-1])
     if len(inside) == 1:
-        return cells.words(first, last)
+        return cells.words(begin, end)
     if not cells.attribute.ordered:
         return f"{len(inside)} others"
     if cells.entries is None:
-        return cells.words(first, last)
+        return cells.words(begin, end)
     highest = (cells.entries if cells.ends is None else cells.ends)[inside].max()
     return f"{cells.attribute.text(cells.entries[inside].min())} to {cells.attribute.text(highest)}"
 
@@ -161,15 +161,15 @@ def _count_unfair(
 ) -> tuple[list[Integers], list[Integers]]:
     """Count the sampled people and the unfairly treated ones in each group of each attribute."""
     sizes = [int(group.max()) + 1 for group in groups]
-    asked, unfair = ([np.zeros(size, dtype=np.int64) for size in sizes] for _ in range(2))
+    sampled, unfair = ([np.zeros(size, dtype=np.int64) for size in sizes] for _ in range(2))
     samples, until = sampling.samples, sampling.deadline
     if until is not None:
         sampling = replace(sampling, deadline=max(until, sampling.clock.now() + MIN_SAMPLE_SECONDS))
     size = max(16, min(BATCH, MAX_QUERIES // query.questions))
-    drawn = 0
-    while drawn < samples and not (drawn and sampling.over):
-        n = min(size, samples - drawn)
-        drawn += n
+    count = 0
+    while count < samples and not (count and sampling.over):
+        n = min(size, samples - count)
+        count += n
         entries, places = np.empty((n, len(groups))), []
         for i, cells in enumerate(query.cells):
             # A uniform ticket below the whole weight falls into a cell as often as the cell weighs.
@@ -182,9 +182,9 @@ def _count_unfair(
             places.append(place)
         differs = finder.unfair(entries)
         for i, (group, place) in enumerate(zip(groups, places, strict=True)):
-            asked[i] += np.bincount(group[place], minlength=sizes[i])
+            sampled[i] += np.bincount(group[place], minlength=sizes[i])
             unfair[i] += np.bincount(group[place], weights=differs, minlength=sizes[i]).astype(np.int64)
-    return asked, unfair
+    return sampled, unfair
 
 
 def _draw_boxes(open_mass: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
@@ -203,13 +203,13 @@ def _undecided_by_group(
 ) -> Floats:
     """Compute the share of the undecided mass in each group of an attribute, for boxes with these cells."""
     # In a box attributes are independent: a group has the mass of its cells there over that of all cells there.
-    before = cells.before(np.arange(cells.count + 1))
-    first, last = lo.astype(np.int64), hi.astype(np.int64) + 1
-    held = np.maximum(before[last] - before[first], 1)
+    cumulative = cells.before(np.arange(cells.count + 1))
+    begins, ends = lo.astype(np.int64), hi.astype(np.int64) + 1
+    masses = np.maximum(cumulative[ends] - cumulative[begins], 1)
     shares = np.empty(int(group.max()) + 1)
     for g in range(len(shares)):
-        own = np.concatenate([[0], np.cumsum(np.diff(before) * (group == g))])
-        shares[g] = float((weights * (own[last] - own[first]) / held).sum())
+        own = np.concatenate([[0], np.cumsum(np.diff(cumulative) * (group == g))])
+        shares[g] = float((weights * (own[ends] - own[begins]) / masses).sum())
     return shares
 
 
@@ -224,9 +224,9 @@ def subregions_of(query: Question, answer: Enumeration) -> tuple[Subregion, ...]
     affected = boxes_of(query, np.flatnonzero(answer.status != FAIR), answer.mass)
     unfair = answer.status[answer.status != FAIR] == UNFAIR
     lo, hi = np.zeros(len(query.cells), dtype=np.int64), query.counts - 1
-    found: list[Subregion] = []
-    _split_region(query, lo, hi, 1.0, affected, unfair, REGION_DEPTH, found)
-    return tuple(sorted(found, key=lambda region: -(region.falsified + region.undecided)))
+    subregions: list[Subregion] = []
+    _split_region(query, lo, hi, 1.0, affected, unfair, REGION_DEPTH, subregions)
+    return tuple(sorted(subregions, key=lambda region: -(region.falsified + region.undecided)))
 
 
 def _split_region(
@@ -237,7 +237,7 @@ def _split_region(
     points: Boxes,
     unfair: Booleans,
     depth: int,
-    found: list[Subregion],
+    subregions: list[Subregion],
 ) -> None:
     total = float(points.mass.sum())
     if total <= 0:
@@ -245,7 +245,7 @@ def _split_region(
     cut = _best_cut(query, lo, hi, mass, points) if depth and total < mass * (1 - 1e-9) else None
     if cut is None:
         falsified = float(points.mass[unfair].sum())
-        found.append(
+        subregions.append(
             Subregion(where=query.words(lo, hi), mass=mass, falsified=falsified, undecided=max(0.0, total - falsified))
         )
         return
@@ -253,8 +253,8 @@ def _split_region(
     below = points.lo[:, attribute] <= cell
     left, right = hi.copy(), lo.copy()
     left[attribute], right[attribute] = cell, cell + 1
-    _split_region(query, lo, left, mass * share, points[below], unfair[below], depth - 1, found)
-    _split_region(query, right, hi, mass * (1 - share), points[~below], unfair[~below], depth - 1, found)
+    _split_region(query, lo, left, mass * share, points[below], unfair[below], depth - 1, subregions)
+    _split_region(query, right, hi, mass * (1 - share), points[~below], unfair[~below], depth - 1, subregions)
 
 
 def _best_cut(query: Question, lo: Integers, hi: Integers, mass: float, points: Boxes) -> tuple[int, int, float] | None:
@@ -266,16 +266,16 @@ def _best_cut(query: Question, lo: Integers, hi: Integers, mass: float, points: 
     for i, cells in enumerate(query.cells):
         if lo[i] == hi[i]:
             continue
-        before = cells.before(np.arange(lo[i], hi[i] + 2))
-        share = (before[1:-1] - before[0]) / (before[-1] - before[0])
+        cumulative = cells.before(np.arange(lo[i], hi[i] + 2))
+        share = (cumulative[1:-1] - cumulative[0]) / (cumulative[-1] - cumulative[0])
         counts = np.bincount(points.lo[:, i] - lo[i], weights=points.mass, minlength=hi[i] - lo[i] + 1)
         below = np.cumsum(counts)[:-1]
         inside = (share > 0) & (share < 1)
         if not inside.any():
             continue
         weight = np.where(inside, share * mass, 1.0)
-        rest = np.where(inside, (1 - share) * mass, 1.0)
-        gain = np.where(inside, below**2 / weight + (total - below) ** 2 / rest, 0.0)
+        other_weight = np.where(inside, (1 - share) * mass, 1.0)
+        gain = np.where(inside, below**2 / weight + (total - below) ** 2 / other_weight, 0.0)
         cell = int(np.argmax(gain))
         if gain[cell] > best:
             best, chosen = float(gain[cell]), (i, int(lo[i]) + cell, float(share[cell]))

@@ -78,7 +78,7 @@ def build_certificate(
     if shares[1] > 0 and not finder.found:
         # All unfair mass was proved without sampling, so counterexamples are drawn here.
         finder.unfair(draw_people(query, everybody(query), sampling.samples, np.random.default_rng(sampling.seed)))
-    certified, falsified, rest = shares
+    certified, falsified, undecided = shares
     slices: tuple[AttributeSlice, ...] = ()
     walked = Draws()
     if isinstance(query, Question) and isinstance(finder, CounterexampleFinder):
@@ -86,11 +86,11 @@ def build_certificate(
             query,
             outcome.undecided,
             np.maximum(outcome.undecided.mass - proved.sum(axis=1), 0.0),
-            rest,
+            undecided,
             finder,
             sampling,
         )
-    asked = query if isinstance(query, Question) else query.query
+    question = query if isinstance(query, Question) else query.query
     outside = max(0.0, falsified - float(proved[:, 1].sum()))
     compared = 1.0 - query.no_counterpart
     part = OpenPart(float(left.mass.sum()), outside, falsified, max(falsified, compared - certified))
@@ -106,7 +106,7 @@ def build_certificate(
     return Certificate(
         certified=certified,
         falsified=falsified,
-        undecided=rest,
+        undecided=undecided,
         estimate=estimate_unfair_mass(evidence, part, compared, tally.rounding + query.distance, sampling.confidence),
         evidence=evidence,
         counterexamples=tuple(finder.found),
@@ -116,16 +116,16 @@ def build_certificate(
         population=query.population,
         stopped_by=outcome.stop,
         protected=query.protected,
-        where=asked.where,
-        threshold=asked.threshold,
-        positive=None if asked.threshold is None else str(asked.classes[1]),
+        where=question.where,
+        threshold=question.threshold,
+        positive=None if question.threshold is None else str(question.classes[1]),
         moved=query.moved,
         no_counterpart=query.no_counterpart,
         history=tuple(tally.history),
         regions=tally.regions() if outcome.regions is None else outcome.regions,
         slices=slices,
-        tolerance=asked.limit,
-        bands=() if asked.bands is None else asked.bands.edges,
+        tolerance=question.limit,
+        bands=() if question.bands is None else question.bands.edges,
         seed=sampling.seed,
         seconds=time.perf_counter() - clock.started,
         time_limited=sampling.clock.decided,
@@ -157,19 +157,19 @@ def draw_people(query: Question | OrbitQuestion, boxes: BoxSet, n: int, rng: np.
     entries = np.empty((n, lo.shape[1] + 1))
     entries[:, -1] = boxes.region - 1
     for number in np.unique(boxes.region) - 1:
-        orbit, here = query.orbits[number], np.flatnonzero(entries[:, -1] == number)
-        running = np.cumsum(orbit.masses.of(lo[here], hi[here]), axis=1)
-        latent = (running <= rng.random((len(here), 1)) * running[:, -1:]).sum(axis=1)
+        orbit, members = query.orbits[number], np.flatnonzero(entries[:, -1] == number)
+        running = np.cumsum(orbit.masses.of(lo[members], hi[members]), axis=1)
+        latent = (running <= rng.random((len(members), 1)) * running[:, -1:]).sum(axis=1)
         for z in np.unique(latent):
-            rows = here[latent == z]
+            rows = members[latent == z]
             entries[rows, :-1] = _draw_inside(orbit.classes[z], lo[rows], hi[rows], rng)
     return entries
 
 
 def _draw_inside(query: Question, lo: Integers, hi: Integers, rng: np.random.Generator) -> Floats:
     """Draw one person from each box, shape (boxes, cells)."""
-    drawn = [cells.draw(lo[:, i], hi[:, i], rng) for i, cells in enumerate(query.cells)]
-    return np.stack(drawn, axis=1) if drawn else np.empty((len(lo), 0))
+    columns = [cells.draw(lo[:, i], hi[:, i], rng) for i, cells in enumerate(query.cells)]
+    return np.stack(columns, axis=1) if columns else np.empty((len(lo), 0))
 
 
 def everybody(query: Question | OrbitQuestion) -> Boxes:
@@ -201,12 +201,12 @@ def ask_undecided(
     batch_size = SAMPLE_BATCH if isinstance(query, Question) else ORBITS_BATCH
     samples = min(sampling.samples, max(batch_size, MAX_SAMPLE_QUERIES // questions))
     size = max(16, min(batch_size, MAX_SAMPLE_QUERIES // (16 * questions)))
-    drawn = unfair = 0
-    while len(undecided) and drawn < samples and not (drawn and sampling.over):
-        batch = draw_people(query, undecided, min(size, samples - drawn), rng)
+    count = unfair = 0
+    while len(undecided) and count < samples and not (count and sampling.over):
+        batch = draw_people(query, undecided, min(size, samples - count), rng)
         unfair += int(finder.unfair(batch).sum())
-        drawn += len(batch)
-    return Draws(unfair, drawn)
+        count += len(batch)
+    return Draws(unfair, count)
 
 
 def estimate_unfair_mass(
@@ -221,19 +221,19 @@ def estimate_unfair_mass(
         error: Bound on the error of a proved mass, by rounding and by the weights of the population.
         confidence: Confidence level.
     """
-    whole = [one for one in evidence if one.source != "undecided"]
-    inside = [one for one in evidence if one.source == "undecided"]
+    outside = [draws for draws in evidence if draws.source != "undecided"]
+    inside = [draws for draws in evidence if draws.source == "undecided"]
     among = OpenPart(*(min(1.0, share / compared) for share in part))
-    value, low, high = combined_share(_pool_draws(whole), _pool_draws(inside), among, confidence=confidence)
+    value, low, high = combined_share(_pool_draws(outside), _pool_draws(inside), among, confidence=confidence)
     slack = 2 * error  # proved masses are rounded down (see ProvedMass)
     return Estimate(
         unfair=min(part.high, max(part.low, compared * value)),
         low=max(part.low, compared * low - slack),
         high=min(part.high, compared * high + slack),
         confidence=confidence,
-        n=sum(one.n for one in evidence),
+        n=sum(draws.n for draws in evidence),
     )
 
 
 def _pool_draws(evidence: Sequence[Evidence]) -> Draws:
-    return Draws(sum(one.unfair for one in evidence), sum(one.n for one in evidence))
+    return Draws(sum(draws.unfair for draws in evidence), sum(draws.n for draws in evidence))

@@ -36,15 +36,15 @@ class CounterexampleFinder:
         query = self._query
         if query.demanded is not None or query.least > 2:
             return self._unfair_among_all(entries)
-        first = query.labels(query.individuals(entries, 0))
+        labels = query.labels(query.individuals(entries, 0))
         # First assignment under which each person gets another label.
         other = np.full(len(entries), -1, dtype=np.int64)
         for assignment in range(1, len(query.assignments)):
-            rest = np.flatnonzero(other < 0)
-            if not len(rest):
+            open_rows = np.flatnonzero(other < 0)
+            if not len(open_rows):
                 break
-            differs = query.labels(query.individuals(entries[rest], assignment)) != first[rest]
-            other[rest[differs]] = assignment
+            differs = query.labels(query.individuals(entries[open_rows], assignment)) != labels[open_rows]
+            other[open_rows[differs]] = assignment
         unfair = other >= 0
         for row in np.flatnonzero(unfair):
             if self.full:
@@ -109,8 +109,8 @@ class OrbitCounterexampleFinder:
         Args:
             entries: Entries outside the hub, and the number of the orbit, shape (n, cells + 1).
         """
-        found = np.zeros(len(entries), dtype=np.bool_)
+        unfair = np.zeros(len(entries), dtype=np.bool_)
         for number in np.unique(entries[:, -1]):
-            here = np.flatnonzero(entries[:, -1] == number)
-            found[here] = self._finders[int(number)].unfair(entries[here, :-1])
-        return found
+            rows = np.flatnonzero(entries[:, -1] == number)
+            unfair[rows] = self._finders[int(number)].unfair(entries[rows, :-1])
+        return unfair

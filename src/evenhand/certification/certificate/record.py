@@ -90,8 +90,8 @@ class CertificateWriter:
         """
         parts = model.parts if isinstance(model, AdditiveNetwork) else ()
         curved = [
-            one.name
-            for one, part in zip(model.schema.attributes, parts, strict=bool(parts))
+            attribute.name
+            for attribute, part in zip(model.schema.attributes, parts, strict=bool(parts))
             if isinstance(part, CurveTerm)
         ]
         if curved:
@@ -145,12 +145,12 @@ class CertificateWriter:
         ends = np.append(starts[1:], len(status)) - 1
         for at in range(0, len(starts), BLOCK):
             cut = slice(at, at + BLOCK)
-            first = status[starts[cut]]
+            outcomes = status[starts[cut]]
             self.take(
                 decode_points(self._query, starts[cut]),
                 decode_points(self._query, ends[cut]),
-                first == FAIR,
-                first == UNFAIR,
+                outcomes == FAIR,
+                outcomes == UNFAIR,
             )
 
     def end(self) -> None:
@@ -191,17 +191,17 @@ class CertificateWriter:
         self._file.close()
         self._part.unlink(missing_ok=True)
 
-    def _flush_blocks(self, wanted: int) -> None:
+    def _flush_blocks(self, count: int) -> None:
         columns = [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
-        low, high, fair, unfair = (column[:wanted] for column in columns)
-        self._waiting -= wanted
-        self._held = [tuple(column[wanted:] for column in columns)]
+        low, high, fair, unfair = (column[:count] for column in columns)
+        self._waiting -= count
+        self._held = [tuple(column[count:] for column in columns)]
         mass = self._masses(low, high)
         self._mass += int(mass.sum())
         self._certified += int((mass * fair.astype(object)).sum())
         self._falsified += int((mass * unfair.astype(object)).sum())
-        self._boxes += wanted
-        pieces = [wanted.to_bytes(4, "little")]
+        self._boxes += count
+        pieces = [count.to_bytes(4, "little")]
         for column in (low, high - low):
             pieces += [column[:, i].astype(kind).tobytes() for i, kind in enumerate(self._kinds)]
         pieces += [fair.astype("<u4").tobytes(), unfair.astype("<u4").tobytes()]
@@ -278,8 +278,8 @@ def _file_header(
 def _protected_entries(query: Question, schema: Schema, name: str) -> Floats:
     """List the compared entries of a protected attribute."""
     attribute = schema[name]
-    asked = parse_subdomain(schema, query.where)
-    return attribute.domain() if asked is None else asked.entries(attribute)
+    subdomain = parse_subdomain(schema, query.where)
+    return attribute.domain() if subdomain is None else subdomain.entries(attribute)
 
 
 def _describe_cells(cells: Cells) -> dict[str, Any]:

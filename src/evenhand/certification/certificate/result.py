@@ -259,18 +259,20 @@ class Certificate(Result):
     def document(self) -> Document:
         """Build the report: proved shares, estimate, unfair and undecided parts."""
         name = join_names(self.protected)
-        asked = [
+        conditions = [
             *filter(None, [self.caution]),
             *([self._describe_counterparts()] if self.moved is not None else []),
             *(f"Only people with {condition}." for condition in self.where),
         ]
         if self.tolerance is not None:
-            asked.append(f"Fair is a change of the model\u2019s number by no more than {self.tolerance:g}.")
+            conditions.append(f"Fair is a change of the model\u2019s number by no more than {self.tolerance:g}.")
         if self.bands:
             edges = ", ".join(f"{edge:g}" for edge in self.bands)
-            asked.append(f"Decisions are bands of the favourable label\u2019s score, or of a number, cut at {edges}.")
+            conditions.append(
+                f"Decisions are bands of the favourable label\u2019s score, or of a number, cut at {edges}."
+            )
         if self.threshold not in (None, 0.5):
-            asked.append(f"{self.positive!r} is given if its probability is greater than {self.threshold:g}.")
+            conditions.append(f"{self.positive!r} is given if its probability is greater than {self.threshold:g}.")
         same, other = "the decision stays the same", "changes"
         if self.tolerance is not None:
             same, other = f"the model\u2019s number changes by at most {self.tolerance:g}", "by more"
@@ -285,7 +287,7 @@ class Certificate(Result):
                     f"{'' if self.tolerance is None else ' than that'}.",
                     role="finding",
                 ),
-                *(Text(sentence) for sentence in asked),
+                *(Text(sentence) for sentence in conditions),
                 *proof_answers(self),
                 *outcome_blocks(self),
                 Heading("Proof", anchor="proof", detail=True),
@@ -302,10 +304,10 @@ class Certificate(Result):
         return "different decisions" if self.tolerance is None else f"changes by more than {self.tolerance:g}"
 
     def _describe_counterparts(self) -> str:
-        along = f", but for {', '.join(self.moved)}, which moves along" if self.moved else ""
+        moved_along = f", but for {', '.join(self.moved)}, which moves along" if self.moved else ""
         return (
             "Everybody is compared with plausible counterparts alone: people who obey the schema's rules, have another "
-            f"{join_names(self.protected)}, and are the same otherwise{along}."
+            f"{join_names(self.protected)}, and are the same otherwise{moved_along}."
         )
 
     def numbers(self) -> Iterator[ResultNumber]:
@@ -365,7 +367,7 @@ def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
     """Yield the bounds for numbers of different outcomes, if requested."""
     if not certificate.outcomes:
         return
-    what = "bands" if certificate.bands else "labels"
+    noun = "bands" if certificate.bands else "labels"
     rows = tuple(
         TableRow(
             (
@@ -377,12 +379,12 @@ def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
         for share in certificate.outcomes
     )
     columns = (
-        Column(f"different {what}"),
+        Column(f"different {noun}"),
         Column("people, at least", numeric=True),
         Column("people, at most", numeric=True),
     )
     yield Table(
-        f"How many different {what} people can get as {join_names(certificate.protected)} varies; shares of "
+        f"How many different {noun} people can get as {join_names(certificate.protected)} varies; shares of "
         f"{SIMULATED}, proved",
         columns,
         rows,
@@ -400,7 +402,7 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     )
     yield _share_table(certificates)
     yield _evidence_table(certificates)
-    left_out = {prover: LEFT_OUT[prover] for one in certificates for prover in one.not_compiled}
+    left_out = {prover: LEFT_OUT[prover] for each in certificates for prover in each.not_compiled}
     if left_out:
         yield Note(
             f"Left out, because they are not compiled on this machine: {'; '.join(left_out.values())}. A run without a "
@@ -415,45 +417,49 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
 
 def estimated_share(certificate: Certificate) -> Estimated:
     """Compute the estimated counterfactual flip rate among the people with a counterpart."""
-    it, compared = certificate.estimate, 1 - certificate.no_counterpart
-    value, low, high = (min(1.0, mass / compared) for mass in (it.unfair, it.low, it.high))
+    estimate, compared = certificate.estimate, 1 - certificate.no_counterpart
+    value, low, high = (min(1.0, mass / compared) for mass in (estimate.unfair, estimate.low, estimate.high))
     return Estimated(
         value=value,
         low=low,
         high=high,
-        confidence=it.confidence,
-        n=it.n,
+        confidence=estimate.confidence,
+        n=estimate.n,
         population=certificate.population,
         method=COMBINED,
     )
 
 
 def _share_table(certificates: Sequence[Certificate]) -> Table:
-    apart = any(one.no_counterpart > 0 for one in certificates)
+    has_unmatched = any(certificate.no_counterpart > 0 for certificate in certificates)
     columns = (
         Column("protected"),
         Column("certified fair, at least", numeric=True),
         Column("certified unfair, at least", numeric=True),
         Column("undecided, at most", numeric=True),
-        *([Column("no counterpart", numeric=True)] if apart else []),
-        Column("different, of those with a counterpart" if apart else "different in all", numeric=True),
+        *([Column("no counterpart", numeric=True)] if has_unmatched else []),
+        Column("different, of those with a counterpart" if has_unmatched else "different in all", numeric=True),
         Column("how, and what ended it"),
     )
     rows = tuple(
         TableRow(
             (
-                join_names(one.protected),
-                ReportedNumber(percent_at_least(one.certified), one.certified, "proved"),
-                ReportedNumber(percent_at_least(one.falsified), one.falsified, "proved"),
-                ReportedNumber(percent_at_most(one.undecided), one.undecided, "proved"),
-                *([ReportedNumber(format_percent(one.no_counterpart), one.no_counterpart, "proved")] if apart else []),
-                show_quantity(estimated_share(one), "rate"),
-                f"{METHODS.get(one.method, one.method)}; {format_count(one.boxes, 'box', 'boxes')} in "
-                f"{format_duration(one.seconds)} ({format_duration(one.cpu_seconds)} of processor time); "
-                f"{STOPPED[one.stopped_by]}",
+                join_names(certificate.protected),
+                ReportedNumber(percent_at_least(certificate.certified), certificate.certified, "proved"),
+                ReportedNumber(percent_at_least(certificate.falsified), certificate.falsified, "proved"),
+                ReportedNumber(percent_at_most(certificate.undecided), certificate.undecided, "proved"),
+                *(
+                    [ReportedNumber(format_percent(certificate.no_counterpart), certificate.no_counterpart, "proved")]
+                    if has_unmatched
+                    else []
+                ),
+                show_quantity(estimated_share(certificate), "rate"),
+                f"{METHODS.get(certificate.method, certificate.method)}; "
+                f"{format_count(certificate.boxes, 'box', 'boxes')} in {format_duration(certificate.seconds)} "
+                f"({format_duration(certificate.cpu_seconds)} of processor time); {STOPPED[certificate.stopped_by]}",
             )
         )
-        for one in certificates
+        for certificate in certificates
     )
     return Table("Proved shares, and the estimate of what is different in all", columns, rows)
 
@@ -469,13 +475,13 @@ SOURCES = {
 def _evidence_table(certificates: Sequence[Certificate]) -> Table:
     """Build the table of the evidence behind each estimate."""
     rows = []
-    apart = any(one.no_counterpart > 0 for one in certificates)
-    for one in certificates:
-        name, compared = join_names(one.protected), 1 - one.no_counterpart
-        unfair = min(1.0, one.falsified / compared)
+    has_unmatched = any(certificate.no_counterpart > 0 for certificate in certificates)
+    for certificate in certificates:
+        name, compared = join_names(certificate.protected), 1 - certificate.no_counterpart
+        unfair = min(1.0, certificate.falsified / compared)
         different = ReportedNumber(percent_at_least(unfair), unfair, "proved")
         rows.append(TableRow((name, "proved to be different, at least", "", "", different)))
-        same = min(1.0, max(0.0, 1 - one.certified / compared))
+        same = min(1.0, max(0.0, 1 - certificate.certified / compared))
         rows.append(
             TableRow(
                 (
@@ -487,14 +493,15 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
                 )
             )
         )
-        for draws in one.evidence:
+        for draws in certificate.evidence:
             share = draws.unfair / draws.n
-            said = SOURCES[draws.source].format(
-                mass=format_percent(draws.mass), apart=" with a plausible counterpart" if one.no_counterpart > 0 else ""
+            description = SOURCES[draws.source].format(
+                mass=format_percent(draws.mass),
+                apart=" with a plausible counterpart" if certificate.no_counterpart > 0 else "",
             )
             number = ReportedNumber(format_percent(share), share, "observed")
-            rows.append(TableRow((name, said, draws.unfair, draws.n, number)))
-        rows.append(TableRow((name, "together", "", "", show_quantity(estimated_share(one), "rate"))))
+            rows.append(TableRow((name, description, draws.unfair, draws.n, number)))
+        rows.append(TableRow((name, "together", "", "", show_quantity(estimated_share(certificate), "rate"))))
     columns = (
         Column("protected"),
         Column("evidence"),
@@ -504,7 +511,7 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
     )
     return Table(
         "What the estimate of different decisions rests on: each draw counts once, and what is proved is not estimated"
-        + (". All shares are of people with a plausible counterpart" if apart else ""),
+        + (". All shares are of people with a plausible counterpart" if has_unmatched else ""),
         columns,
         tuple(rows),
     )
@@ -513,7 +520,7 @@ def _evidence_table(certificates: Sequence[Certificate]) -> Table:
 def _place_blocks(certificate: Certificate) -> Iterator[Block]:
     """Yield estimates by single attributes, and proofs by parts of the domain."""
     name, level = join_names(certificate.protected), format_level(certificate.estimate.confidence)
-    if any(one.estimate.unfair or one.undecided for one in certificate.slices):
+    if any(part.estimate.unfair or part.undecided for part in certificate.slices):
         yield Heading(f"Among whom decisions differ, by {name}", level=3)
         yield Figure(
             "shares by attribute",
@@ -545,23 +552,23 @@ def _place_blocks(certificate: Certificate) -> Iterator[Block]:
     )
     caption = f"Parts of the domain, the heaviest first; shares of {SIMULATED}, proved"
     yield Table(caption, columns, rows, usual="proved")
-    rest = len(certificate.regions) - REGIONS
-    if rest > 0:
-        yield Note(f"{format_count(rest, 'lighter part is', 'lighter parts are')} in the JSON.")
+    hidden = len(certificate.regions) - REGIONS
+    if hidden > 0:
+        yield Note(f"{format_count(hidden, 'lighter part is', 'lighter parts are')} in the JSON.")
 
 
 def _counterexamples(certificate: Certificate) -> Fold:
-    found = certificate.counterexamples
+    examples = certificate.counterexamples
     pairs: list[Block] = [
         Pair(
             f"Drawn from {SIMULATED}, asked again of the model itself",
-            Side(one.first, one.first_label),
-            Side(one.second, one.second_label),
-            one.unprotected,
+            Side(example.first, example.first_label),
+            Side(example.second, example.second_label),
+            example.unprotected,
         )
-        for one in found[:EXAMPLES]
+        for example in examples[:EXAMPLES]
     ]
-    if len(found) > EXAMPLES:
-        pairs.append(Note(f"The JSON has the other {len(found) - EXAMPLES:,}."))
-    name, many = join_names(certificate.protected), format_count(len(found), "example", "examples")
+    if len(examples) > EXAMPLES:
+        pairs.append(Note(f"The JSON has the other {len(examples) - EXAMPLES:,}."))
+    name, many = join_names(certificate.protected), format_count(len(examples), "example", "examples")
     return Fold(f"Different decisions found by the proof, by {name}: {many}", tuple(pairs))

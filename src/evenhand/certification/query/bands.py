@@ -65,9 +65,9 @@ class ScoreBands:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Descriptions of the bands."""
-        what = "number" if self.of_number else "score"
-        between = (f"{what} {low:g} to {high:g}" for low, high in itertools.pairwise(self.edges))
-        return (f"{what} below {self.edges[0]:g}", *between, f"{what} {self.edges[-1]:g} or more")
+        noun = "number" if self.of_number else "score"
+        between = (f"{noun} {low:g} to {high:g}" for low, high in itertools.pairwise(self.edges))
+        return (f"{noun} below {self.edges[0]:g}", *between, f"{noun} {self.edges[-1]:g} or more")
 
     @property
     def pairs(self) -> Integers:

@@ -126,43 +126,43 @@ class BoxSplitter:
         self._counts = query.counts
         self._totals = np.array([cells.total for cells in query.cells], dtype=np.int64)
         tables = [np.zeros(1, dtype=np.int64)]
-        held = 1
+        begin = 1
         for i, cells in enumerate(query.cells):
             if cells.cumulative is not None:
-                self._starts[i] = held
+                self._starts[i] = begin
                 tables.append(cells.cumulative)
-                held += len(cells.cumulative)
+                begin += len(cells.cumulative)
         self._tables = np.concatenate(tables)
 
     def split_boxes(self, boxes: Boxes, attribute: NDArray[np.integer]) -> Boxes:
         """Split each box along its attribute, at the middle of the mass. The attribute must have two cells there."""
         rows = np.arange(len(boxes))
-        first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64)
-        middle = self._split_points(attribute, first, last)
-        start, cut, stop = (self._before(attribute, cells) for cells in (first, middle + 1, last + 1))
+        begins, ends = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64)
+        middle = self._split_points(attribute, begins, ends)
+        start, cut, stop = (self._before(attribute, cells) for cells in (begins, middle + 1, ends + 1))
         share = np.where(stop > start, (cut - start) / np.maximum(stop - start, 1), 0.5)
-        rest = np.where(stop > start, (stop - cut) / np.maximum(stop - start, 1), 0.5)
+        upper_share = np.where(stop > start, (stop - cut) / np.maximum(stop - start, 1), 0.5)
         hi, lo = boxes.hi.copy(), boxes.lo.copy()
         hi[rows, attribute] = middle
         lo[rows, attribute] = middle + 1
         depth = boxes.depth + np.int16(1)
         lower = Boxes(boxes.lo, hi, boxes.mass * share, depth, boxes.region)
-        upper = Boxes(lo, boxes.hi, boxes.mass * rest, depth, boxes.region)
+        upper = Boxes(lo, boxes.hi, boxes.mass * upper_share, depth, boxes.region)
         # The two halves of a box come one after the other.
         return Boxes.concatenate([lower, upper])[np.arange(2 * len(boxes)).reshape(2, -1).T.ravel()]
 
-    def _split_points(self, attribute: NDArray[np.integer], first: Integers, last: Integers) -> Integers:
+    def _split_points(self, attribute: NDArray[np.integer], begins: Integers, ends: Integers) -> Integers:
         """Compute the last cell of each lower half: the middle of the mass, or of the range if the mass is uniform."""
-        middle = (first + last) // 2
+        middle = (begins + ends) // 2
         for i in np.unique(attribute[self._starts[attribute] >= 0]):
-            here = np.flatnonzero(attribute == i)
+            rows = np.flatnonzero(attribute == i)
             begin = self._starts[i]
             # The running sum nearest to half of the mass, with a cell at least on either side.
-            before = self._tables[begin : begin + self._counts[i] + 1]
-            target = (before[first[here]] + before[last[here] + 1]) // 2
-            above = np.clip(np.searchsorted(before, target), first[here] + 1, last[here])
-            nearer = (above > first[here] + 1) & (target - before[above - 1] < before[above] - target)
-            middle[here] = above - nearer - 1
+            cumulative = self._tables[begin : begin + self._counts[i] + 1]
+            target = (cumulative[begins[rows]] + cumulative[ends[rows] + 1]) // 2
+            above = np.clip(np.searchsorted(cumulative, target), begins[rows] + 1, ends[rows])
+            nearer = (above > begins[rows] + 1) & (target - cumulative[above - 1] < cumulative[above] - target)
+            middle[rows] = above - nearer - 1
         return middle
 
     def _before(self, attribute: NDArray[np.integer], cells: Integers) -> Integers:

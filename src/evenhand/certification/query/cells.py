@@ -168,25 +168,25 @@ class Cells:
         return self._inside(cells, ticket, rng)
 
     def _inside(self, cells: Integers, ticket: Integers, rng: np.random.Generator) -> Floats:
-        first, last = self.attribute.first, self.attribute.last
+        lower, upper = self.attribute.first, self.attribute.last
         if self.ends is not None and self.entries is not None and self.marginal is not None:
             return self.marginal.draw_between(self.entries[cells], self.ends[cells], rng)
         if self.entries is not None:
             return np.asarray(self.entries[cells])
         if self.attribute.size is None:
             share = (cells + rng.random(len(cells))) / self.count
-            return np.asarray(np.clip(first + (last - first) * share, first, last))
+            return np.asarray(np.clip(lower + (upper - lower) * share, lower, upper))
         within = ticket - cells * self.values if self.cumulative is None else np.zeros_like(cells)
-        return np.asarray(first + cells * self.values + within, dtype=np.float64)
+        return np.asarray(lower + cells * self.values + within, dtype=np.float64)
 
     def entry(self, cells: NDArray[np.integer]) -> Floats:
         """Select one entry of each cell, shape (n,)."""
         if self.entries is not None:
             return np.asarray(self.entries[cells])
-        first, last = self.attribute.first, self.attribute.last
+        lower, upper = self.attribute.first, self.attribute.last
         if self.attribute.size is None:
-            return np.asarray(np.clip(first + (last - first) * ((cells + 0.5) / self.count), first, last))
-        return np.asarray(np.minimum(first + cells.astype(np.float64) * self.values, last))
+            return np.asarray(np.clip(lower + (upper - lower) * ((cells + 0.5) / self.count), lower, upper))
+        return np.asarray(np.minimum(lower + cells.astype(np.float64) * self.values, upper))
 
     def words(self, lo: int, hi: int) -> str:
         """Describe a range of cells by the values of the data."""
@@ -196,11 +196,11 @@ class Cells:
             return ", ".join(members)
         if self.entries is not None:
             inside = self.entries[lo : hi + 1]
-            last = inside if self.ends is None else self.ends[lo : hi + 1]
+            ends = inside if self.ends is None else self.ends[lo : hi + 1]
             gaps = self.ends is None and not self.sparse and inside.max() - inside.min() > len(inside) - 1
             if len(inside) > 1 and gaps:
                 return ", ".join(say(entry) for entry in np.sort(inside))
-            low, high = float(inside.min()), float(last.max())
+            low, high = float(inside.min()), float(ends.max())
         elif self.attribute.size is None:
             width = (self.attribute.last - self.attribute.first) / self.count
             low, high = self.attribute.first + width * lo, self.attribute.first + width * (hi + 1)
@@ -239,19 +239,21 @@ def cells_of(
         raise OptionError(
             f"the population lists {len(marginal.masses)} masses for the {attribute.size} values of {attribute.name!r}"
         )
-    whole = ((attribute.first, attribute.last),)
-    runs = whole if runs is None else runs
+    full_range = ((attribute.first, attribute.last),)
+    runs = full_range if runs is None else runs
     mass: Marginal | UniformMarginal = marginal or UniformMarginal(attribute)
     if held is not None:
         return replace(_cells_by_table(attribute, position, part, mass, held), sparse=True)
-    if len(runs) == 1 and runs != whole and not attribute.is_discrete:
+    if len(runs) == 1 and runs != full_range and not attribute.is_discrete:
         mass = mass.restrict(*runs[0])
         attribute = attribute.model_copy(update={"lower": runs[0][0], "upper": runs[0][1]})
-        whole = runs
+        full_range = runs
     if isinstance(mass, Marginal) and np.ptp(mass.masses) == 0 and (mass.breaks is None or len(mass.masses) == 1):
         mass = UniformMarginal(attribute)
-    if isinstance(part, TableTerm) or runs != whole:
-        entries = attribute.domain() if isinstance(part, TableTerm) and runs == whole else list_entries(attribute, runs)
+    if isinstance(part, TableTerm) or runs != full_range:
+        entries = (
+            attribute.domain() if isinstance(part, TableTerm) and runs == full_range else list_entries(attribute, runs)
+        )
         return _cells_by_table(attribute, position, part, mass, entries)
     if isinstance(part, LineTerm):
         return _cells_by_line(attribute, position, part, mass)
@@ -288,10 +290,10 @@ def _list_wide(attribute: Attribute, part: AttributeTerm, marginal: Marginal, ru
     """
     if isinstance(part, StepTerm | CurveTerm) and len(runs or ()) < 2:
         return None
-    held = _list_inside(marginal, runs or ((attribute.first, attribute.last),))
-    if not len(held):
+    entries = _list_inside(marginal, runs or ((attribute.first, attribute.last),))
+    if not len(entries):
         normalize_masses(attribute, np.zeros(1))
-    return held
+    return entries
 
 
 def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: Floats) -> Cells:
@@ -306,9 +308,9 @@ def cells_of_joint(joint: JointValues, parts: Sequence[AttributeTerm], masses: F
         OptionError: There is no mass.
     """
     name = " and ".join(attribute.name for attribute in joint.attributes)
-    standing = Attribute(name=name, kind="categorical", values=tuple(range(len(joint.entries))))
+    substitute = Attribute(name=name, kind="categorical", values=tuple(range(len(joint.entries))))
     rows = sum(part.at(joint.entries[:, k]) for k, part in enumerate(parts))
-    cells = cells_of(standing, joint.columns[0], TableTerm(np.asarray(rows), 0.0), Marginal(standing, masses))
+    cells = cells_of(substitute, joint.columns[0], TableTerm(np.asarray(rows), 0.0), Marginal(substitute, masses))
     return replace(cells, joint=joint)
 
 
@@ -327,17 +329,17 @@ def _cells_by_table(
     if line is not None:
         keys, slope, residual = line
         order = np.argsort(keys, kind="stable")
-        scale, held, offset = CellScale(keys=keys[order]), slope[None, :], rows[0].copy()
+        scale, stored_rows, offset = CellScale(keys=keys[order]), slope[None, :], rows[0].copy()
     else:
         order = np.arange(count) if attribute.ordered else np.argsort(_principal_positions(rows), kind="stable")
-        scale, held, offset = None, rows[order], np.zeros(rows.shape[1])
+        scale, stored_rows, offset = None, rows[order], np.zeros(rows.shape[1])
         residual = np.zeros(rows.shape[1])
     return Cells(
         attribute=attribute,
         position=position,
         count=count,
         scale=scale,
-        rows=np.ascontiguousarray(held),
+        rows=np.ascontiguousarray(stored_rows),
         offset=offset,
         residual=residual,
         total=count if weights is None else int(weights.sum()),
@@ -348,7 +350,7 @@ def _cells_by_table(
 
 
 def _cells_by_line(attribute: Attribute, position: int, part: LineTerm, mass: Marginal | UniformMarginal) -> Cells:
-    first, last = attribute.first, attribute.last
+    lower, upper = attribute.first, attribute.last
     weights, distance = integer_weights(mass.masses) if isinstance(mass, Marginal) else (None, 0.0)
     cumulative = None if weights is None else cumulative_weights(weights)
     entries = ends = None
@@ -358,15 +360,15 @@ def _cells_by_line(attribute: Attribute, position: int, part: LineTerm, mass: Ma
         count, total = -(-attribute.size // values), attribute.size
         if cumulative is not None:
             cumulative = cumulative[np.minimum(np.arange(count + 1) * values, attribute.size)]
-        scale = CellScale(base=first, step=float(values), reach=float(values - 1))
-    elif first == last:
+        scale = CellScale(base=lower, step=float(values), reach=float(values - 1))
+    elif lower == upper:
         count = total = 1
         cumulative = None
-        scale = CellScale(base=first, step=0.0)
+        scale = CellScale(base=lower, step=0.0)
     elif isinstance(mass, Marginal) and mass.breaks is not None:
         # Cells of equal width cannot follow these breaks: their masses are differences of running sums.
         count = total = REAL_CELLS
-        borders = np.linspace(first, last, count + 1)
+        borders = np.linspace(lower, upper, count + 1)
         entries, ends = borders[:-1], borders[1:]
         weights, distance = integer_weights(mass.mass_between(entries, ends))
         distance += _endpoint_error(attribute) * mass.peak_density * count
@@ -400,22 +402,22 @@ def _cells_by_line(attribute: Attribute, position: int, part: LineTerm, mass: Ma
 
 def _equal_cells(attribute: Attribute, count: int) -> CellScale:
     """Divide the domain of a real attribute into cells of equal width."""
-    first, last = attribute.first, attribute.last
-    step = (last - first) / count
-    return CellScale(base=first, step=step, reach=step, pad=8 * float(np.spacing(max(abs(first), abs(last)))))
+    lower, upper = attribute.first, attribute.last
+    step = (upper - lower) / count
+    return CellScale(base=lower, step=step, reach=step, pad=8 * float(np.spacing(max(abs(lower), abs(upper)))))
 
 
 def _endpoint_error(attribute: Attribute) -> float:
     """Bound the rounding of an end of a cell of a real attribute, as a share of the domain."""
-    first, last = attribute.first, attribute.last
-    coarse = 8 * float(np.spacing(max(abs(first), abs(last), last - first)))
-    return coarse / (last - first) if last > first else 0.0
+    lower, upper = attribute.first, attribute.last
+    coarse = 8 * float(np.spacing(max(abs(lower), abs(upper), upper - lower)))
+    return coarse / (upper - lower) if upper > lower else 0.0
 
 
 def _cells_by_bins(attribute: Attribute, position: int, part: StepTerm, mass: Marginal | UniformMarginal) -> Cells:
-    found = _cells_between(attribute, position, part.cuts, mass, units=part.rows.shape[1])
-    used = np.searchsorted(part.cuts, found.entry(np.arange(found.count)), side="right")
-    return replace(found, rows=np.ascontiguousarray(part.rows[used]))
+    cells = _cells_between(attribute, position, part.cuts, mass, units=part.rows.shape[1])
+    used = np.searchsorted(part.cuts, cells.entry(np.arange(cells.count)), side="right")
+    return replace(cells, rows=np.ascontiguousarray(part.rows[used]))
 
 
 def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass: Marginal | UniformMarginal) -> Cells:
@@ -425,15 +427,15 @@ def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass:
     at a and b, widened by 2 e. The middle represents the cell, and half of this range is its residual. The largest
     residual over all cells counts for each curve.
     """
-    alone = len(part.curves) == 1
-    levels = (CURVE_CELLS if alone else SHARED_CELLS) + 1
-    if attribute.size is not None and attribute.size <= (LISTED_CELLS if alone else CURVE_CELLS):
+    single = len(part.curves) == 1
+    levels = (CURVE_CELLS if single else SHARED_CELLS) + 1
+    if attribute.size is not None and attribute.size <= (LISTED_CELLS if single else CURVE_CELLS):
         cuts = attribute.domain()
     else:
         cuts = np.concatenate([_rises(curve.computed, attribute, levels) for curve in part.curves])
-    found = _cells_between(attribute, position, cuts, mass, units=part.rows.shape[1])
-    starts = found.entry(np.arange(found.count))
-    ends = starts if found.ends is None else found.ends.copy()
+    cells = _cells_between(attribute, position, cuts, mass, units=part.rows.shape[1])
+    starts = cells.entry(np.arange(cells.count))
+    ends = starts if cells.ends is None else cells.ends.copy()
     if attribute.size is None:
         ends[:-1] = np.nextafter(ends[:-1], -np.inf)
     low, high = part.values(starts), part.values(np.maximum(starts, ends))
@@ -441,32 +443,32 @@ def _cells_by_curves(attribute: Attribute, position: int, part: CurveTerm, mass:
     error = np.array([curve.error for curve in part.curves])
     span = (np.maximum(np.abs(high - middle), np.abs(low - middle)) + 2 * error).max(axis=0)
     residual = span @ np.abs(part.rows)
-    if not alone:
-        return replace(found, rows=np.ascontiguousarray(middle @ part.rows), residual=residual)
+    if not single:
+        return replace(cells, rows=np.ascontiguousarray(middle @ part.rows), residual=residual)
     keys = np.maximum.accumulate(middle[:, 0])  # they fall by twice the error at most
     residual += 2 * error[0] * np.abs(part.rows[0])
-    return replace(found, scale=CellScale(keys=keys), rows=np.ascontiguousarray(part.rows), residual=residual)
+    return replace(cells, scale=CellScale(keys=keys), rows=np.ascontiguousarray(part.rows), residual=residual)
 
 
 def _rises(computed: Callable[[Floats], Floats], attribute: Attribute, levels: int) -> Floats:
     """Find the first entries at which a curve reaches evenly spaced levels, shape (levels - 2,) at most."""
     ends = computed(np.array([attribute.first, attribute.last]))
-    wanted = np.linspace(ends[0], ends[1], levels)[1:-1]
-    wanted = wanted[(wanted > ends[0]) & (wanted <= ends[1])]
-    low, high = np.full(len(wanted), attribute.first), np.full(len(wanted), attribute.last)
-    return first_true(lambda entries: computed(entries) >= wanted, low, high)
+    targets = np.linspace(ends[0], ends[1], levels)[1:-1]
+    targets = targets[(targets > ends[0]) & (targets <= ends[1])]
+    low, high = np.full(len(targets), attribute.first), np.full(len(targets), attribute.last)
+    return first_true(lambda entries: computed(entries) >= targets, low, high)
 
 
 def _cells_between(
     attribute: Attribute, position: int, cuts: Floats, mass: Marginal | UniformMarginal, *, units: int
 ) -> Cells:
     """Divide an attribute into cells from each cut to the next, with zero terms."""
-    first, last = attribute.first, attribute.last
-    inside = np.unique(cuts[(cuts > first) & (cuts <= last)])
+    lower, upper = attribute.first, attribute.last
+    inside = np.unique(cuts[(cuts > lower) & (cuts <= upper)])
     if attribute.size is not None:
         inside = np.unique(np.ceil(inside))
-    starts = np.concatenate([[first], inside])
-    ends = np.concatenate([inside, [last]])
+    starts = np.concatenate([[lower], inside])
+    ends = np.concatenate([inside, [upper]])
     if attribute.size is not None:
         ends[:-1] -= 1
         rounding = 2.0**-52

@@ -173,8 +173,8 @@ def _single_output(network: AdditiveNetwork) -> tuple[tuple[AffineLayer, ...], F
     fold = np.ones((1, 1)) if outputs == 1 else np.array([[-1.0], [1.0]])
     if not network.layers:
         return (), fold
-    last = network.layers[-1]
-    return (*network.layers[:-1], AffineLayer(last.weights @ fold, last.bias @ fold)), fold
+    final_layer = network.layers[-1]
+    return (*network.layers[:-1], AffineLayer(final_layer.weights @ fold, final_layer.bias @ fold)), fold
 
 
 def _distinct_biases(
@@ -182,8 +182,8 @@ def _distinct_biases(
 ) -> tuple[Floats, Floats]:
     """Select the assignments with different effects, and compute the first biases under each."""
     terms = [parts[i].at(assignments[:, column]) for column, i in enumerate(varied)]
-    kept = np.sort(np.unique(np.hstack(terms), axis=0, return_index=True)[1])
-    return assignments[kept], bias + np.sum(terms, axis=0)[kept]
+    distinct = np.sort(np.unique(np.hstack(terms), axis=0, return_index=True)[1])
+    return assignments[distinct], bias + np.sum(terms, axis=0)[distinct]
 
 
 def _select_units(part: AttributeTerm, units: Integers) -> AttributeTerm:
@@ -266,7 +266,7 @@ def rewrite_differences(
         weights[unit, k], bias[k] = -1.0, a
     for k, unit in enumerate(passed):
         weights[unit, len(steps) + k] = 1.0
-    found = [AffineLayer(weights, bias)]
+    rewritten = [AffineLayer(weights, bias)]
     # The change of the model's units from the lowest value to that of an assignment is the sum of the steps between.
     added = []
     for p in range(count):
@@ -282,19 +282,19 @@ def rewrite_differences(
     for number, layer in enumerate(layers[:-1]):
         base = base.through(layer.weights, layer.bias)
         deltas = [each.through(layer.weights) for each in deltas]
-        last = number == len(layers) - 2
-        base, deltas = _through_relu(base, deltas, found, passing=not last)
+        is_last = number == len(layers) - 2
+        base, deltas = _through_relu(base, deltas, rewritten, passing=not is_last)
     # f_p - f_q = (f_p - f_0) - (f_q - f_0).
-    nothing = _Affine(np.zeros((len(found[-1].bias), 1)), np.zeros(1))
+    nothing = _Affine(np.zeros((len(rewritten[-1].bias), 1)), np.zeros(1))
     outputs = [nothing, *(each.through(layers[-1].weights) for each in deltas)]
     margins = [outputs[p].less(outputs[q]) for p, q in pairs]
-    found.append(
+    rewritten.append(
         AffineLayer(
             np.concatenate([each.weights for each in margins], axis=1),
             np.concatenate([each.bias for each in margins]) - limit,
         )
     )
-    return DifferenceNetwork(np.array(units, dtype=np.int64), np.array(values), tuple(found))
+    return DifferenceNetwork(np.array(units, dtype=np.int64), np.array(values), tuple(rewritten))
 
 
 def _through_relu(
@@ -313,11 +313,11 @@ def _through_relu(
     stack = [base.weights, -base.weights, *(sign * each.weights for each in deltas for sign in (1, -1))]
     ends = [base.bias, -base.bias, *(sign * each.bias for each in deltas for sign in (1, -1))]
     layers.append(AffineLayer(np.concatenate(stack, axis=1), np.concatenate(ends)))
-    one, number = np.eye(width), len(deltas)
-    here = np.zeros((width * (2 + 2 * number), width * (3 * number + (1 if passing else 0))))
+    identity, number = np.eye(width), len(deltas)
+    mixing = np.zeros((width * (2 + 2 * number), width * (3 * number + (1 if passing else 0))))
 
     def put(source: int, target: int, sign: float) -> None:
-        here[source * width : (source + 1) * width, target * width : (target + 1) * width] += sign * one
+        mixing[source * width : (source + 1) * width, target * width : (target + 1) * width] += sign * identity
 
     for k in range(number):
         plus, minus = 2 + 2 * k, 3 + 2 * k
@@ -329,17 +329,17 @@ def _through_relu(
         put(minus, 3 * k + 2, 1.0)
     if passing:
         put(0, 3 * number, 1.0)
-    layers.append(AffineLayer(here, np.zeros(here.shape[1])))
-    after = []
+    layers.append(AffineLayer(mixing, np.zeros(mixing.shape[1])))
+    changes = []
     for k in range(number):
-        weights = np.zeros((here.shape[1], width))
+        weights = np.zeros((mixing.shape[1], width))
         for part, sign in ((3 * k, 1.0), (3 * k + 1, 1.0), (3 * k + 2, -1.0)):
-            weights[part * width : (part + 1) * width] += sign * one
-        after.append(_Affine(weights, np.zeros(width)))
-    weights = np.zeros((here.shape[1], width))
+            weights[part * width : (part + 1) * width] += sign * identity
+        changes.append(_Affine(weights, np.zeros(width)))
+    weights = np.zeros((mixing.shape[1], width))
     if passing:
-        weights[3 * number * width :] = one
-    return _Affine(weights, np.zeros(width)), after
+        weights[3 * number * width :] = identity
+    return _Affine(weights, np.zeros(width)), changes
 
 
 def _deployed_error(
@@ -367,7 +367,7 @@ def _deployed_error(
 def _rewritten_rounding(twin: DifferenceNetwork, cells: Sequence[Cells], resolution: float) -> RoundingError:
     """Compute the slack of the rewritten network: rounding of the bounds, and a constant for the margins."""
     none = np.zeros(len(twin.units))
-    found = rounding_error_of(
+    slack = rounding_error_of(
         np.abs(twin.biases) + sum((np.abs(each.offset) for each in cells), none),
         sum((each.size() for each in cells), none),
         sum((each.residual for each in cells), none),
@@ -378,4 +378,4 @@ def _rewritten_rounding(twin: DifferenceNetwork, cells: Sequence[Cells], resolut
         resolution=resolution,
     )
     # It is not deployed itself: the error of the deployed numbers is in the resolution.
-    return replace(found, gammas=np.zeros_like(found.gammas))
+    return replace(slack, gammas=np.zeros_like(slack.gammas))

@@ -59,9 +59,9 @@ def enumerate_domain(query: Query) -> Enumeration:
 def decode_points(query: Question, numbers: Integers) -> Integers:
     """Compute the cells of points from their numbers, shape (n, attributes)."""
     points = np.empty((len(numbers), len(query.cells)), dtype=np.int64)
-    rest = numbers
+    quotient = numbers
     for i in range(len(query.cells) - 1, -1, -1):
-        rest, points[:, i] = np.divmod(rest, query.counts[i])
+        quotient, points[:, i] = np.divmod(quotient, query.counts[i])
     return points
 
 
@@ -103,12 +103,12 @@ def possible_labels(query: Query, above: Booleans, below: Booleans) -> Integers:
 def _margins(query: Query, points: Integers) -> Iterator[tuple[Floats, Floats]]:
     """Yield the margins under each assignment and their minimum distances from zero, both of shape (n, margins)."""
     slack = query.slack
-    first = query.first(points)
-    sizes = np.zeros_like(first)
+    terms = query.first(points)
+    sizes = np.zeros_like(terms)
     for i, cells in enumerate(query.cells):
         sizes += np.abs(cells.cell_contributions(points[:, i]))
     for bias in query.biases:
-        units, error = first + bias, slack.first(sizes)
+        units, error = terms + bias, slack.first(sizes)
         for number, layer in enumerate(query.layers):
             error = slack.after(number, units, error)
             units = np.maximum(units, 0.0) @ layer.weights + layer.bias
@@ -136,11 +136,11 @@ def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
         sets = np.unique(kinds[:, column])
         if least == 2:
             decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0
-            apart = bool(((sets[:, None] & sets) == 0).any())
+            is_unfair = bool(((sets[:, None] & sets) == 0).any())
         else:
-            fewest, most = count_outcomes([int(each) for each in kinds[:, column]])
-            decided, apart = most < least, fewest >= least
-        outcomes[column] = UNFAIR if apart else FAIR if decided else UNDECIDED
+            fewest, highest = count_outcomes([int(each) for each in kinds[:, column]])
+            decided, is_unfair = highest < least, fewest >= least
+        outcomes[column] = UNFAIR if is_unfair else FAIR if decided else UNDECIDED
     return outcomes[kind.ravel()]
 
 
@@ -150,7 +150,7 @@ def count_outcomes(possible: Sequence[int]) -> tuple[int, int]:
     At least: as many as there are sets of which no two have a label in common; such sets are picked greedily, the
     smallest first. At most: the number of possible labels, or of certain labels plus the number of uncertain sets.
     """
-    apart = union = certain = 0
+    used = union = certain = 0
     fewest = open_sets = 0
     for labels in sorted(possible, key=int.bit_count):
         union |= labels
@@ -158,7 +158,7 @@ def count_outcomes(possible: Sequence[int]) -> tuple[int, int]:
             certain |= labels
         else:
             open_sets += 1
-        if labels & apart == 0:
-            apart |= labels
+        if labels & used == 0:
+            used |= labels
             fewest += 1
     return fewest, min(union.bit_count(), certain.bit_count() + open_sets)

@@ -51,10 +51,10 @@ class ClassMasses(NamedTuple):
 
     def of(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
         """Compute the share of all people in each box and class, shape (boxes, classes)."""
-        first, stop = self.first + low, self.first + high + 1
+        begins, stop = self.first + low, self.first + high + 1
         masses = [
-            weight * ((before[stop] - before[first]) / total).prod(axis=1)
-            for weight, before, total in zip(self.weights, self.before, self.totals, strict=True)
+            weight * ((cumulative[stop] - cumulative[begins]) / total).prod(axis=1)
+            for weight, cumulative, total in zip(self.weights, self.before, self.totals, strict=True)
         ]
         return np.stack(masses, axis=1)
 
@@ -62,13 +62,13 @@ class ClassMasses(NamedTuple):
     def of_cells(cls, by_class: Sequence[tuple[Cells, ...]]) -> ClassMasses:
         """Compute the masses for classes of equal weight, which differ only in the masses of their cells."""
         counts = np.array([cells.count for cells in by_class[0]], dtype=np.int64)
-        before = [
+        cumulative = [
             np.concatenate([np.zeros(0), *(cells.before(np.arange(cells.count + 1)) for cells in own)])
             for own in by_class
         ]
         return cls(
             np.full(len(by_class), 1 / len(by_class)),
-            [weight.astype(np.float64) for weight in before],
+            [weight.astype(np.float64) for weight in cumulative],
             [np.array([float(cells.total) for cells in own]) for own in by_class],
             np.cumsum(counts + 1) - counts - 1,
         )
@@ -76,8 +76,8 @@ class ClassMasses(NamedTuple):
     def weighed(self, weights: Floats) -> ClassMasses:
         """Replace the weights of the classes (classes,), and remove classes without weight."""
         present = np.flatnonzero(weights > 0).tolist()
-        before, totals = ([held[z] for z in present] for held in (self.before, self.totals))
-        return ClassMasses(weights[present], before, totals, self.first)
+        cumulative, totals = ([arrays[z] for z in present] for arrays in (self.before, self.totals))
+        return ClassMasses(weights[present], cumulative, totals, self.first)
 
 
 @dataclass(frozen=True)
@@ -238,27 +238,27 @@ def orbit_question_of(
     return OrbitQuestion(names, hub, tuple(orbits), no_counterpart, name)
 
 
-def _allowed_values(asked: Subdomain | None, table: JointDistribution, attributes: Sequence[Attribute]) -> Booleans:
+def _allowed_values(subdomain: Subdomain | None, table: JointDistribution, attributes: Sequence[Attribute]) -> Booleans:
     """Check which joint values satisfy the conditions, shape (values,)."""
     allowed = np.ones(len(table.values), dtype=np.bool_)
     for k, column in enumerate(table.columns):
-        if asked is not None:
+        if subdomain is not None:
             entries = table.values[:, k]
-            runs = asked.runs(attributes[column])
+            runs = subdomain.runs(attributes[column])
             allowed &= np.logical_or.reduce([(entries >= low) & (entries <= high) for low, high in runs])
     return allowed
 
 
-def _class_shares(asked: Subdomain | None, population: MixturePopulation) -> Floats:
+def _class_shares(subdomain: Subdomain | None, population: MixturePopulation) -> Floats:
     """Compute the mass of each class among people whose attributes outside the hub satisfy the conditions."""
     attributes = population.schema.attributes
     shares = population.weights.copy()
     for table in population.blocks:
-        shares *= table.masses @ _allowed_values(asked, table, attributes)
+        shares *= table.masses @ _allowed_values(subdomain, table, attributes)
     for column, marginals in zip(population.singles, population.marginals, strict=True):
-        if asked is not None and attributes[column].name in asked.allowed:
-            lows, highs = np.array(asked.runs(attributes[column])).T
-            shares *= [float(one.mass_between(lows, highs).sum()) / one.total for one in marginals]
+        if subdomain is not None and attributes[column].name in subdomain.allowed:
+            lows, highs = np.array(subdomain.runs(attributes[column])).T
+            shares *= [float(marginal.mass_between(lows, highs).sum()) / marginal.total for marginal in marginals]
     return shares
 
 
@@ -281,21 +281,21 @@ class SingleMasses(NamedTuple):
     @classmethod
     def of(cls, form: NormalForm, population: MixturePopulation) -> SingleMasses:
         """Compute the distributions of a population, for one question."""
-        found: list[tuple[Marginal | UniformMarginal, Integers, Floats, Floats | None]] = []
+        rows: list[tuple[Marginal | UniformMarginal, Integers, Floats, Floats | None]] = []
         for column, marginals in zip(population.singles, population.marginals, strict=True):
             attribute = population.schema.attributes[column]
             tabulated = [marginal for marginal in marginals if isinstance(marginal, Marginal)]
             if not tabulated:
-                found.append((marginals[0], np.empty(0, dtype=np.int64), np.empty((0, 0)), None))
+                rows.append((marginals[0], np.empty(0, dtype=np.int64), np.empty((0, 0)), None))
                 continue
             masses = np.stack([marginal.masses for marginal in tabulated])
-            most = masses.max(axis=0)
-            lived = np.flatnonzero(most > 0)
+            highest = masses.max(axis=0)
+            lived = np.flatnonzero(highest > 0)
             listed = not isinstance(form.parts[column], StepTerm | CurveTerm)
             runs = form.asked.runs(attribute) if form.asked else ((attribute.first, attribute.last),)
-            held = list_held(replace(tabulated[0], masses=most), runs) if listed else None
-            found.append((tabulated[0], lived, masses[:, lived], held))
-        return cls(*zip(*found, strict=True)) if found else cls((), (), (), ())
+            values = list_held(replace(tabulated[0], masses=highest), runs) if listed else None
+            rows.append((tabulated[0], lived, masses[:, lived], values))
+        return cls(*zip(*rows, strict=True)) if rows else cls((), (), (), ())
 
 
 def _class_cells(
@@ -304,12 +304,12 @@ def _class_cells(
     """Build the cells of all attributes outside the hub, for a mixture of the classes with these shares (classes,)."""
     attributes = population.schema.attributes
     cells = []
-    for column, like, lived, masses, held in zip(population.singles, *singles, strict=True):
+    for column, like, lived, masses, values in zip(population.singles, *singles, strict=True):
         if isinstance(like, Marginal):
             mixed = np.zeros(len(like.masses))
             mixed[lived] = shares @ masses
             like = replace(like, masses=mixed)
-        cells.append(form.cells(column, like, held))
+        cells.append(form.cells(column, like, values))
     for table in population.blocks:
         allowed = np.flatnonzero(_allowed_values(form.asked, table, attributes))
         joint = JointValues(tuple(attributes[i] for i in table.columns), table.columns, table.values[allowed])

@@ -64,8 +64,8 @@ class ProgressWatch:
         self._marks.append((now, self._lowest))
         while len(self._marks) > 1 and now - self._marks[1][0] >= PROGRESS_SECONDS:
             self._marks.popleft()
-        since, before = self._marks[0]
-        return now - since >= PROGRESS_SECONDS and before - self._lowest < self._least * (now - since)
+        since, previous = self._marks[0]
+        return now - since >= PROGRESS_SECONDS and previous - self._lowest < self._least * (now - since)
 
 
 Stop: TypeAlias = Literal["done", "time", "progress", "boxes", "target", "depth", "interrupt"]
@@ -281,9 +281,9 @@ class ProvedMass:
 
     def regions(self) -> tuple[Subregion, ...]:
         """List the coarse regions with falsified or undecided mass, in decreasing order of that mass."""
-        found = [
+        subregions = [
             Subregion(where=dict(where), mass=mass, falsified=falsified, undecided=undecided)
             for where, mass, (falsified, undecided) in self._regions
             if falsified + undecided > 0
         ]
-        return tuple(sorted(found, key=lambda region: -(region.falsified + region.undecided)))
+        return tuple(sorted(subregions, key=lambda region: -(region.falsified + region.undecided)))

@@ -258,9 +258,9 @@ class Query(Question):
             total += cells.cell_contributions(points[:, i])
         return total
 
-    def margins(self, first: Floats, assignment: int) -> Floats:
+    def margins(self, terms: Floats, assignment: int) -> Floats:
         """Compute the margins under one protected assignment from the result of ``first``, shape (n, margins)."""
-        units = first + self.biases[assignment]
+        units = terms + self.biases[assignment]
         for layer in self.layers:
             units = np.maximum(units, 0.0) @ layer.weights + layer.bias
         return np.asarray(units)
@@ -318,8 +318,12 @@ class AskedDomain:
     ) -> AskedDomain:
         """Determine the domain; arguments and errors as for ``query_of``."""
         names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
-        asked = parse_subdomain(schema, where)
-        among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
+        subdomain = parse_subdomain(schema, where)
+        among = (
+            {name: subdomain.entries(schema[name]) for name in names if name in subdomain.allowed}
+            if subdomain
+            else None
+        )
         assignments = schema.assignments(names, among=among)
         if population is not None and population.schema.names != schema.names:
             raise OptionError("the population and the model are about different attributes")
@@ -329,15 +333,15 @@ class AskedDomain:
         return cls(
             protected=names,
             varied=varied,
-            asked=asked,
+            asked=subdomain,
             assignments=assignments,
             free=tuple(
-                (i, attribute, marginals[i], asked.runs(attribute) if asked else None)
+                (i, attribute, marginals[i], subdomain.runs(attribute) if subdomain else None)
                 for i, attribute in enumerate(schema.attributes)
                 if i not in varied
             ),
-            population=name + (f", where {asked}" if asked else ""),
-            where=asked.conditions if asked else (),
+            population=name + (f", where {subdomain}" if subdomain else ""),
+            where=subdomain.conditions if subdomain else (),
         )
 
 
@@ -418,7 +422,7 @@ class NormalForm:
             OptionError: There are too many labels, or a condition or the threshold is invalid.
             SchemaError: A name is unknown.
         """
-        asked = parse_subdomain(network.schema, where)
+        subdomain = parse_subdomain(network.schema, where)
         cut = ScoreBands.of(bands, network.classes, network.favourable, threshold) if bands else None
         threshold, offset, resolution = _margin_threshold(network, threshold)
         shift: float | Floats = offset
@@ -435,7 +439,7 @@ class NormalForm:
             bias, parts = bias @ fold - shift, tuple(_fold_term(part, fold) for part in parts)
         return cls(
             network=network,
-            asked=asked,
+            asked=subdomain,
             threshold=threshold,
             bias=bias,
             parts=parts,
@@ -474,12 +478,12 @@ class NormalForm:
         # Assignments have equal effects if all their terms are equal. If only the sums are equal, float32 may still
         # distinguish them.
         terms = np.hstack([self.network.parts[i].at(assignments[:, column]) for column, i in enumerate(varied)])
-        kept = np.sort(np.unique(terms, axis=0, return_index=True)[1])
-        biases = biases[kept] + sum((each.offset for each in cells), np.zeros(len(self.bias)))
+        distinct = np.sort(np.unique(terms, axis=0, return_index=True)[1])
+        biases = biases[distinct] + sum((each.offset for each in cells), np.zeros(len(self.bias)))
         return Query(
             network=self.network,
             protected=names,
-            assignments=assignments[kept],
+            assignments=assignments[distinct],
             cells=cells,
             biases=biases,
             layers=self.layers,

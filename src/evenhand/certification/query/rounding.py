@@ -128,11 +128,11 @@ def rounding_error_of(
     Raises:
         ModelError: Numbers exceed the range of float32.
     """
-    apart = np.abs(fold)
+    fold_sizes = np.abs(fold)
     weights = [np.abs(layer.weights) for layer in layers]
     biases = [np.abs(layer.bias) for layer in layers]
     if layers:
-        weights[-1], biases[-1] = weights[-1] @ apart, biases[-1] @ apart
+        weights[-1], biases[-1] = weights[-1] @ fold_sizes, biases[-1] @ fold_sizes
     sizes = base + reach
     ours = residual + summation_error(attributes + 4, BINARY64_UNIT) * sizes
     pads = [2 * (ours + summation_error(columns + 4, BINARY64_UNIT) * sizes)]

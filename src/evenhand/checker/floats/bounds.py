@@ -79,27 +79,27 @@ def bound_arrays(net: FloatNetwork, functions: int) -> BoundArrays:
 
 
 @jit
-def bound_box(net, first, last, low, high, w):
+def bound_box(net, begin, end, low, high, w):
     """Bound all units but the margins for a box under the assignments ``first`` to ``last - 1``; and their errors."""
-    _bound_first_units(net, first, last, low, high, w)
+    _bound_first_units(net, begin, end, low, high, w)
     depth = len(net.sizes) - 1
     for k in range(depth):
         _choose_lines(net, k, w)
         _bound_errors(net, k, w)
         if k + 1 < depth:
-            _bound_layer(net, k + 1, first, last, low, high, w)
+            _bound_layer(net, k + 1, begin, end, low, high, w)
 
 
 @jit
-def _bound_first_units(net, first, last, low, high, w):
+def _bound_first_units(net, begin, end, low, high, w):
     # z_j = base_pj + sum_i term_ij(x_i): attributes vary independently in a box, so the range of z_j is the sum of the
     # ranges of its terms, with the least and the greatest base over p. In float32 z_j errs by gamma times the sizes of
     # all that is added.
     units = net.sizes[0]
     for j in range(units):
-        a = net.bases[first, j]
+        a = net.bases[begin, j]
         b = a
-        for p in range(first + 1, last):
+        for p in range(begin + 1, end):
             a = min(a, net.bases[p, j])
             b = max(b, net.bases[p, j])
         w.low[0, j] = a
@@ -170,7 +170,7 @@ def _bound_errors(net, k, w):
 
 
 @jit
-def _bound_layer(net, k, first, last, low, high, w):
+def _bound_layer(net, k, begin, end, low, high, w):
     """Bound the units of layer k by lines over the box and by intervals; of several bounds the best."""
     for g in range(net.sizes[k]):
         # By intervals.
@@ -187,7 +187,7 @@ def _bound_layer(net, k, first, last, low, high, w):
             for side in range(2):
                 sign = 1.0 - 2.0 * side
                 constant = substitute_back(net, k, g, sign, flat == 1, w)
-                value = constant + least_base(net, first, last, w) + least_terms(net, low, high, w.column, w)
+                value = constant + least_base(net, begin, end, w) + least_terms(net, low, high, w.column, w)
                 if side == 0:
                     a = max(a, value)
                 else:
@@ -285,12 +285,12 @@ def base_of(net, p, w):
 
 
 @jit
-def least_base(net, first, last, w):
+def least_base(net, begin, end, w):
     """Compute the minimum of ``base_of`` over some assignments."""
-    found = base_of(net, first, w)
-    for p in range(first + 1, last):
-        found = min(found, base_of(net, p, w))
-    return found
+    lowest = base_of(net, begin, w)
+    for p in range(begin + 1, end):
+        lowest = min(lowest, base_of(net, p, w))
+    return lowest
 
 
 @jit
@@ -334,13 +334,13 @@ def bound_together(net, low, high, w):
     for side in range(2):
         for flat in range(2):
             constant = _function_of(net, 0, side, flat, w)
-            least, most = np.inf, -np.inf
+            lowest, highest = np.inf, -np.inf
             for p in range(len(net.bases)):
                 w.offset[side, flat, p] = constant + base_of(net, p, w)
-                least = min(least, w.offset[side, flat, p])
-                most = max(most, w.offset[side, flat, p])
-            _keep_function(net, side, flat, least, low, high, w)
-            _keep_function(net, 2 + side, flat, most, low, high, w)
+                lowest = min(lowest, w.offset[side, flat, p])
+                highest = max(highest, w.offset[side, flat, p])
+            _keep_function(net, side, flat, lowest, low, high, w)
+            _keep_function(net, 2 + side, flat, highest, low, high, w)
 
 
 @jit
@@ -378,7 +378,7 @@ def choose_axis(net, low, high, w):
     """Select the attribute with the largest contribution to the relaxation gap; -1 if there is none."""
     # An undecided unit's lines miss its ReLU by -a b / (b - a) at z = 0, which is -a b / (b - a)^2 of its range; the
     # 0.02 gives decided units a say too. This only steers: any cut is sound.
-    best, found = -1.0, -1
+    best, axis = -1.0, -1
     for i in range(len(net.line)):
         if low[i] == high[i]:
             continue
@@ -392,5 +392,5 @@ def choose_axis(net, low, high, w):
                 gap = 0.25 * net.caps[h] / (b - a)
             total += w.weight[h] * gap * w.spread[i, h]
         if total > best:
-            best, found = total, i
-    return found
+            best, axis = total, i
+    return axis

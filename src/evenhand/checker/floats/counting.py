@@ -137,10 +137,10 @@ def lay_out_box(net, low, high, room, b, d):
         d.step[i] = (width + room - 1) // room if net.line[i] else 1
         d.runs[i] = (width + d.step[i] - 1) // d.step[i]
         d.at[i] = cells
-        whole = mass_before(net, i, low[i] + width) - mass_before(net, i, low[i])
+        mass = mass_before(net, i, low[i] + width) - mass_before(net, i, low[i])
         for v in range(d.runs[i]):
             end = low[i] + min((v + 1) * d.step[i], width)
-            d.chance[cells + v] = (mass_before(net, i, end) - mass_before(net, i, low[i] + v * d.step[i])) / whole
+            d.chance[cells + v] = (mass_before(net, i, end) - mass_before(net, i, low[i] + v * d.step[i])) / mass
         cells += d.runs[i]
     for f in range(len(d.constant)):
         for trial in range(2):
@@ -247,17 +247,17 @@ def plan_events(q, assignments, d):
         return count + 1, False
     if q.least > 2:
         d.size[count] = 0
-        given = 0
+        labels_given = 0
         for p in range(assignments):
             likely = 0
             for c in range(1, labels):
                 if _win_score(q, c, p, d) > _win_score(q, likely, p, d):
                     likely = c
             _add_wins(q, count, likely, p, d)
-            given |= 1 << likely
+            labels_given |= 1 << likely
         different = 0
         for c in range(labels):
-            different += (given >> c) & 1
+            different += (labels_given >> c) & 1
         d.unfair[count] = different >= q.least
         # One label for all is among the fair events.
         return count + (1 if different > 1 else 0), False
@@ -357,19 +357,19 @@ def _choose_listed(events, room, d):
                 continue
             # A listed attribute is not rounded to the grid, and loses nothing for the conditions that follow the lead.
             # It multiplies the number of joint values by its runs, so its benefit is measured per bit.
-            worth = 0.0
+            benefit = 0.0
             for f in range(len(d.constant)):
                 if d.used[f]:
-                    worth += 0.3 * (d.high[f, i] - d.low[f, i])
+                    benefit += 0.3 * (d.high[f, i] - d.low[f, i])
             for e in range(events):
                 for k in range(d.size[e] if d.live[e] else 0):
                     g = d.member[e, k]
                     if d.least[g] <= 0 and g != d.lead[e]:
                         a, b = _difference_range(d, d.lead[e], g, i)
-                        worth += b - a
-            worth /= math.log2(d.runs[i])
-            if worth > best:
-                best, chosen = worth, i
+                        benefit += b - a
+            benefit /= math.log2(d.runs[i])
+            if benefit > best:
+                best, chosen = benefit, i
         if chosen < 0:
             return
         d.listed[chosen] = True
@@ -424,7 +424,7 @@ def _make_table(f, steps, d):
             bottom += d.low[f, i]
             span += d.high[f, i] - d.low[f, i]
     inverse = 0.0 if span <= 0 else steps / (span * (1 + 2.0**-40))
-    here, there, hits = d.here, d.there, d.hits
+    current, shifted, hits = d.here, d.there, d.hits
     for i in range(len(d.runs)):
         d.waiting[i] = not d.listed[i] and d.runs[i] > 1
     # The narrowest attributes are joined first, so that all of them are rounded to the grid only once.
@@ -442,11 +442,11 @@ def _make_table(f, steps, d):
                 d.value[v * atoms + k] = d.value[k] + x
                 d.chances[v * atoms + k] = d.chances[k] * p
         atoms *= d.runs[i]
-    here[: steps + 2] = 0.0
+    current[: steps + 2] = 0.0
     top = 0
     for k in range(atoms):
         j = int(d.value[k] * inverse)
-        here[j] += d.chances[k]
+        current[j] += d.chances[k]
         top = max(top, j)
     # Invariant: here[j], j <= top, is the probability that the rounded terms of the attributes so far sum to j steps.
     while True:
@@ -454,26 +454,26 @@ def _make_table(f, steps, d):
         if i < 0:
             break
         d.waiting[i] = False
-        most = 0
+        reach = 0
         for v in range(d.at[i], d.at[i] + d.runs[i]):
             j = int((d.term[f, v] - d.low[f, i]) * inverse)
             hits[j] += d.chance[v]
-            most = max(most, j)
-        there[: top + most + 1] = 0.0
-        for j in range(most + 1):
+            reach = max(reach, j)
+        shifted[: top + reach + 1] = 0.0
+        for j in range(reach + 1):
             p = hits[j]
             if p != 0.0:
                 hits[j] = 0.0
                 for k in range(top + 1):
-                    there[j + k] += p * here[k]
-        top += most
-        here, there = there, here
+                    shifted[j + k] += p * current[k]
+        top += reach
+        current, shifted = shifted, current
     # Tails: table[j] = P(at least j steps), summed from above without subtractions.
     total = 0.0
     for j in range(steps + 1, top, -1):
         d.table[f, j] = 0.0
     for j in range(top, -1, -1):
-        total += here[j]
+        total += current[j]
         d.table[f, j] = total
     d.bottom[f] = bottom
     d.inverse[f] = inverse
@@ -483,11 +483,11 @@ def _make_table(f, steps, d):
 @jit
 def _narrowest(d):
     """Select the attribute with the fewest runs that is not in the table yet; -1 if there is none."""
-    found = -1
+    narrowest = -1
     for i in range(len(d.runs)):
-        if d.waiting[i] and (found < 0 or d.runs[i] < d.runs[found]):
-            found = i
-    return found
+        if d.waiting[i] and (narrowest < 0 or d.runs[i] < d.runs[narrowest]):
+            narrowest = i
+    return narrowest
 
 
 @jit
@@ -510,7 +510,7 @@ def _count_event(e, listed, steps, loss, d):
 
     ``loss`` bounds the relative error of all sums and products of probabilities.
     """
-    lead, other, ahead, behind, others = d.lead[e], -1, 0.0, 0.0, 0
+    lead, other, ahead, behind, followers = d.lead[e], -1, 0.0, 0.0, 0
     if not d.tabled[lead]:
         _make_table(lead, steps, d)
     needed = d.needed
@@ -532,11 +532,11 @@ def _count_event(e, listed, steps, loss, d):
         gap -= LOSS * size
         rise += LOSS * size
         other, ahead, behind = g, gap, rise
-        others += 1
+        followers += 1
         for c in range(listed):
             needed[c] = max(needed[c], -d.partial[g, c] - gap)
     share = 0.0
-    if others != 1 or ahead == behind:
+    if followers != 1 or ahead == behind:
         for c in range(listed):
             share += d.weight[c] * _tail(d, lead, steps, needed[c])
         return share * (1 - loss)
@@ -547,7 +547,7 @@ def _count_event(e, listed, steps, loss, d):
     for c in range(listed):
         x, y = -d.partial[lead, c], -d.partial[other, c]
         # P(both) >= P(one) + P(other) - 1.
-        found = max(_tail(d, lead, steps, needed[c]), _tail(d, other, steps, max(y, x + behind)))
-        apart = _tail(d, lead, steps, x) + _tail(d, other, steps, y) - 1.0 - 2 * loss
-        share += d.weight[c] * max(found, apart)
+        lower = max(_tail(d, lead, steps, needed[c]), _tail(d, other, steps, max(y, x + behind)))
+        separate = _tail(d, lead, steps, x) + _tail(d, other, steps, y) - 1.0 - 2 * loss
+        share += d.weight[c] * max(lower, separate)
     return share * (1 - loss)

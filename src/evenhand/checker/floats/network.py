@@ -131,8 +131,8 @@ def entry_range(net: FloatNetwork, i: int, cell: int) -> tuple[float, float]:
     """Compute the smallest and the largest entry of a cell of an attribute."""
     if net.values[i] > 0:
         # Integers below 2**53 are exact.
-        first = net.first[i] + cell * net.values[i]
-        return first, min(first + (net.values[i] - 1), net.last[i])
+        begin = net.first[i] + cell * net.values[i]
+        return begin, min(begin + (net.values[i] - 1), net.last[i])
     return net.entry_low[net.cell[i] + cell], net.entry_high[net.cell[i] + cell]
 
 
@@ -197,12 +197,12 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
     for axis in axes:
         cells = np.arange(0 if _has_equal_runs(axis) else axis.count)
         if isinstance(axis.part, LineTerm):
-            held = fold_columns(np.stack([axis.part.slope, axis.part.intercept]), form.units, -1.0)
-            bases = bases + held[1]
+            folded_rows = fold_columns(np.stack([axis.part.slope, axis.part.intercept]), form.units, -1.0)
+            bases = bases + folded_rows[1]
             terms = terms + fold_columns(np.abs(axis.part.intercept[None, :]), form.units, 1.0)[0]
             largest = max(abs(end) for end in strip_reach(axis))
             reach = reach + fold_columns(np.abs(axis.part.slope[None, :]), form.units, 1.0)[0] * largest
-            parts.append(held[:1])
+            parts.append(folded_rows[:1])
             low, high = entry_bounds(axis, cells)
         else:
             rows = axis.part.at(axis.entries(cells)[0])
@@ -217,28 +217,28 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         terms = terms + reach
     weights, biases, weight_sizes, bias_sizes = [], [], [], []
     for number, layer in enumerate(form.layers):
-        last = number == len(form.layers) - 1
-        chosen = form.margins if last else [(unit, -1) for unit in range(len(layer.bias))]
+        is_last = number == len(form.layers) - 1
+        chosen = form.margins if is_last else [(unit, -1) for unit in range(len(layer.bias))]
         stacked = np.concatenate([layer.weights, layer.bias[None, :]])
-        held, size = fold_columns(stacked, chosen, -1.0), fold_columns(np.abs(stacked), chosen, 1.0)
-        if last:
-            held[-1] -= form.shifts
+        folded_rows, size = fold_columns(stacked, chosen, -1.0), fold_columns(np.abs(stacked), chosen, 1.0)
+        if is_last:
+            folded_rows[-1] -= form.shifts
             size[-1] += np.abs(form.shifts)
-        weights.append(held[:-1].T)
-        biases.append(held[-1])
+        weights.append(folded_rows[:-1].T)
+        biases.append(folded_rows[-1])
         weight_sizes.append(size[:-1].T)
         bias_sizes.append(size[-1])
     sizes = [bases.shape[1], *(len(bias) for bias in biases)]
     widest = max(sizes)
-    whole = [(terms + reach) * UPWARD]
+    magnitudes = [(terms + reach) * UPWARD]
     for weight, bias in zip(weight_sizes, bias_sizes, strict=True):
-        whole.append((weight @ whole[-1] + bias) * UPWARD)
-    if not max(float(size.max(initial=0.0)) for size in whole) < MAX_SIZE:
+        magnitudes.append((weight @ magnitudes[-1] + bias) * UPWARD)
+    if not max(float(size.max(initial=0.0)) for size in magnitudes) < MAX_SIZE:
         raise CertificateError("the network's numbers are too large to be checked")
-    most = widest + sum(widths) + 8
+    terms_per_sum = widest + sum(widths) + 8
     pads = np.zeros((len(sizes), widest))
-    for k, size in enumerate(whole):
-        pads[k, : len(size)] = 4 * (k + 2) * gamma(most, 2.0**-53) * size + UNDERFLOW
+    for k, size in enumerate(magnitudes):
+        pads[k, : len(size)] = 4 * (k + 2) * gamma(terms_per_sum, 2.0**-53) * size + UNDERFLOW
     count = [len(question.network.parts), *(len(layer.weights) for layer in form.layers)]
     gammas = np.array([gamma(n + 8, 2.0**-24) * UPWARD for n in count])
     if form.differences:
@@ -275,10 +275,10 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
 
 
 def _pad_arrays(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
-    held = np.zeros((len(arrays), *shape))
+    padded = np.zeros((len(arrays), *shape))
     for k, array in enumerate(arrays):
-        held[k][tuple(slice(0, n) for n in array.shape)] = array
-    return held
+        padded[k][tuple(slice(0, n) for n in array.shape)] = array
+    return padded
 
 
 def box_question_of(form: LayeredForm, least: int, *, separate: bool = False) -> BoxQuestion:

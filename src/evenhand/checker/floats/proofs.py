@@ -61,7 +61,7 @@ class BoxParts(NamedTuple):
 
 
 def prove_claims(
-    net: FloatNetwork, question: BoxQuestion, low: Integers, high: Integers, claims: BoxClaims, most: int
+    net: FloatNetwork, question: BoxQuestion, low: Integers, high: Integers, claims: BoxClaims, max_parts: int
 ) -> None:
     """Prove the claims of boxes (n, attributes), each split into at most ``most`` parts; fill in the proved shares."""
     axes, functions = low.shape[1], count_functions(net, question)
@@ -71,20 +71,20 @@ def prove_claims(
         2 * max(2, labels),
         max(len(question.pairs) if question.differences else 2, wins * len(net.bases), wins + 1),
     )
-    low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
-    mass, fair, unfair = np.zeros((3, most + 1))
-    parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
+    low_parts, high_parts = np.zeros((2, max_parts + 1, axes), dtype=np.int64)
+    mass, fair, unfair = np.zeros((3, max_parts + 1))
+    parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(max_parts + 1, dtype=np.int64))
     levels = 1 if functions > MANY_FUNCTIONS else len(LEVELS)
     cells = 1 + int(np.where(net.line, np.minimum(net.counts, MOST_LISTED), net.counts).sum())
     work = bound_arrays(net, functions), count_arrays(axes, functions, events, cells, LEVELS[levels - 1])
-    prove_boxes(net, question, low, high, claims, (most, levels), parts, work)
+    prove_boxes(net, question, low, high, claims, (max_parts, levels), parts, work)
 
 
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 def prove_boxes(net, question, low, high, claims, limits, parts, work):
     """Prove claims about boxes. ``work`` are the work arrays for bounds and for counts."""
     bounds, counts = work
-    most, levels = limits
+    max_parts, levels = limits
     lows, highs, mass, fair, unfair, axis = parts
     # Invariant: parts 0 to n - 1 are disjoint and fill box k, their masses add up to one, and fair and unfair are lower
     # bounds on the shares of each. The cheapest steps come first: bounds of the whole box, counts on finer grids,
@@ -95,15 +95,15 @@ def prove_boxes(net, question, low, high, claims, limits, parts, work):
             highs[0, i] = high[k, i]
         mass[0] = 1.0
         n = 1
-        wanted, other = claims.fair[k], claims.unfair[k]
-        whole = wanted == 1.0 or other == 1.0
+        claim, other = claims.fair[k], claims.unfair[k]
+        entire = claim == 1.0 or other == 1.0
         axis[0] = _bound_part(net, question, parts, bounds, 0)
         level = 0
-        while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < levels:
+        while not _is_reached(claim, other, mass, fair, unfair, n) and not entire and level < levels:
             _count_part(net, question, level, parts, bounds, counts, 0)
             level += 1
-        while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
-            if _is_refuted(wanted, other, mass, fair, unfair, n):
+        while n < max_parts and not _is_reached(claim, other, mass, fair, unfair, n):
+            if _is_refuted(claim, other, mass, fair, unfair, n):
                 break
             # The part with the most open mass is cut: it is there that most can be gained.
             best, chosen = 0.0, -1
@@ -126,7 +126,7 @@ def prove_boxes(net, question, low, high, claims, limits, parts, work):
             mass[chosen] *= 1.0 - share
             for p in (chosen, n):
                 axis[p] = _bound_part(net, question, parts, bounds, p)
-                if not whole and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
+                if not entire and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
                     _count_part(net, question, levels - 1, parts, bounds, counts, p)
             n += 1
         claims.parts[k] = n
@@ -145,15 +145,15 @@ def _sum_shares(mass, share, n):
 
 
 @jit
-def _is_reached(wanted, other, mass, fair, unfair, n):
-    return _sum_shares(mass, fair, n) >= wanted and _sum_shares(mass, unfair, n) >= other
+def _is_reached(claim, other, mass, fair, unfair, n):
+    return _sum_shares(mass, fair, n) >= claim and _sum_shares(mass, unfair, n) >= other
 
 
 @jit
-def _is_refuted(wanted, other, mass, fair, unfair, n):
+def _is_refuted(claim, other, mass, fair, unfair, n):
     """Check whether the proved share of one kind contradicts the claim of the other."""
     # The true shares add up to at most one. 1e-9 allows for rounding.
-    return _sum_shares(mass, fair, n) > 1 - other + 1e-9 or _sum_shares(mass, unfair, n) > 1 - wanted + 1e-9
+    return _sum_shares(mass, fair, n) > 1 - other + 1e-9 or _sum_shares(mass, unfair, n) > 1 - claim + 1e-9
 
 
 @jit
@@ -171,11 +171,11 @@ def _bound_part(net, question, parts, b, p):
         bound_together(net, low, high, b)
         for q in range(assignments):
             # A function's least value is its constant plus the least terms, which are equal for all assignments.
-            second, first = -np.inf, -np.inf
+            second_label, first_label = -np.inf, -np.inf
             for flat in range(2):
-                second = max(second, b.least[0, flat] - b.constant[0, flat] + b.offset[0, flat, q])
-                first = max(first, b.least[1, flat] - b.constant[1, flat] + b.offset[1, flat, q])
-            b.sets[q] = 3 - (1 if second > 0 else 0) - (2 if first > 0 else 0)
+                second_label = max(second_label, b.least[0, flat] - b.constant[0, flat] + b.offset[0, flat, q])
+                first_label = max(first_label, b.least[1, flat] - b.constant[1, flat] + b.offset[1, flat, q])
+            b.sets[q] = 3 - (1 if second_label > 0 else 0) - (2 if first_label > 0 else 0)
     else:
         for q in range(assignments):
             slot = 0 if question.together else q
@@ -225,22 +225,22 @@ def _decide_sets(question, sets):
             certain |= labels
         else:
             unsure += 1
-    possible = known = 0
+    possible = certain_count = 0
     for k in range(len(question.wins)):
         possible += (union >> k) & 1
-        known += (certain >> k) & 1
-    if min(possible, known + unsure) < question.least:
+        certain_count += (certain >> k) & 1
+    if min(possible, certain_count + unsure) < question.least:
         return FAIR
-    if known >= question.least:
+    if certain_count >= question.least:
         return UNFAIR
     # Pairwise disjoint sets give different labels. They are collected from the smallest on.
-    taken = apart = 0
+    used = disjoint = 0
     for size in range(1, len(question.wins) + 1):
         for labels in sets:
-            if _count_bits(labels) == size and labels & taken == 0:
-                taken |= labels
-                apart += 1
-    if apart >= question.least:
+            if _count_bits(labels) == size and labels & used == 0:
+                used |= labels
+                disjoint += 1
+    if disjoint >= question.least:
         return UNFAIR
     if question.least == 2:
         for p in range(len(sets)):

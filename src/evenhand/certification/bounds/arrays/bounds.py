@@ -67,9 +67,9 @@ class BatchBounds:
         columns = network.columns[: len(network.lines)]
         centre, spread = self.middle @ columns, self.radius @ self.xp.abs(columns)
         self.first_low, self.first_high = centre - spread, centre + spread
-        for least, most in self.ranges:
-            self.first_low = self.first_low + least
-            self.first_high = self.first_high + most
+        for low_terms, high_terms in self.ranges:
+            self.first_low = self.first_low + low_terms
+            self.first_high = self.first_high + high_terms
         self.layers: list[LayerBounds] = []
         self.inner: list[Array] = []
         self.bias = network.biases[0]
@@ -110,9 +110,9 @@ class BatchBounds:
         """
         net, xp = self.network, self.xp
         if not self.layers:
-            one, chosen = xp.ones_like(self.first_low[:, :1]), slice(o, o + 1)
-            apart = None if net.apart is None else net.apart[:, chosen]
-            return self._expand_to_attributes(one, 0.0, net.columns[:, chosen], self.bias[chosen], apart)
+            ones, chosen = xp.ones_like(self.first_low[:, :1]), slice(o, o + 1)
+            bias_changes = None if net.apart is None else net.apart[:, chosen]
+            return self._expand_to_attributes(ones, 0.0, net.columns[:, chosen], self.bias[chosen], bias_changes)
         # The start of the substitution: the output is offset + sum_h w_h relu(z_h) over the last hidden layer.
         top = self.layers[-1]
         weights = net.weights[-1][top.live, o][None, :]
@@ -139,8 +139,8 @@ class BatchBounds:
             moved = weights @ xp.abs(net.columns[: len(net.lines)][:, live]).T * self.span
             for q, i in enumerate(net.lines):
                 columns[i] = moved[:, q]
-        for table, (least, most) in zip(net.tables, self.ranges, strict=True):
-            columns[table.attribute] = xp.sum((most[:, live] - least[:, live]) * weights, 1)
+        for table, (low_terms, high_terms) in zip(net.tables, self.ranges, strict=True):
+            columns[table.attribute] = xp.sum((high_terms[:, live] - low_terms[:, live]) * weights, 1)
         return xp.stack(columns, 1)
 
     def lower_extreme(self, coefficients: Array, boxes: Array | None = None) -> Array:
@@ -174,21 +174,21 @@ class BatchBounds:
 
     def _interval_bounds(self, k: int) -> tuple[Array, Array]:
         """Return the interval arithmetic for layer k."""
-        net, before = self.network, self.layers[-1]
+        net, layer = self.network, self.layers[-1]
         # relu(z_h) is in [max(l, 0), max(u, 0)]: middles times weights, half widths times absolute weights.
-        low, high = self.backend.positive(before.low), self.backend.positive(before.high)
-        centre = ((low + high) / 2) @ net.weights[k - 1][before.live] + net.offsets[k - 1]
-        spread = ((high - low) / 2) @ net.sizes[k - 1][before.live]
+        low, high = self.backend.positive(layer.low), self.backend.positive(layer.high)
+        centre = ((low + high) / 2) @ net.weights[k - 1][layer.live] + net.offsets[k - 1]
+        spread = ((high - low) / 2) @ net.sizes[k - 1][layer.live]
         return centre - spread, centre + spread
 
     def _error(self, k: int) -> Array:
         """Return float32 error of layer k (see ``RoundingError.after``)."""
-        net, before = self.network, self.layers[-1]
+        net, layer = self.network, self.layers[-1]
         # e_j = gamma * |offset_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where ReLU passes on e'_h.
         gamma = float(net.gammas[k])
-        passed = self.backend.positive(self.xp.minimum(before.error, before.high + before.error))
-        carried = passed + gamma * (self.backend.positive(before.high) + passed)
-        return carried @ net.sizes[k - 1][before.live] + gamma * net.offset_sizes[k - 1]
+        passed = self.backend.positive(self.xp.minimum(layer.error, layer.high + layer.error))
+        carried = passed + gamma * (self.backend.positive(layer.high) + passed)
+        return carried @ net.sizes[k - 1][layer.live] + gamma * net.offset_sizes[k - 1]
 
     def _refine_layer(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
         """Return the bounds of layer k, the open ones tightened by backward substitution."""
@@ -202,11 +202,11 @@ class BatchBounds:
             rows = self._rows()
             for at in range(0, int(boxes.shape[0]), rows):
                 b, j = boxes[at : at + rows], units[at : at + rows]
-                found = self._unit_bounds(k, b, j, up)
+                bounds = self._unit_bounds(k, b, j, up)
                 if up:
-                    high[b, j] = self.xp.minimum(high[b, j], found)
+                    high[b, j] = self.xp.minimum(high[b, j], bounds)
                 else:
-                    low[b, j] = self.xp.maximum(low[b, j], found)
+                    low[b, j] = self.xp.maximum(low[b, j], bounds)
         return low, high
 
     def _refine_second_layer(self, low: Array, high: Array) -> tuple[Array, Array]:
@@ -214,15 +214,15 @@ class BatchBounds:
         # z_j = offset_j + sum_h w_hj relu(z_h). Below, w+ goes with the lower line's slope b and w- with the chord's s:
         # w+ b + w- s = w b + w- (s - b), where w b is common to both directions; above the same with w+. So three
         # products.
-        net, xp, backend, first = self.network, self.xp, self.backend, self.layers[0]
+        net, xp, backend, layer = self.network, self.xp, self.backend, self.layers[0]
         units = backend.nonzero(xp.any((low < 0) & (high > 0), 0))[0]
-        m, count, lines = first.mixed, int(units.shape[0]), len(net.lines)
+        m, count, lines = layer.mixed, int(units.shape[0]), len(net.lines)
         if count == 0:
             return low, high
         ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
-        adds = xp.concatenate(ends)[:, first.live]
+        adds = xp.concatenate(ends)[:, layer.live]
         columns, rows = int(net.columns.shape[0]), int(adds.shape[0])
-        weights = net.weights[0][first.live, :][:, units]
+        weights = net.weights[0][layer.live, :][:, units]
         shared = adds[:, m:] @ weights[m:]
         weights = weights[:m]
         plus = backend.positive(weights)
@@ -231,7 +231,7 @@ class BatchBounds:
         step = max(1, backend.budget // (8 * rows * (2 * m + 4 * count)))
         for at in range(0, len(self), step):
             boxes = slice(at, min(at + step, len(self)))
-            below, slope, shift = first.lines.adaptive[boxes], first.lines.slope[boxes], first.lines.shift[boxes]
+            below, slope, shift = layer.lines.adaptive[boxes], layer.lines.slope[boxes], layer.lines.shift[boxes]
             n = int(below.shape[0])
 
             def through(factor: Array, by: Array, n: int = n) -> Array:
@@ -244,50 +244,50 @@ class BatchBounds:
                 extremes = self._function_extremes(
                     functions[:, :lines], functions[:, lines:columns], functions[:, columns:], boxes, up
                 )
-                found = shift @ part + offset + extremes
+                bounds = shift @ part + offset + extremes
                 here_low, here_high = low[boxes][:, units], high[boxes][:, units]
                 still = (here_low < 0) & (here_high > 0)
                 if up:
-                    high[boxes, units] = xp.where(still, xp.minimum(here_high, found), here_high)
+                    high[boxes, units] = xp.where(still, xp.minimum(here_high, bounds), here_high)
                 else:
-                    low[boxes, units] = xp.where(still, xp.maximum(here_low, found), here_low)
+                    low[boxes, units] = xp.where(still, xp.maximum(here_low, bounds), here_low)
         return low, high
 
     def _continue_forward(self, k: int, low: Array, high: Array) -> tuple[Array, Array]:
         """Return the same by functions below and above every unit, carried forward layer by layer."""
-        net, xp, before = self.network, self.xp, self.layers[-1]
+        net, xp, layer = self.network, self.xp, self.layers[-1]
         # Invariant: each unit of the layer is between the functions ``below`` and ``above``, rows of coefficients of
         # the attributes' columns and then one constant per assignment. They grow with the columns, not with the depth.
-        columns, lines, m = int(net.columns.shape[0]), len(net.lines), before.mixed
+        columns, lines, m = int(net.columns.shape[0]), len(net.lines), layer.mixed
         if k == 1:
             ends = [net.columns, self.bias[None, :]] if net.apart is None else [net.columns, self.bias + net.apart]
-            self.below = xp.concatenate(ends)[None, :, before.live]
+            self.below = xp.concatenate(ends)[None, :, layer.live]
             self.above = self.below
         else:
-            self.below, self.above = self.below[:, :, before.live], self.above[:, :, before.live]
-        every = xp.zeros_like(before.low[:, None, m:])
+            self.below, self.above = self.below[:, :, layer.live], self.above[:, :, layer.live]
+        every = xp.zeros_like(layer.low[:, None, m:])
         lower = xp.concatenate(
-            [self.below[:, :, :m] * before.lines.adaptive[:, None, :], self.below[:, :, m:] + every], 2
+            [self.below[:, :, :m] * layer.lines.adaptive[:, None, :], self.below[:, :, m:] + every], 2
         )
-        upper = xp.concatenate([self.above[:, :, :m] * before.lines.slope[:, None, :], self.above[:, :, m:] + every], 2)
-        upper[:, columns:, :m] += before.lines.shift[:, None, :]
+        upper = xp.concatenate([self.above[:, :, :m] * layer.lines.slope[:, None, :], self.above[:, :, m:] + every], 2)
+        upper[:, columns:, :m] += layer.lines.shift[:, None, :]
         n, rows, units = (int(size) for size in lower.shape)
-        weights, sizes = net.weights[k - 1][before.live], net.sizes[k - 1][before.live]
+        weights, sizes = net.weights[k - 1][layer.live], net.sizes[k - 1][layer.live]
         # With lower <= relu(z) <= upper and w = w+ + w-, the next unit is between (total - apart) / 2 and (total +
         # apart) / 2, where total = (lower + upper) @ w and apart = (upper - lower) @ |w|: two products instead of
         # four.
         total = xp.reshape(xp.reshape(lower + upper, (n * rows, units)) @ weights, (n, rows, -1))
-        apart = xp.reshape(xp.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))
+        difference = xp.reshape(xp.reshape(upper - lower, (n * rows, units)) @ sizes, (n, rows, -1))
         total[:, columns:] += 2 * net.offsets[k - 1]
-        self.below, self.above = (total - apart) / 2, (total + apart) / 2
-        found = []
+        self.below, self.above = (total - difference) / 2, (total + difference) / 2
+        bounds = []
         for up, functions in ((False, self.below), (True, self.above)):
-            found.append(
+            bounds.append(
                 self._function_extremes(
                     functions[:, :lines], functions[:, lines:columns], functions[:, columns:], slice(None), up
                 )
             )
-        return xp.maximum(low, found[0]), xp.minimum(high, found[1])
+        return xp.maximum(low, bounds[0]), xp.minimum(high, bounds[1])
 
     def _function_extremes(self, slopes: Array, cells: Array, constants: Array, boxes: slice, up: bool) -> Array:
         """Largest or smallest value of functions (boxes, terms, units) over their boxes, shape (boxes, units)."""
@@ -297,8 +297,8 @@ class BatchBounds:
         spread = (self.radius[boxes][:, None, :] @ xp.abs(slopes))[:, 0, :]
         total = (self.middle[boxes][:, None, :] @ slopes)[:, 0, :] + (spread if up else -spread) + end(constants, 1)
         for table, inside in zip(self.network.tables, self.inside, strict=True):
-            held = xp.where(inside[boxes][:, :, None], cells[:, table.begin : table.end], none)
-            total = total + end(held, 1)
+            masked = xp.where(inside[boxes][:, :, None], cells[:, table.begin : table.end], none)
+            total = total + end(masked, 1)
         return total
 
     def _rows(self) -> int:
@@ -309,13 +309,13 @@ class BatchBounds:
     def _unit_bounds(self, k: int, boxes: Array, units: Array, up: bool) -> Array:
         """Return the lower bounds, or upper, of single units of layer k over single boxes, shape (rows,)."""
         net, xp = self.network, self.xp
-        before = self.layers[-1]
+        layer = self.layers[-1]
         below = [each.lines.adaptive for each in self.layers]
-        weights = net.weights[k - 1].T[units][:, before.live]
-        part, moved = self._through_relu(before, weights[:, : before.mixed], up, below[-1], boxes)
+        weights = net.weights[k - 1].T[units][:, layer.live]
+        part, moved = self._through_relu(layer, weights[:, : layer.mixed], up, below[-1], boxes)
         constant = net.offsets[k - 1][units] + moved
         coefficients, constants = self._substitute_backward(
-            k - 1, part, weights[:, before.mixed :], constant, up, below, boxes
+            k - 1, part, weights[:, layer.mixed :], constant, up, below, boxes
         )
         if up:
             return xp.amax(constants, 1) + self._upper_extreme(coefficients, boxes)
@@ -332,7 +332,7 @@ class BatchBounds:
         return carried, relax_constant(weights, shift, up=up, xp=self.xp)
 
     def _substitute_backward(
-        self, k: int, part: Array, rest: Array, constant: Array, up: bool, below: list[Array], boxes: Array | None
+        self, k: int, part: Array, always_on: Array, constant: Array, up: bool, below: list[Array], boxes: Array | None
     ) -> tuple[Array, Array]:
         """From weights on layer k's mixed units and on those always on, behind ReLU no more, to the attributes."""
         net = self.network
@@ -342,31 +342,39 @@ class BatchBounds:
             layer, previous = self.layers[k], self.layers[k - 1]
             inner, offsets = self.inner[k - 1].T, net.offsets[k - 1][layer.live]
             m = layer.mixed
-            weights = part @ inner[:m] + rest @ inner[m:]
-            constant = constant + part @ offsets[:m] + rest @ offsets[m:]
+            weights = part @ inner[:m] + always_on @ inner[m:]
+            constant = constant + part @ offsets[:m] + always_on @ offsets[m:]
             part, moved = self._through_relu(previous, weights[:, : previous.mixed], up, below[k - 1], boxes)
-            rest, constant = weights[:, previous.mixed :], constant + moved
+            always_on, constant = weights[:, previous.mixed :], constant + moved
             k -= 1
-        first = self.layers[0]
-        m, live = first.mixed, first.live
+        first_layer = self.layers[0]
+        m, live = first_layer.mixed, first_layer.live
         mixed, always = live[:m], live[m:]
-        apart = net.apart
-        one = self._expand_to_attributes(
-            part, constant, net.columns[:, mixed], self.bias[mixed], None if apart is None else apart[:, mixed]
+        bias_changes = net.apart
+        from_mixed = self._expand_to_attributes(
+            part,
+            constant,
+            net.columns[:, mixed],
+            self.bias[mixed],
+            None if bias_changes is None else bias_changes[:, mixed],
         )
-        two = self._expand_to_attributes(
-            rest, 0.0, net.columns[:, always], self.bias[always], None if apart is None else apart[:, always]
+        from_always = self._expand_to_attributes(
+            always_on,
+            0.0,
+            net.columns[:, always],
+            self.bias[always],
+            None if bias_changes is None else bias_changes[:, always],
         )
-        return one[0] + two[0], one[1] + two[1]
+        return from_mixed[0] + from_always[0], from_mixed[1] + from_always[1]
 
     def _expand_to_attributes(
-        self, weights: Array, constant: Array | float, columns: Array, bias: Array, apart: Array | None
+        self, weights: Array, constant: Array | float, columns: Array, bias: Array, bias_changes: Array | None
     ) -> tuple[Array, Array]:
         """Return the weights on first units as coefficients of columns, and constants by assignment."""
         # sum_h w_h z_h = sum_h w_h bias_h + sum_i sum_h w_h c_ih(x_i), and the assignments differ by sum_h w_h apart_h.
         constants = (weights @ bias + constant)[:, None]
-        if apart is not None:
-            constants = constants + weights @ apart.T
+        if bias_changes is not None:
+            constants = constants + weights @ bias_changes.T
         return weights @ columns.T, constants
 
     def _gaps(self) -> Array:

@@ -129,33 +129,33 @@ class ArrayEngine:
         totals = np.zeros(3)
         room = min(float(limit), float(self.most))
         each = 1 << self.splits
-        todo, done = boxes, []
+        todo, finished = boxes, []
         with self.network.backend.threads(self.threads):
             while len(todo) and totals[2] + each <= room and not is_interrupted():
                 count = max(1, int(min(room - totals[2], self.batch)) // each)
                 parts = self._bound_parts(self._split(todo[:count], recording), totals, recording)
                 again = (parts.open > threshold) & (parts.plan[:, 0] >= 0)
-                done.append(parts[~again])
+                finished.append(parts[~again])
                 # Parts to be split again come first, so that the queue stays short.
                 todo = BoxFrontier.concatenate([parts[again], todo[count:]])
-        return BoxFrontier.concatenate([*done, todo]), totals
+        return BoxFrontier.concatenate([*finished, todo]), totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove the fair and unfair shares of each box, shape (boxes, 2)."""
         shares = np.zeros((len(boxes), 2))
-        found, known = self.memory.take(boxes)
-        if len(known):
-            shares[known] = self._proved_shares(boxes[known], found, precision)
-        rest = np.setdiff1d(np.arange(len(boxes)), known)
-        rest = rest[boxes.mass[rest] > 0]
-        for at in range(0, len(rest), self.batch):
+        functions_found, cached = self.memory.take(boxes)
+        if len(cached):
+            shares[cached] = self._proved_shares(boxes[cached], functions_found, precision)
+        missing = np.setdiff1d(np.arange(len(boxes)), cached)
+        missing = missing[boxes.mass[missing] > 0]
+        for at in range(0, len(missing), self.batch):
             if is_interrupted(GRACE_SECONDS):
                 break  # nothing is proved of the boxes that are left
-            these = boxes[rest[at : at + self.batch]]
+            batch = boxes[missing[at : at + self.batch]]
             with self.network.backend.threads(self.threads):
-                low, high = these.lo.astype(np.int64), these.hi.astype(np.int64)
+                low, high = batch.lo.astype(np.int64), batch.hi.astype(np.int64)
                 functions, _ = margin_functions_of(self.network, low, high, scoring=False)
-            shares[rest[at : at + self.batch]] = self._proved_shares(these, functions, precision)
+            shares[missing[at : at + self.batch]] = self._proved_shares(batch, functions, precision)
         return shares
 
     def _split(self, boxes: BoxFrontier, recording: bool) -> BoxFrontier:
@@ -179,7 +179,7 @@ class ArrayEngine:
 
     def _bound_parts(self, parts: BoxFrontier, totals: Floats, recording: bool) -> BoxFrontier:
         """Bound boxes, count the decided ones, and return the others with estimates and plans."""
-        kept = []
+        pieces = []
         for at in range(0, len(parts), self.batch):
             piece = parts[at : at + self.batch]
             low, high = piece.lo.astype(np.int64), piece.hi.astype(np.int64)
@@ -187,16 +187,16 @@ class ArrayEngine:
             lived = piece.mass > 0
             kind = np.where(lived, functions.kind, OPEN)
             totals += piece.mass[kind == FAIR].sum(), piece.mass[kind == UNFAIR].sum(), len(piece)
-            rest = (kind == OPEN) & lived
+            is_open = (kind == OPEN) & lived
             open_ = np.zeros(len(piece))
             plan = np.full((len(piece), MAX_SPLITS), -1, dtype=np.int8)
-            if rest.any():
-                open_[rest] = piece.mass[rest] * functions.open[rest]
-                plan[rest] = plan_splits(scores[rest], high[rest] - low[rest] + 1)
-            found = replace(piece, plan=plan, open=open_.astype(np.float32), kind=kind.astype(np.int8))
-            self.memory.keep(found[rest], functions[rest])
-            kept.append(found if recording else found[rest])
-        return BoxFrontier.concatenate(kept)
+            if is_open.any():
+                open_[is_open] = piece.mass[is_open] * functions.open[is_open]
+                plan[is_open] = plan_splits(scores[is_open], high[is_open] - low[is_open] + 1)
+            bounded = replace(piece, plan=plan, open=open_.astype(np.float32), kind=kind.astype(np.int8))
+            self.memory.keep(bounded[is_open], functions[is_open])
+            pieces.append(bounded if recording else bounded[is_open])
+        return BoxFrontier.concatenate(pieces)
 
     def _proved_shares(self, boxes: BoxFrontier, functions: MarginFunctions, precision: tuple[int, int]) -> Floats:
         low, high = boxes.lo.astype(np.int64), boxes.hi.astype(np.int64)
@@ -207,8 +207,8 @@ class ArrayEngine:
         def piece(chosen: NDArray[np.intp]) -> None:
             if len(chosen) == 0:
                 return
-            wanted = functions.coefficients[chosen], functions.constants[chosen], functions.zscore[chosen]
-            shares[chosen] = prove_boxes(net.roles, net.axes, (low[chosen], high[chosen]), wanted, precision)
+            inputs = functions.coefficients[chosen], functions.constants[chosen], functions.zscore[chosen]
+            shares[chosen] = prove_boxes(net.roles, net.axes, (low[chosen], high[chosen]), inputs, precision)
 
         if self.threads == 1:
             piece(open_)
@@ -246,15 +246,15 @@ class FunctionCache:
     def take(self, boxes: BoxFrontier) -> tuple[MarginFunctions, Integers]:
         """Remove and return the functions of cached boxes, with their indices. Few boxes are proved twice."""
         named = enumerate(_box_keys(boxes))
-        found = [(t, held) for t, name in named if (held := self._held.pop(name, None)) is not None]
-        known = np.array([t for t, _ in found], dtype=np.int64)
-        count = len(found)
-        coefficients = np.array([held[0] for _, held in found]).reshape(count, *self._shape)
+        entries = [(t, entry) for t, name in named if (entry := self._held.pop(name, None)) is not None]
+        rows = np.array([t for t, _ in entries], dtype=np.int64)
+        count = len(entries)
+        coefficients = np.array([entry[0] for _, entry in entries]).reshape(count, *self._shape)
         constants, zscore = (
-            np.array([held[part] for _, held in found]).reshape(count, self._shape[0]) for part in (1, 2)
+            np.array([entry[part] for _, entry in entries]).reshape(count, self._shape[0]) for part in (1, 2)
         )
         kind = np.full(count, OPEN, dtype=np.int8)
-        return MarginFunctions(coefficients, constants, zscore, kind, np.ones(count)), known
+        return MarginFunctions(coefficients, constants, zscore, kind, np.ones(count)), rows
 
 
 def _box_keys(boxes: BoxFrontier) -> list[bytes]:

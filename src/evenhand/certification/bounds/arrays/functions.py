@@ -77,14 +77,14 @@ def margin_functions_of(
             sign, lowered = 1.0 - 2.0 * side, backend.put(slack[:, o])[:, None]
             # G = sign * function - slack: where G > 0 the deployed output has this sign. Both slopes are sound; per box
             # the one with the larger mean over deviation becomes the function, and the better least value counts.
-            found = []
+            choices = []
             for flat in (False, True):
                 slopes, offsets = batch.output(o, side == 1, flat)
                 slopes, offsets = sign * slopes, sign * offsets - lowered
                 centre, spread = chances.of(slopes)
                 z = (centre[:, None] + offsets) / (xp.sqrt(spread) + 1e-12)[:, None]
-                found.append((slopes, offsets, z, batch.lower_extreme(slopes)[:, None] + offsets))
-            (slopes, offsets, z, minimum), (slopes_, offsets_, z_, minimum_) = found
+                choices.append((slopes, offsets, z, batch.lower_extreme(slopes)[:, None] + offsets))
+            (slopes, offsets, z, minimum), (slopes_, offsets_, z_, minimum_) = choices
             better = z_ > z
             places = slice(f * p + run, f * p + run + 1) if runs > 1 else slice(f * p, f * p + p)
             chosen = backend.host(xp.where(better[:, :, None], slopes_[:, None, :], slopes[:, None, :]))
@@ -99,20 +99,20 @@ def margin_functions_of(
             single = np.flatnonzero((low == high).all(axis=1)) if not network.reach.any() else np.zeros(0, np.int64)
             if len(single):
                 margins = _cell_margins(network, low[single])
-                asked = np.concatenate([margins, -margins], axis=1) - np.tile(slack[single], 2)[:, :, None]
-                least[single] = asked.reshape(len(single), -1)
+                values = np.concatenate([margins, -margins], axis=1) - np.tile(slack[single], 2)[:, :, None]
+                least[single] = values.reshape(len(single), -1)
     return MarginFunctions(coefficients, constants, zscore, *decide_boxes(network.roles, least, zscore)), scores
 
 
 def _cell_margins(network: ArrayNetwork, points: Integers) -> Floats:
     """Margins of single cells under every assignment, shape (points, outputs, assignments)."""
     backend, n = network.backend, len(points)
-    first = backend.put(points[:, network.lines].astype(np.float64)) @ network.columns[: len(network.lines)]
+    terms = backend.put(points[:, network.lines].astype(np.float64)) @ network.columns[: len(network.lines)]
     for table in network.tables:
-        first = first + table.lows[0, backend.put(points[:, table.attribute])]
+        terms = terms + table.lows[0, backend.put(points[:, table.attribute])]
     margins = np.empty((n, network.outputs, network.roles.assignments))
     for p in range(network.roles.assignments):
-        units = first + (network.biases[0] + network.apart[p] if network.apart is not None else network.biases[p])
+        units = terms + (network.biases[0] + network.apart[p] if network.apart is not None else network.biases[p])
         for weights, offsets in zip(network.weights, network.offsets, strict=True):
             units = backend.positive(units) @ weights + offsets
         margins[:, :, p] = backend.host(units)
@@ -144,7 +144,7 @@ class _FunctionMoments:
         centre, spread = xp.sum(slopes * self.mean, 1), xp.sum(slopes * slopes * self.variance, 1)
         for columns, chance in self.tables:
             cells = coefficients[:, columns]
-            first = xp.sum(cells * chance, 1)
-            spread = spread + xp.sum((cells - first[:, None]) ** 2 * chance, 1)
-            centre = centre + first
+            means = xp.sum(cells * chance, 1)
+            spread = spread + xp.sum((cells - means[:, None]) ** 2 * chance, 1)
+            centre = centre + means
         return centre, spread

@@ -55,8 +55,8 @@ class TableColumns:
     def extremes(self, lo: Integers, hi: Integers, backend: ArrayBackend) -> tuple[Array, Array]:
         """Compute the smallest and largest terms of cells lo..hi, shape (boxes, units). Two runs cover any range."""
         level = np.frexp(hi - lo + 1)[1] - 1
-        last = hi + 1 - (1 << level)
-        size, a, b = (backend.put(x.astype(np.int64)) for x in (level, lo, last))
+        second_run = hi + 1 - (1 << level)
+        size, a, b = (backend.put(x.astype(np.int64)) for x in (level, lo, second_run))
         return (
             backend.xp.minimum(self.lows[size, a], self.lows[size, b]),
             backend.xp.maximum(self.highs[size, a], self.highs[size, b]),
@@ -128,16 +128,16 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
     ends = np.append(start[1:], len(columns))
     order = [start[lines]]
     tables: list[TableColumns] = []
-    held = 0
+    begin = 0
     for i in np.flatnonzero(~line):
         cells = np.arange(start[i], ends[i])
         order.append(cells)
         lows, highs = _run_extremes(columns[cells])
-        tables.append(TableColumns(int(i), held, held + len(cells), backend.put(lows), backend.put(highs)))
-        held += len(cells)
+        tables.append(TableColumns(int(i), begin, begin + len(cells), backend.put(lows), backend.put(highs)))
+        begin += len(cells)
     placed = np.concatenate(order)
     biases = query.biases + moved
-    together = len(biases) > SEPARATE or (len(query.layers) >= TOGETHER_DEPTH and len(biases) > 1)
+    joint = len(biases) > SEPARATE or (len(query.layers) >= TOGETHER_DEPTH and len(biases) > 1)
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
     return ArrayNetwork(
         backend=backend,
@@ -146,8 +146,8 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
         reach=reach[lines],
         tables=tuple(tables),
         order=placed,
-        biases=backend.put(biases[:1] if together else biases),
-        apart=backend.put(biases - biases[0]) if together else None,
+        biases=backend.put(biases[:1] if joint else biases),
+        apart=backend.put(biases - biases[0]) if joint else None,
         weights=tuple(backend.put(layer.weights) for layer in query.layers),
         sizes=tuple(backend.put(sizes) for sizes in query.slack.weights),
         offsets=tuple(backend.put(layer.bias) for layer in query.layers),
@@ -155,7 +155,7 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
         pads=tuple(backend.put(pads) for pads in query.slack.pads),
         first_error=backend.put(query.slack.first(largest)),
         gammas=query.slack.gammas,
-        roles=function_roles_of(query, biases[:1] if together else biases, together),
+        roles=function_roles_of(query, biases[:1] if joint else biases, joint),
         forward=_bound_forward([len(layer.weights) for layer in query.layers], len(columns) + len(biases)),
         axes=_attribute_axes(query.cells, start, line, reach),
         slack=query.slack,
@@ -228,8 +228,8 @@ class ArrayBackend:
 
     def nonzero(self, mask: Array) -> tuple[Array, ...]:
         """Find the true entries of a mask, with one array of indices per axis, the first axis slowest."""
-        found = np.nonzero(mask) if self.place is None else self.xp.nonzero(mask, as_tuple=True)
-        return tuple(found)
+        indices = np.nonzero(mask) if self.place is None else self.xp.nonzero(mask, as_tuple=True)
+        return tuple(indices)
 
     def positive(self, array: Array) -> Array:
         """Compute the positive part."""
@@ -242,12 +242,12 @@ class ArrayBackend:
             with _SINGLE_THREAD:
                 yield
             return
-        before = self.xp.get_num_threads()
+        previous = self.xp.get_num_threads()
         self.xp.set_num_threads(jobs)
         try:
             yield
         finally:
-            self.xp.set_num_threads(before)
+            self.xp.set_num_threads(previous)
 
 
 class _SingleThread:

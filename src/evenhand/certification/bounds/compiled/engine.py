@@ -122,9 +122,9 @@ class CompiledBounder:
             mass = p.mass(low, high)
             # These boxes are not bounded yet. Half of each is assumed to be open.
             parts.append(frontier_of(pack_cells(low, high, record), mass, 0.5 * mass, plan=stack.plan[:size].copy()))
-        found = BoxFrontier.concatenate(parts) if parts else boxes[:0]
-        found.region[:] = boxes.region[0]
-        return found, totals
+        frontier = BoxFrontier.concatenate(parts) if parts else boxes[:0]
+        frontier.region[:] = boxes.region[0]
+        return frontier, totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove the fair and unfair shares of each box, shape (boxes, 2)."""

@@ -37,11 +37,11 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     threshold, limit, recording = order.threshold, order.limit, order.recording
     attributes = axes.first.shape[0]
     known_before, states = b.known.reshape(-1), b.states.reshape((-1, LANES))
-    found = 0
+    outputs = 0
     b.plain[0] = order.plain
     # Invariant: the boxes on the stack, in the output and in ``totals`` partition the initial boxes, so fair, unfair
     # and undecided mass always add up (FairQuant, Algorithms 1 and 4).
-    while size > 0 and found + LANES <= out.open.shape[0] and size + LANES <= stack.low.shape[0]:
+    while size > 0 and outputs + LANES <= out.open.shape[0] and size + LANES <= stack.low.shape[0]:
         if totals[2] + LANES > limit:
             break
         size -= 1
@@ -55,13 +55,13 @@ def refine_stack(problem, work, stack, size, order, out, totals):
             if mass <= 0 and not recording:
                 continue
             # Boxes without mass need no decision, but a record contains them to cover the domain.
-            known = decide_lane(roles, t, b) if mass > 0 else OPEN
+            kind = decide_lane(roles, t, b) if mass > 0 else OPEN
             for i in range(attributes):
                 b.low[i] = int(b.lo[i, t])
                 b.high[i] = int(b.hi[i, t])
             undecided = 0.0
-            if known != OPEN:
-                totals[known - 1] += mass
+            if kind != OPEN:
+                totals[kind - 1] += mass
                 if not recording:
                     continue
             elif mass > 0:
@@ -78,17 +78,17 @@ def refine_stack(problem, work, stack, size, order, out, totals):
                             stack.state[size, q] = states[q, t]
                         size += 1
                         continue
-                plan_splits(t, b, out.plan[found])
+                plan_splits(t, b, out.plan[outputs])
             else:
-                out.plan[found, 0] = -1
+                out.plan[outputs, 0] = -1
             for i in range(attributes):
-                out.low[found, i] = b.low[i]
-                out.high[found, i] = b.high[i]
-            out.open[found] = undecided
-            out.mass[found] = mass
-            out.kind[found] = known
-            found += 1
-    return size, found
+                out.low[outputs, i] = b.low[i]
+                out.high[outputs, i] = b.high[i]
+            out.open[outputs] = undecided
+            out.mass[outputs] = mass
+            out.kind[outputs] = kind
+            outputs += 1
+    return size, outputs
 
 
 @jit
@@ -118,10 +118,10 @@ def prove_boxes(problem, work, d, cells, precision, plain, shares):
         for t in range(count):
             fair = 0.0
             unfair = 0.0
-            known = decide_lane(roles, t, b) if b.mass[t] > 0 else OPEN
-            if known == FAIR:
+            kind = decide_lane(roles, t, b) if b.mass[t] > 0 else OPEN
+            if kind == FAIR:
                 fair = 1.0
-            elif known == UNFAIR:
+            elif kind == UNFAIR:
                 unfair = 1.0
             elif b.mass[t] > 0:
                 for i in range(attributes):

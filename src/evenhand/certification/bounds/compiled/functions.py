@@ -78,10 +78,10 @@ def measure_boxes(count, axes, b):
     # width r positions are uniform, which adds r / 2 to the mean and r^2 / 12 to the variance. Masses of attributes
     # multiply.
     for i in range(axes.first.shape[0]):
-        first = axes.first[i]
+        begin = axes.first[i]
         for t in range(count):
-            low = first + int(b.lo[i, t])
-            high = first + int(b.hi[i, t]) + 1
+            low = begin + int(b.lo[i, t])
+            high = begin + int(b.hi[i, t]) + 1
             weight = axes.weight[high] - axes.weight[low]
             if weight <= 0:
                 b.mass[t] = 0.0
@@ -156,7 +156,7 @@ def choose_lines_below(net, roles, axes, count, bending, index, b, s):
     side, _, o, p = index
     depth = net.sizes.shape[0] - 1
     zero = fill_vector(0.0)
-    one = fill_vector(1.0)
+    ones = fill_vector(1.0)
     for flat in range(2):
         draw_lines_below(fill_vector(float(flat)), net, s)
         for i in range(2):
@@ -164,16 +164,16 @@ def choose_lines_below(net, roles, axes, count, bending, index, b, s):
         store_row(s.bend, 1, zero)
         substitute_backward(depth, o, side == 1, bending, net, roles.biases[p], s)
         store_function(net, roles, axes, count, FunctionIndex(side, flat, o, p), b, s)
-    first = (side * net.sizes[depth] + o) * roles.assignments + p
-    nearest = load_row(b.zscore, 2 * first)
-    level = load_row(b.zscore, 2 * first + 1)
+    function = (side * net.sizes[depth] + o) * roles.assignments + p
+    nearest = load_row(b.zscore, 2 * function)
+    level = load_row(b.zscore, 2 * function + 1)
     for q in range(1, roles.assignments if roles.joint else 1):
-        nearest = minimum(nearest, load_row(b.zscore, 2 * (first + q)))
-        level = minimum(level, load_row(b.zscore, 2 * (first + q) + 1))
+        nearest = minimum(nearest, load_row(b.zscore, 2 * (function + q)))
+        level = minimum(level, load_row(b.zscore, 2 * (function + q) + 1))
     better = subtract(level, nearest)
     for i in range(2):
         store_row(s.bend, i, select_positive(better, load_row(s.bend, i), load_row(s.other, i)))
-    draw_lines_below(select_positive(better, one, zero), net, s)
+    draw_lines_below(select_positive(better, ones, zero), net, s)
 
 
 @jit
@@ -239,8 +239,8 @@ def store_function(net, roles, axes, count, index, b, s):
 @inlined
 def normal_score(z, inside):
     """Stretch a score towards the ends of its range, where ``z * z * inside`` is 1."""
-    rest = maximum(subtract(fill_vector(1.0), multiply(multiply(z, z), inside)), fill_vector(1e-8))
-    return divide(z, square_root(square_root(rest)))
+    remainder = maximum(subtract(fill_vector(1.0), multiply(multiply(z, z), inside)), fill_vector(1e-8))
+    return divide(z, square_root(square_root(remainder)))
 
 
 @jit
@@ -256,20 +256,20 @@ def add_table_moments(a, i, count, g, axes, b):
             b.work[2, t] += x
             continue
         weight = 0.0
-        first = 0.0
-        second = 0.0
+        first_moment = 0.0
+        second_moment = 0.0
         for v in range(low, high + 1):
             w = axes.weight[axes.first[i] + v + 1] - axes.weight[axes.first[i] + v]
             y = g[a + v, t]
             x = min(x, y)
             weight += w
-            first += w * y
-            second += w * y * y
+            first_moment += w * y
+            second_moment += w * y * y
         b.work[1, t] += x
         if weight > 0:
-            first /= weight
-            b.work[2, t] += first
-            b.work[3, t] += max(0.0, second / weight - first * first)
+            first_moment /= weight
+            b.work[2, t] += first_moment
+            b.work[3, t] += max(0.0, second_moment / weight - first_moment * first_moment)
 
 
 @jit
@@ -302,7 +302,7 @@ def forward_layer(net, k, b):
     """From one person's units before ReLU k, and their float32 errors, to the next (``RoundingError.after``)."""
     # As ``rounding_errors``, for the one value each unit has here.
     gamma = net.gammas[k + 1]
-    last = k == net.sizes.shape[0] - 2
+    is_last = k == net.sizes.shape[0] - 2
     for j in range(net.sizes[k + 1]):
         b.following[j] = net.offsets[k, j]
         b.missing[j] = gamma * net.bias_sizes[k, j]
@@ -312,7 +312,7 @@ def forward_layer(net, k, b):
         if x > 0 or passed > 0:
             carried = passed + gamma * (x + passed)
             weights = net.weights[k, h]
-            sizes = net.output_sizes[h] if last else weights
+            sizes = net.output_sizes[h] if is_last else weights
             for j in range(net.sizes[k + 1]):
                 b.following[j] += x * weights[j]
                 b.missing[j] += carried * abs(sizes[j])

@@ -71,8 +71,8 @@ class CompiledProblem(NamedTuple):
 
     def mass(self, low: NDArray[np.integer], high: NDArray[np.integer]) -> Floats:
         """Compute the share of the population in each box, shape (boxes,)."""
-        first, weight = self.axes.first, self.axes.weight
-        inside = weight[first + high + 1] - weight[first + low]
+        begins, weight = self.axes.first, self.axes.weight
+        inside = weight[begins + high + 1] - weight[begins + low]
         return np.asarray((inside / self.axes.total).prod(axis=1))
 
 
@@ -100,9 +100,9 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         rounding = 64 * 2.0**-53 * lift
     sizes = np.array([len(weights) for weights, _ in layers], dtype=np.int64)
     sizes = np.append(sizes, layers[-1][0].shape[1])
-    depth, most = len(layers), int(max(sizes))
-    weights = np.zeros((depth, most, most))
-    offsets, held_pads, bias_sizes = (np.zeros((depth, most)) for _ in range(3))
+    depth, widest = len(layers), int(max(sizes))
+    weights = np.zeros((depth, widest, widest))
+    offsets, held_pads, bias_sizes = (np.zeros((depth, widest)) for _ in range(3))
     for k, (matrix, bias) in enumerate(layers):
         weights[k, : matrix.shape[0], : matrix.shape[1]] = matrix
         offsets[k, : len(bias)] = bias
@@ -120,27 +120,27 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     gammas = np.zeros(depth + 1)
     gammas[: len(query.slack.gammas)] = query.slack.gammas
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
-    capped = _capped_units(layers, most)
+    capped = _capped_units(layers, widest)
     network = FlatNetwork(
         sizes=sizes,
-        columns=_pad_rows(columns, most),
+        columns=_pad_rows(columns, widest),
         start=start,
         line=line,
         reach=reaches,
         weights=weights,
         offsets=offsets,
         pads=held_pads,
-        first_error=_pad_rows(query.slack.first(largest)[None, :], most)[0],
+        first_error=_pad_rows(query.slack.first(largest)[None, :], widest)[0],
         gammas=gammas,
         bias_sizes=bias_sizes,
-        output_sizes=_pad_rows((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, most).T.copy(),
+        output_sizes=_pad_rows((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, widest).T.copy(),
         last_pads=query.slack.decision(np.zeros(len(query.pairs))) + rounding,
         capped=capped,
-        capping=np.isin(np.arange(most), capped),
+        capping=np.isin(np.arange(widest), capped),
     )
     return CompiledProblem(
         network=network,
-        roles=function_roles_of(query, _pad_rows(biases[:1] if joint else biases, most), joint),
+        roles=function_roles_of(query, _pad_rows(biases[:1] if joint else biases, widest), joint),
         axes=axes,
         counts=query.counts,
     )
@@ -161,14 +161,14 @@ def function_roles_of(query: Query, biases: Floats, joint: bool) -> FunctionRole
 
 def _capped_units(layers: Sequence[tuple[Floats, Floats]], width: int) -> Integers:
     """Find for each unit h of the second layer the first unit u with ``z_h = a - relu(z_u)`` and no other reader."""
-    found = np.full(width, -1, dtype=np.int64)
+    capped = np.full(width, -1, dtype=np.int64)
     if len(layers) > 1:
         read = layers[0][0] != 0
         for h in np.flatnonzero((read.sum(axis=0) == 1) & (layers[0][1] > 0)):
             u = int(np.argmax(read[:, h]))
             if layers[0][0][u, h] == -1.0 and read[u].sum() == 1:
-                found[h] = u
-    return found
+                capped[h] = u
+    return capped
 
 
 def _beats_matrix(pairs: Integers) -> Integers:
@@ -216,18 +216,18 @@ def _term_columns(
 def _attribute_axes(cells: Sequence[Cells], start: Integers, line: Booleans, reach: Floats) -> AttributeAxes:
     weights, moments, squares = [], [], []
     for each in cells:
-        before = each.before(np.arange(each.count + 1)).astype(np.float64)
-        weight, position = np.diff(before), np.arange(each.count, dtype=np.float64)
-        weights.append(before)
+        cumulative = each.before(np.arange(each.count + 1)).astype(np.float64)
+        weight, position = np.diff(cumulative), np.arange(each.count, dtype=np.float64)
+        weights.append(cumulative)
         moments.append(np.concatenate([[0.0], np.cumsum(weight * position)]))
         squares.append(np.concatenate([[0.0], np.cumsum(weight * position**2)]))
-    first = np.cumsum([0, *(each.count + 1 for each in cells)])[:-1].astype(np.int64)
+    begins = np.cumsum([0, *(each.count + 1 for each in cells)])[:-1].astype(np.int64)
     n = len(cells)
     return AttributeAxes(
         start=start[:n].copy(),
         line=line[:n].copy(),
         reach=reach[:n].copy(),
-        first=first,
+        first=begins,
         weight=np.concatenate(weights),
         moment=np.concatenate(moments),
         square=np.concatenate(squares),

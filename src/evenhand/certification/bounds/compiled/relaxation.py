@@ -193,7 +193,7 @@ def relax_layer(k, net, s):
     zl, zu, error = s.zl[k], s.zu[k], s.error[k]
     chord, shifts = s.slope[k], s.shift[k]
     zero = fill_vector(0.0)
-    one = fill_vector(1.0)
+    ones = fill_vector(1.0)
     mixed = 0
     always = 0
     for h in range(net.sizes[k]):
@@ -217,7 +217,7 @@ def relax_layer(k, net, s):
         # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a convex
         # function. A lane in which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
         slope = select_positive(high, divide(high, subtract(high, low)), zero)
-        store_row(chord, h, select_positive(below, slope, one))
+        store_row(chord, h, select_positive(below, slope, ones))
         store_row(shifts, h, select_positive(below, multiply(slope, below), zero))
         draw_line_below(k, h, net, s)
     s.mixed[k] = mixed
@@ -230,11 +230,11 @@ def draw_line_below(k, h, net, s):
     # relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least area between this and the
     # chord (CROWN, DeepPoly); a = 0 (flat) is better where most of the mass is below zero.
     zero = fill_vector(0.0)
-    one = fill_vector(1.0)
+    ones = fill_vector(1.0)
     below = subtract(zero, load_row(s.zl[k], h))
-    slope = select_positive(subtract(load_row(s.zu[k], h), below), one, zero)
+    slope = select_positive(subtract(load_row(s.zu[k], h), below), ones, zero)
     slope = select_positive(load_row(s.flat, 0), zero, slope)
-    store_row(s.least[k], h, select_positive(below, slope, one))
+    store_row(s.least[k], h, select_positive(below, slope, ones))
     if k == 1 and net.capped[h] >= 0:
         relax_capped_unit(h, net, s)
 
@@ -255,8 +255,8 @@ def relax_capped_unit(h, net, s):
     # concave envelope on [l, L] is the chord from (l, 0) to (a, a), then a: so c(u) <= a (u - l) / (a - l) = slope *
     # chord(u), where chord(u) = L (u - l) / (L - l) is the line above relu(u), and slope < 1. In terms of v = a -
     # relu(u) that is the line slope * v + (1 - slope) * a below relu(v). It is below only together with that chord; and
-    # where it is taken, relu(u) has the sign that asks for the chord, as nothing else reads u. Between this line and c(u) <=
-    # a, the one with the smaller area is used.
+    # where it is taken, relu(u) has the sign that asks for the chord, as nothing else reads u. Between this line and
+    # c(u) <= a, the one with the smaller area is used.
     u = net.capped[h]
     a = net.offsets[0, h]
     for t in range(LANES):
@@ -278,21 +278,21 @@ def through_relu(k, net, s, up, bending, weights):
     # reverse. With x = x+ + x-: x * relu(z) >= x+ * a * z + x- * (slope * z + shift).
     zero = fill_vector(0.0)
     live, slope, shift = s.live[k], s.slope[k], s.shift[k]
-    least = s.least[k]
+    lower_slopes = s.least[k]
     const = load_row(s.const, 0)
     for q in range(s.mixed[k]):
         h = live[q]
         x = load_row(weights, h)
         if up:
             chord = maximum(x, zero)
-            rest = minimum(x, zero)
+            remainder = minimum(x, zero)
         else:
             chord = minimum(x, zero)
-            rest = maximum(x, zero)
-        store_row(weights, h, multiply_add(chord, load_row(slope, h), multiply(rest, load_row(least, h))))
+            remainder = maximum(x, zero)
+        store_row(weights, h, multiply_add(chord, load_row(slope, h), multiply(remainder, load_row(lower_slopes, h))))
         const = multiply_add(chord, load_row(shift, h), const)
         if k == 1 and net.capped[h] >= 0:
-            const = multiply_add(rest, load_row(s.floor, h), const)
+            const = multiply_add(remainder, load_row(s.floor, h), const)
         if bending and not (k == 0 and net.capping[h]):
             # The chord is farthest from ReLU at zero, where it is ``shift``.
             loss = multiply(maximum(chord, subtract(zero, chord)), load_row(shift, h))
@@ -399,36 +399,36 @@ def substitute_backward(k, j, up, bending, net, bias, s):
         store_row(s.wb, h, x)
     # From here on weights differ by lane. In each layer, lines replace ReLUs, then sums over the layer before replace
     # z.
-    here, there = s.wb, s.wa
+    current, following = s.wb, s.wa
     for layer in range(m - 1, -1, -1):
-        through_relu(layer, net, s, up, bending, here)
+        through_relu(layer, net, s, up, bending, current)
         if layer == 0:
-            expand_to_attributes(net, bias, s, here)
+            expand_to_attributes(net, bias, s, current)
         else:
-            substitute_layer(layer, net, s, here, there)
-            here, there = there, here
+            substitute_layer(layer, net, s, current, following)
+            current, following = following, current
 
 
 @inlined
-def substitute_layer(k, net, s, here, there):
+def substitute_layer(k, net, s, current, following):
     """Turn the weights on layer k's pre-activations into weights on layer k - 1's activations."""
     # sum_r w_r z_r = sum_r w_r offset_r + sum_h (sum_r w_r W_hr) relu(z_h).
     mixed, always = s.mixed[k], s.always[k]
     const = load_row(s.const, 0)
     for q in range(mixed + always):
         r = s.live[k, q] if q < mixed else s.on[k, q - mixed]
-        const = axpy(net.offsets[k - 1, r], load_row(here, r), const)
+        const = axpy(net.offsets[k - 1, r], load_row(current, r), const)
     store_row(s.const, 0, const)
     for z in range(s.mixed[k - 1] + s.always[k - 1]):
         h = s.live[k - 1, z] if z < s.mixed[k - 1] else s.on[k - 1, z - s.mixed[k - 1]]
         x = fill_vector(0.0)
         for q in range(mixed):
             r = s.live[k, q]
-            x = axpy(net.weights[k - 1, h, r], load_row(here, r), x)
+            x = axpy(net.weights[k - 1, h, r], load_row(current, r), x)
         for q in range(always):
             r = s.on[k, q]
-            x = axpy(net.weights[k - 1, h, r], load_row(here, r), x)
-        store_row(there, h, x)
+            x = axpy(net.weights[k - 1, h, r], load_row(current, r), x)
+        store_row(following, h, x)
 
 
 @inlined
@@ -546,20 +546,20 @@ def rounding_errors(k, net, s):
     # Every lane has its own: the largest of sixteen boxes that lie apart leaves nothing proved behind several layers.
     zero = fill_vector(0.0)
     gamma = fill_vector(net.gammas[k])
-    before, above, live, on = s.error[k - 1], s.zu[k - 1], s.live[k - 1], s.on[k - 1]
+    errors, above, live, on = s.error[k - 1], s.zu[k - 1], s.live[k - 1], s.on[k - 1]
     mixed, always = s.mixed[k - 1], s.always[k - 1]
     for q in range(mixed + always):
         h = live[q] if q < mixed else on[q - mixed]
-        e = load_row(before, h)
+        e = load_row(errors, h)
         u = load_row(above, h)
         passed = maximum(minimum(e, add(u, e)), zero)
         store_row(s.wa, h, multiply_add(gamma, add(maximum(u, zero), passed), passed))
-    last = k == net.sizes.shape[0] - 1
+    is_last = k == net.sizes.shape[0] - 1
     for j in range(net.sizes[k]):
         error = fill_vector(net.gammas[k] * net.bias_sizes[k - 1, j])
         for q in range(mixed + always):
             h = live[q] if q < mixed else on[q - mixed]
-            weight = net.output_sizes[h, j] if last else net.weights[k - 1, h, j]
+            weight = net.output_sizes[h, j] if is_last else net.weights[k - 1, h, j]
             error = axpy(abs(weight), load_row(s.wa, h), error)
         store_row(s.error[k], j, error)
 

@@ -216,14 +216,14 @@ def fill_tail_table(g, f, low, axes, grid, d):
         The minimum, and one over the step.
     """
     lows, term = d.lows[f], d.term
-    least = 0.0
+    minimum = 0.0
     for i in range(low.shape[0]):
         if d.enumerated[i] == 0:
-            least += lows[i]
+            minimum += lows[i]
             for v in range(d.n[i]):
                 term[d.at[i] + v] = max(0.0, cell_term(g, f, i, v, low[i], d.step[i], axes) - lows[i])
     terms = IndependentTerms(term, d.chance, d.at, d.n, d.order, d.enumerated)
-    return least, fill_table(d.tables[f], terms, grid, min(MAX_ATOMS, max(64, grid)), d.tails)
+    return minimum, fill_table(d.tables[f], terms, grid, min(MAX_ATOMS, max(64, grid)), d.tails)
 
 
 @inlined
@@ -262,10 +262,10 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     rounding = max(MIN_ROUNDING, 2.0 * (room + 4 * attributes + 16) * UNIT_ROUNDOFF)
     cells = 0
     # A line with more cells than the grid resolves is divided into runs: a real number has tens of thousands of cells.
-    most = max(grid // 2, room)
+    max_runs = max(grid // 2, room)
     for i in range(attributes):
         width = high[i] - low[i] + 1
-        d.step[i] = (width + most - 1) // most if axes.line[i] else 1
+        d.step[i] = (width + max_runs - 1) // max_runs if axes.line[i] else 1
         n[i] = (width + d.step[i] - 1) // d.step[i]
         d.at[i] = cells
         cells += n[i]
@@ -300,10 +300,10 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     for i in range(attributes):
         a = axes.first[i] + low[i]
         b = axes.first[i] + high[i] + 1
-        whole = axes.weight[b] - axes.weight[a]
+        total = axes.weight[b] - axes.weight[a]
         for v in range(n[i]):
             end = min(a + (v + 1) * d.step[i], b)
-            d.chance[d.at[i] + v] = (axes.weight[end] - axes.weight[a + v * d.step[i]]) / whole
+            d.chance[d.at[i] + v] = (axes.weight[end] - axes.weight[a + v * d.step[i]]) / total
     depth = choose_enumerated(events, functions, low, axes, room, d)
     sort_by_width(n, d.order)
     for f in range(g.shape[0]):
@@ -362,14 +362,14 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
             # All are sound: take the largest.
             if apart[e]:
                 # Each member may fail with some chance; all together fail with no more than the sum.
-                found = 1.0
+                chance_all = 1.0
                 for k in range(size[e]):
                     f = member[e, k]
                     h = second[f]
-                    one = 1.0
+                    chance_member = 1.0
                     x = -partial[depth, f]
                     if wanted[f]:
-                        one = tail_bound(tables, f, grid, x - least[f], inverse[f])
+                        chance_member = tail_bound(tables, f, grid, x - least[f], inverse[f])
                     if h >= 0 and wanted[h]:
                         y = -partial[depth, h]
                         other = tail_bound(tables, h, grid, y - least[h], inverse[h])
@@ -378,35 +378,35 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
                             both = tail_bound(tables, f, grid, z - least[f], inverse[f])
                             z = max(y, x - drop[e, k, 0, 1])
                             both = max(both, tail_bound(tables, h, grid, z - least[h], inverse[h]))
-                            one = max(both, one + other - 1 - 1e-11)
+                            chance_member = max(both, chance_member + other - 1 - 1e-11)
                         else:
-                            one = other
-                    found -= 1 - one + 1e-11
+                            chance_member = other
+                    chance_all -= 1 - chance_member + 1e-11
             else:
                 f = lead[e, 0]
                 h = lead[e, 1]
-                own = others = own_of_h = others_of_h = -np.inf
+                own = lead_others = own_of_h = others_of_h = -np.inf
                 for k in range(size[e]):
                     i = member[e, k]
                     x = -partial[depth, i]
                     if i == h:
-                        others = max(others, x - drop[e, k, 0, 0])
+                        lead_others = max(lead_others, x - drop[e, k, 0, 0])
                         own_of_h = max(own_of_h, x)
                     else:
                         own = max(own, x - drop[e, k, 0, 0])
                         others_of_h = max(others_of_h, x - drop[e, k, 0, 1])
                     if second[i] >= 0:
                         x = -partial[depth, second[i]]
-                        others = max(others, x - drop[e, k, 1, 0])
+                        lead_others = max(lead_others, x - drop[e, k, 1, 0])
                         own_of_h = max(own_of_h, x - drop[e, k, 1, 1])
-                found = tail_bound(tables, f, grid, max(own, others) - least[f], inverse[f])
+                chance_all = tail_bound(tables, f, grid, max(own, lead_others) - least[f], inverse[f])
                 if h >= 0 and wanted[h]:
                     x = max(own_of_h, others_of_h) - least[h]
-                    found = max(found, tail_bound(tables, h, grid, x, inverse[h]))
+                    chance_all = max(chance_all, tail_bound(tables, h, grid, x, inverse[h]))
                     both = tail_bound(tables, f, grid, own - least[f], inverse[f])
                     both += tail_bound(tables, h, grid, own_of_h - least[h], inverse[h])
-                    found = max(found, both - 1 - 1e-11)
-            share[e] += weight[depth] * max(0.0, found)
+                    chance_all = max(chance_all, both - 1 - 1e-11)
+            share[e] += weight[depth] * max(0.0, chance_all)
         level = depth - 1
         while level >= 0:
             position[level] += 1
@@ -429,12 +429,12 @@ def select_events(events, functions, d):
         possible = events.size[e] > 0
         hardest = events.member[e, 0]
         other = -1
-        together = 0.0
+        score_sum = 0.0
         for k in range(events.size[e]):
             f = events.member[e, k]
             h = second[f]
             possible = possible and d.most[f] > 0
-            together += min(zscore[f], 3.0)
+            score_sum += min(zscore[f], 3.0)
             if zscore[f] < zscore[hardest]:
                 hardest = f
             if h >= 0:
@@ -444,7 +444,7 @@ def select_events(events, functions, d):
         if not possible:
             continue
         if events.apart[e]:
-            if together < 3.0 * (events.size[e] - 2) + APART_WORTH:
+            if score_sum < 3.0 * (events.size[e] - 2) + APART_WORTH:
                 continue
             # A function that is positive everywhere has no chance to fail, and needs no table.
             for k in range(events.size[e]):
@@ -470,10 +470,10 @@ def select_events(events, functions, d):
 @inlined
 def may_fail(functions, f, d):
     """Return whether function f of an event whose members are apart is not positive somewhere in the box."""
-    least = functions.constant[f]
+    minimum = functions.constant[f]
     for i in range(d.lows.shape[1]):
-        least += d.lows[f, i]
-    return least <= 0.0
+        minimum += d.lows[f, i]
+    return minimum <= 0.0
 
 
 @inlined

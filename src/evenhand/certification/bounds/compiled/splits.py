@@ -47,36 +47,38 @@ def split_scores(net, lo, hi, s, score):
         for j in range(net.sizes[depth]):
             weight += abs(net.weights[k, h, j])
         store_row(s.wa, h, fill_vector(weight))
-    here, there = s.wa, s.wb
+    current, following = s.wa, s.wb
     for k in range(depth - 1, -1, -1):
         for q in range(s.mixed[k]):
             h = s.live[k, q]
             low = load_row(s.zl[k], h)
             high = load_row(s.zu[k], h)
             below = subtract(zero, low)
-            v = multiply(load_row(here, h), load_row(s.slope[k], h))
-            store_row(here, h, v)  # now the weight on the pre-activation, which the next step takes further back
+            v = multiply(load_row(current, h), load_row(s.slope[k], h))
+            store_row(current, h, v)  # now the weight on the pre-activation, which the next step takes further back
             gap = divide(multiply(v, below), add(high, below))
             store_row(s.gaps[k], h, select_positive(minimum(below, high), gap, zero))
         if k > 0:
-            substitute_absolute(k, net, s, here, there)
-            here, there = there, here
+            substitute_absolute(k, net, s, current, following)
+            current, following = following, current
     # The gaps of all layers, gathered at the first. A deeper unit's width comes from the units before it, each with
     # |w| * slope times its own; so its gap per unit of width goes back the same way.
     k = depth - 1
     for q in range(s.mixed[k]):
         h = s.live[k, q]
-        store_row(here, h, load_row(s.gaps[k], h))
+        store_row(current, h, load_row(s.gaps[k], h))
     for q in range(s.always[k]):
-        store_row(here, s.on[k, q], fill_vector(0.0))
+        store_row(current, s.on[k, q], fill_vector(0.0))
     for k in range(depth - 1, 0, -1):
-        substitute_absolute(k, net, s, here, there)
+        substitute_absolute(k, net, s, current, following)
         for q in range(s.mixed[k - 1]):
             h = s.live[k - 1, q]
             store_row(
-                there, h, multiply_add(load_row(there, h), load_row(s.slope[k - 1], h), load_row(s.gaps[k - 1], h))
+                following,
+                h,
+                multiply_add(load_row(following, h), load_row(s.slope[k - 1], h), load_row(s.gaps[k - 1], h)),
             )
-        here, there = there, here
+        current, following = following, current
     # here_h is now the gap that a width of one in first unit h accounts for, and attribute i widens it by the range of
     # its term c_ih over the box.
     for i in range(lo.shape[0]):
@@ -84,7 +86,7 @@ def split_scores(net, lo, hi, s, score):
             h = s.live[0, q] if q < s.mixed[0] else s.on[0, q - s.mixed[0]]
             if net.line[i]:
                 width = subtract(load_row(hi, i), load_row(lo, i))
-                gap = multiply(load_row(here, h), width)
+                gap = multiply(load_row(current, h), width)
                 store_row(score, i, axpy(abs(net.columns[net.start[i], h]), gap, load_row(score, i)))
             else:
                 for t in range(LANES):
@@ -94,11 +96,11 @@ def split_scores(net, lo, hi, s, score):
                     for c in range(a + 1, net.start[i] + int(hi[i, t]) + 1):
                         x = min(x, net.columns[c, h])
                         y = max(y, net.columns[c, h])
-                    score[i, t] += (y - x) * here[h, t]
+                    score[i, t] += (y - x) * current[h, t]
 
 
 @jit_contracted
-def substitute_absolute(k, net, s, here, there):
+def substitute_absolute(k, net, s, current, following):
     """As ``substitute_layer``, with absolute weights and without constants."""
     # there[h] = sum over r of |W[h, r]| * here[r], over units that are on somewhere; the others pass nothing on.
     for z in range(s.mixed[k - 1] + s.always[k - 1]):
@@ -106,8 +108,8 @@ def substitute_absolute(k, net, s, here, there):
         x = fill_vector(0.0)
         for q in range(s.mixed[k] + s.always[k]):
             r = s.live[k, q] if q < s.mixed[k] else s.on[k, q - s.mixed[k]]
-            x = axpy(abs(net.weights[k - 1, h, r]), load_row(here, r), x)
-        store_row(there, h, x)
+            x = axpy(abs(net.weights[k - 1, h, r]), load_row(current, r), x)
+        store_row(following, h, x)
 
 
 @inlined

@@ -81,16 +81,16 @@ def fill_table(table, terms, grid, room, d):
     """
     # The arrays are named before the loops: read out of a named tuple inside them, they take longer.
     value, chance, at, n, order, left_out = terms.value, terms.chance, terms.at, terms.n, terms.order, terms.left_out
-    here, there, values, odds, hits = d.here, d.there, d.values, d.odds, d.hits
+    current, following, values, odds, hits = d.here, d.there, d.values, d.odds, d.hits
     jump, odds_of_jump = d.jump, d.chance
     span = 0.0
     widths = 0
     for i in order:
         if left_out[i] == 0:
-            most = 0.0
+            largest = 0.0
             for v in range(at[i], at[i] + n[i]):
-                most = max(most, value[v])
-            span += most
+                largest = max(largest, value[v])
+            span += largest
             widths += n[i] + 4
     # Sums and products of non-negative numbers: relative errors only accumulate, fewer than 8 roundoffs for each value
     # of a term and one for each joint value and each step of the running sum. Shrinking by them keeps lower bounds.
@@ -113,25 +113,25 @@ def fill_table(table, terms, grid, room, d):
         if left_out[i] == 0 and n[i] > 1:
             if atoms * n[i] > room:
                 break
-            most = 0.0
+            largest = 0.0
             for v in range(n[i] - 1, -1, -1):
                 x = value[at[i] + v]
                 p = chance[at[i] + v]
-                most = max(most, x)
+                largest = max(largest, x)
                 for k in range(atoms):
                     values[v * atoms + k] = values[k] + x
                     odds[v * atoms + k] = odds[k] * p
             atoms *= n[i]
-            reach += most
+            reach += largest
         q += 1
     zero = fill_vector(0.0)
     # Invariant: here[MARGIN + j] is a lower bound on the probability that the floors of the terms before sum to j <=
     # top.
     top = min(grid, int(reach * inverse) + 1)
     for j in range(MARGIN, MARGIN + top + 1, 16):
-        store_at(here, j, zero)
+        store_at(current, j, zero)
     for k in range(atoms):
-        here[MARGIN + int(values[k] * inverse)] += odds[k]
+        current[MARGIN + int(values[k] * inverse)] += odds[k]
     while q < len(order):
         i = order[q]
         q += 1
@@ -153,28 +153,28 @@ def fill_table(table, terms, grid, room, d):
                 shifts += 1
         # there[j] = sum over shifts s of P(s) here[j - s]: every sum stays in registers until it is complete.
         for j in range(MARGIN + top + 1, MARGIN + top + most_steps + 33, 16):
-            store_at(here, j, zero)
+            store_at(current, j, zero)
         top += most_steps
         for j in range(0, top + 1, 32):
             a = b = zero
             for k in range(shifts):
-                a = axpy(odds_of_jump[k], load_at(here, jump[k] + j), a)
-                b = axpy(odds_of_jump[k], load_at(here, jump[k] + j + 16), b)
-            store_at(there, MARGIN + j, a)
-            store_at(there, MARGIN + j + 16, b)
-        here, there = there, here
+                a = axpy(odds_of_jump[k], load_at(current, jump[k] + j), a)
+                b = axpy(odds_of_jump[k], load_at(current, jump[k] + j + 16), b)
+            store_at(following, MARGIN + j, a)
+            store_at(following, MARGIN + j + 16, b)
+        current, following = following, current
     for j in range(top + 1, grid + 2):
         table[j] = 0.0
     # Running sums from above: table[j] = P(floors add up to j or more). Four side by side, then joined.
     quarter = (top + 4) // 4
     for j in range(MARGIN + top + 1, MARGIN + 4 * quarter):
-        here[j] = 0.0
+        current[j] = 0.0
     a = b = c = e = 0.0
     for j in range(quarter - 1, -1, -1):
-        a += here[MARGIN + j]
-        b += here[MARGIN + quarter + j]
-        c += here[MARGIN + 2 * quarter + j]
-        e += here[MARGIN + 3 * quarter + j]
+        a += current[MARGIN + j]
+        b += current[MARGIN + quarter + j]
+        c += current[MARGIN + 2 * quarter + j]
+        e += current[MARGIN + 3 * quarter + j]
         table[j] = a
         table[quarter + j] = b
         table[2 * quarter + j] = c

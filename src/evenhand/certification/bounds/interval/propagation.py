@@ -65,13 +65,13 @@ class _BoxRanges:
         slopes = functions[:, :begin]
         centre = (self.middle[:, None, :] @ slopes)[:, 0]
         spread = (self.radius[:, None, :] @ np.abs(slopes))[:, 0]
-        least, most = centre - spread, centre + spread
+        lowest, highest = centre - spread, centre + spread
         for inside in self.inside:
             terms = functions[:, begin : begin + inside.shape[1]]
-            least += np.where(inside[:, :, None], terms, np.inf).min(axis=1)
-            most += np.where(inside[:, :, None], terms, -np.inf).max(axis=1)
+            lowest += np.where(inside[:, :, None], terms, np.inf).min(axis=1)
+            highest += np.where(inside[:, :, None], terms, -np.inf).max(axis=1)
             begin += inside.shape[1]
-        return least, most
+        return lowest, highest
 
 
 class SymbolicBounder:
@@ -119,8 +119,8 @@ class SymbolicBounder:
         phases = []
         # A margin is the difference of two outputs. A label is possible unless the bounds of a margin exclude it. This
         # is FairQuant's Algorithm 2 with sets of labels instead of the sign of a single output.
-        for p, (least, most, distance, phase) in enumerate(self._bound_margins(ranges)):
-            above, below = least > distance, most < -distance
+        for p, (lowest, highest, distance, phase) in enumerate(self._bound_margins(ranges)):
+            above, below = lowest > distance, highest < -distance
             labels[p] = possible_labels(query, above, below)
             unclear |= ~(above | below)
             phases.append(phase)
@@ -157,7 +157,7 @@ class SymbolicBounder:
             margins); and the phases of the hidden units.
         """
         query, slack = self._query, self._query.slack
-        least, most = ranges.extremes(self._columns[None])
+        lowest, highest = ranges.extremes(self._columns[None])
         # The largest size of each term bounds the rounding of the first units.
         farthest = replace(ranges, middle=np.abs(ranges.middle) + ranges.radius, radius=np.zeros_like(ranges.radius))
         sizes = farthest.extremes(np.abs(self._columns)[None])[1]
@@ -166,7 +166,7 @@ class SymbolicBounder:
             # the range ``below``, and its upper function. The deployed model is off by ``error`` at most.
             lower = upper = self._columns[None]
             constants = np.stack([bias, bias])[:, None, :]
-            below = above = (least + bias - slack.pads[0], most + bias + slack.pads[0])
+            below = above = (lowest + bias - slack.pads[0], highest + bias + slack.pads[0])
             error = slack.first(sizes)
             phases: Phases = []
             for number, layer in enumerate(query.layers):
@@ -237,19 +237,19 @@ class SymbolicBounder:
             # Along a table the gradient is a difference to the first cell, sum_k g_k (c_k(cell) - c_k(first)).
             columns = self._columns[begin : begin + inside.shape[1]]
             firsts = inside[rows].argmax(axis=1)
-            for first in np.unique(firsts):
-                same = np.flatnonzero(firsts == first)
-                steps = (columns - columns[first]).T
+            for start in np.unique(firsts):
+                same = np.flatnonzero(firsts == start)
+                steps = (columns - columns[start]).T
                 jumps = np.abs(centre[same] @ steps) + radius[same] @ np.abs(steps)
                 changes[same, i] = np.where(inside[rows[same]], jumps, 0.0).max(axis=1)
             begin += inside.shape[1]
         return changes
 
 
-def _chord_slope(least: Floats, most: Floats) -> Floats:
+def _chord_slope(low: Floats, high: Floats) -> Floats:
     """Compute the slope of the chord of ReLU over each range."""
-    unstable = (least < 0) & (most > 0)
-    return np.where(unstable, most / np.where(unstable, most - least, 1.0), (least >= 0).astype(np.float64))
+    unstable = (low < 0) & (high > 0)
+    return np.where(unstable, high / np.where(unstable, high - low, 1.0), (low >= 0).astype(np.float64))
 
 
 def _multiply_units(functions: Floats, weights: Floats) -> Floats:

@@ -65,7 +65,7 @@ def refine_by_intervals(
     chunk = _chunk_size(query)
     stack = [whole_domain(query)]
     leaves: list[Boxes] = []
-    taken: Boxes | None = None
+    batch: Boxes | None = None
     stop: Stop | None = None
     deep = False
     try:
@@ -76,8 +76,8 @@ def refine_by_intervals(
                 if stop is not None:
                     break
                 room = chunk if limits.max_boxes is None else min(chunk, limits.max_boxes - tally.boxes)
-                taken = _pop_boxes(stack, room)
-                boxes = tally.assign_regions(taken, taken.depth >= REGION_DEPTH)
+                batch = _pop_boxes(stack, room)
+                boxes = tally.assign_regions(batch, batch.depth >= REGION_DEPTH)
                 status, attribute = decide(boxes, pool)
                 boxes = tally.assign_regions(boxes, (status != UNDECIDED) | (attribute < 0))
                 final = (status != UNDECIDED) | (attribute < 0)
@@ -89,7 +89,7 @@ def refine_by_intervals(
                 _probe_centres(
                     query, finder, boxes[(status == UNFAIR) | ((status == UNDECIDED) & (boxes.depth >= SAMPLE_DEPTH))]
                 )
-                taken = None
+                batch = None
                 tally.boxes += len(boxes)
                 tally.prove(boxes[status == FAIR], fair=True)
                 tally.prove(boxes[status == UNFAIR], fair=False)
@@ -103,14 +103,14 @@ def refine_by_intervals(
                 say(tally.settled)
     except KeyboardInterrupt:
         stop = "interrupt"
-        stack += [taken] if taken is not None else []
+        stack += [batch] if batch is not None else []
     tally.moment(last=True)
     for boxes in stack:
-        rest = tally.assign_regions(boxes, np.ones(len(boxes), dtype=np.bool_))
-        tally.add_undecided(rest)
-        leaves.append(rest)
+        remaining = tally.assign_regions(boxes, np.ones(len(boxes), dtype=np.bool_))
+        tally.add_undecided(remaining)
+        leaves.append(remaining)
         if recorder is not None:
-            recorder.record_boxes(rest, np.zeros(len(rest), dtype=np.int8))
+            recorder.record_boxes(remaining, np.zeros(len(remaining), dtype=np.int8))
     if stop is None:
         stop = "depth" if deep else "done"
     return Boxes.concatenate(leaves) if leaves else whole_domain(query)[:0], stop
@@ -118,15 +118,15 @@ def refine_by_intervals(
 
 def _pop_boxes(stack: list[Boxes], room: int) -> Boxes:
     """Pop at most ``room`` boxes: the last ones are the deepest, so that the stack stays short."""
-    taken: list[Boxes] = []
+    batches: list[Boxes] = []
     while stack and room > 0:
         top = stack.pop()
         if len(top) > room:
             stack.append(top[:-room])
             top = top[-room:]
-        taken.append(top)
+        batches.append(top)
         room -= len(top)
-    return Boxes.concatenate(taken[::-1])
+    return Boxes.concatenate(batches[::-1])
 
 
 def _shrink_dtype(boxes: Boxes) -> Boxes:
