@@ -195,7 +195,6 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
         "as_published",
         "where",
         "threshold",
-        "relax",
         "tolerance",
         "bands",
         "outcomes",
